@@ -1,7 +1,7 @@
-"""The agent executor: the machine of its five nodes, and the front door that runs it."""
+"""The agent executor: the transition table of its five nodes, and the class that runs it."""
 
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.handlers import asking_agent, asking_model
+from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.loop_guard import stop_repeats
@@ -51,12 +51,12 @@ __all__ = [
     "RunResult",
     "Stepwise",
     "Trim",
-    "asking_agent",
-    "asking_model",
     "check_return_direct",
     "dispatch_tools",
     "limit_reached",
     "load_memory",
+    "make_agent_handler",
+    "make_model_handler",
     "parse",
     "plan",
     "return_unsaved",

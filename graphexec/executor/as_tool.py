@@ -1,4 +1,4 @@
-"""An executor as a tool: its run is within the run that calls the tool."""
+"""Make a tool of an executor. Each call starts a run nested in the run that calls the tool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec.effects import TOOL_CALLS
 from graphexec.errors import ToolDefinitionError
-from graphexec.executor.inputs import outputs_of
+from graphexec.executor.inputs import to_outputs
 from graphexec.executor.result import RunResult
 from graphexec.kernel.effects import CallContext, NestedRuns
 from graphexec.tools import AnyTool
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
 
 
-# The parameter for the call.
+# The parameter that receives the `CallContext`.
 _CALL = "call"
 
-_DESCRIPTION = Constraint("a string that tells a model what the tool does", NAME.fits)
+_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 
 
 def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, description: str) -> AnyTool:
-    """Return a tool that runs the executor with the inputs `keys`, as `AgentExecutor.as_tool` says."""
+    """Return a tool that runs the executor with the inputs `keys`; see `AgentExecutor.as_tool`."""
     validate("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
     wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
     if wrong:
-        raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, which no argument can be named; rename it")
+        raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, an invalid argument name; rename the input")
 
     def run(call: CallContext[Any], **inputs: str) -> Any:
         return _answer(executor.run(inputs, context=call.context, host=call))
@@ -41,21 +41,21 @@ def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, descr
         return _answer(await executor.arun(inputs, context=call.context, host=call))
 
     for function in (run, arun):
-        # Read by `tool`, which makes the schema of it.
+        # `tool` derives the schema from the annotations and the signature.
         function.__annotations__ = {_CALL: CallContext[Any], **dict.fromkeys(keys, str), "return": Any}
         kind = inspect.Parameter.KEYWORD_ONLY
         signature = inspect.Signature([inspect.Parameter(key, kind) for key in (_CALL, *keys)])
         setattr(function, "__signature__", signature)  # noqa: B010 - a function has no such attribute to a checker
     of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
     of_handlers = [kind for handler in executor.run_context.handlers.values() for kind in handler.context_types]
-    # Those of the run around it, which is refused at its beginning then, and not observed to fail in the middle.
+    # The outer run checks these classes before its first step, so a wrong context does not fail in the middle.
     kinds = tuple(dict.fromkeys([*of_nodes, *of_handlers]))
     made = tool(name=name, description=description, async_function=arun)(run)
     return dataclasses.replace(made, context_types=kinds, nested=executor.verify().nested_runs(name, TOOL_CALLS.name))
 
 
 def nested_runs(tools: Iterable[AnyTool]) -> NestedRuns | None:
-    """Return what the runs charge that calls of these tools start; `None` where none is made of an executor."""
+    """Return what the nested runs of these tools charge; `None` if none of the tools is made of an executor."""
     found = [
         dataclasses.replace(one.nested, attempts=1 if one.retry is None else one.retry.attempts)
         for one in tools
@@ -65,5 +65,5 @@ def nested_runs(tools: Iterable[AnyTool]) -> NestedRuns | None:
 
 
 def _answer(result: RunResult) -> Any:
-    outputs = outputs_of(result.ending)
+    outputs = to_outputs(result.ending)
     return outputs["output"] if list(outputs) == ["output"] else outputs

@@ -1,4 +1,4 @@
-"""Several runs at once: in threads, or on the event loop."""
+"""Run several inputs concurrently: in threads, or on the event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ I = TypeVar("I")  # noqa: E741 - the inputs of one run
 @final
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """How a batch is run: how many at a time, whether exceptions are results, and whether progress is shown."""
+    """The options of a batch: the concurrency, the handling of exceptions, and the progress bar."""
 
     max_concurrency: int | None = None
     return_exceptions: bool = False
@@ -34,8 +34,8 @@ async def run_batch(
     options: BatchOptions,
     of_each: RunOptions,
 ) -> list[Any]:
-    """Invoke for each of `many` as `AgentExecutor.batch` does. Raises `InputError` for invalid options."""
-    width = _width(many, options.max_concurrency)
+    """Invoke for each of `many`; see `AgentExecutor.batch`. Raises `InputError` for invalid options."""
+    width = _validate_concurrency(many, options.max_concurrency)
     with _progress_bar(len(many), shown=options.progress) as done:
 
         async def one(inputs: I) -> Any:
@@ -51,13 +51,13 @@ async def run_batch(
         return list(await io.gather([partial(one, inputs) for inputs in many], None, at_once=width))
 
 
-def _width(many: Sequence[Any], max_concurrency: int | None) -> int:
-    # A text is a sequence of texts, and a dict looks like one.
+def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
+    # A string is a sequence of strings, and a dict is a collection.
     if isinstance(many, (str, Mapping)):
         raise InputError("batch takes several inputs; pass a list of them, or use invoke for one")
-    # Users without a type checker pass generators, and None.
+    # Callers without a type checker may pass a generator or None.
     if not isinstance(many, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs: batch(list(...)), say")
+        raise InputError(f"batch was given {format_value(many)}; pass a list of inputs, for example batch(list(...))")
     wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
     validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
     return max_concurrency or AT_ONCE
@@ -73,7 +73,7 @@ def _progress_bar(total: int, *, shown: bool) -> Generator[Callable[[], object],
         from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
     except ImportError as error:
         raise InputError(
-            "progress=True draws a bar with rich, which is not there; pip install 'graphexec-agents[cli]'"
+            "progress=True requires rich, which is not installed; pip install 'graphexec-agents[cli]'"
         ) from error
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:

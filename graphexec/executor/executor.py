@@ -1,4 +1,4 @@
-"""AgentExecutor, the front door: an agent and its tools, driven through the machine."""
+"""The class AgentExecutor: runs an agent and its tools through the transition table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool, nested_runs
 from graphexec.executor.batch import BatchOptions, run_batch
-from graphexec.executor.handlers import Binding, answers_of
-from graphexec.executor.inputs import Inputs, keys_of, name_inputs, outputs_of
+from graphexec.executor.handlers import Binding, make_handlers
+from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
-from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, policies_of, table_of
-from graphexec.executor.result import Ending, RunResult, result_of
-from graphexec.executor.streams import Answering, Chunk, Chunks, pairs
+from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, make_policies, select_graph
+from graphexec.executor.result import Ending, RunResult, make_result
+from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
@@ -52,49 +52,52 @@ if TYPE_CHECKING:
 
 
 class AgentExecutor:
-    """Runs an agent with its tools until it has an answer or a limit is spent.
+    """Runs an agent with its tools until it has an answer or a limit is used up.
 
-    `executor.graph` is the machine: draw it, extend it, test it. An executor holds no state of a run; it can be used
-    again, and by several threads and tasks at once.
+    `executor.graph` is the machine: draw it, extend it, test it. An executor holds no state of a run; it can be reused,
+    and shared by threads and tasks.
 
-    Limits: `max_iterations` (plans), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`, `max_tokens`,
-    `max_cost` (money: the model has to be `priced`; a callable agent's own calls are not seen), `max_fan_out` (tool
-    calls of one step), and of the runs that its tools start, `max_depth` (levels) and `max_nested_runs` (runs in all).
-    `None` is no limit, 0 allows none (a cost has to be above 0). Runs within a run share its limits.
+    Limits: `max_iterations` (visits of `plan`), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`,
+    `max_tokens`, `max_cost` (money: the model must be `priced`; calls that a callable agent makes itself are not
+    counted), `max_fan_out` (tool calls of one step), and for the runs that its tools start, `max_depth` (levels) and
+    `max_nested_runs` (runs in all). `None` means no limit, 0 allows none (a cost must be above 0). Nested runs share
+    the limits of the outer run.
 
-    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string or a function of the error is feedback
-      for the model, which tries again.
-    - `early_stopping_method`: a stopped run says so ("force"), or asks the model once more for an answer ("generate"):
-      that call is beyond the limits, and may take 10 seconds beyond `max_execution_time`.
-    - `trim_intermediate_steps`: how many of the last steps the agent is shown (0 or less: all), or a function of them.
-    - `return_direct`: results of return-direct tools are answers where they are their step's only call ("single"), or
-      the last of them in any case ("any").
-    - `handle_tool_errors`: the model observes what a tool raises ("observe"), it is raised, or a function of the error
-      makes the observation, where the tool does not say. `tool_lookup` may be "case_insensitive". `max_observation` is
-      how many characters of a result the model sees, `tool_concurrency` how many tools of one step run at a time.
-    - `memory` adds inputs before the first plan and saves the end, unless an exception ends the run. Nodes of the
-      machine do it, within its limits. A save has 0.1 seconds beyond them; what is not saved then is left behind, and
-      reported. `snapshot_of(error)` of what it raises has the answer, and a run that is resumed there only saves.
-    - `return_intermediate_steps` adds the steps to what `invoke` returns.
-    - `handlers` answer the effects of nodes of your own: `{AskHuman: function}`.
-    - `observers` are called with each event, the last of which is `Done` or `Failed`; `verbose` prints a run to stderr.
-      What one raises is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the run goes on,
-      unless the observer has `raise_error = True`: then it ends the run.
-    - `around_call` makes a context manager of each `CallContext`, entered in the thread or task of that call, for spans
-      of telemetry, say.
+    - `handle_parsing_errors`: `False` raises a `ParseError`; `True`, a string, or a function of the error returns
+      feedback to the model, which tries again.
+    - `early_stopping_method`: the output of a stopped run is a set text ("force"), or an answer that the model is asked
+      for once more ("generate"). That call is not limited, except to 10 seconds beyond `max_execution_time`.
+    - `trim_intermediate_steps`: the number of last steps that the agent sees (0 or less: all), or a function that
+      selects them.
+    - `return_direct`: the result of a return-direct tool is the answer if the step has no other call ("single"), or
+      always ("any"; of several such results, the last).
+    - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
+      run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
+      "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
+      `tool_concurrency` the number of tools of one step that run at a time.
+    - `memory` adds inputs before the first plan and saves the ending, unless an exception ends the run. Nodes of the
+      machine load and save it, within the limits. A save has 0.1 seconds beyond them; after that the run ends without
+      it and reports so. If a save raises, `snapshot_of(error)` holds the answer, and a run resumed from it only saves.
+    - `return_intermediate_steps` adds the steps to the result of `invoke`.
+    - `handlers` answer the effects of your own nodes: `{AskHuman: function}`.
+    - `observers` are called with each event; the last one is `Done` or `Failed`. `verbose` prints a run to stderr. If
+      an observer raises, the error is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the
+      run continues, unless the observer has `raise_error = True`: then the error ends the run.
+    - `around_call` returns a context manager for each `CallContext`, such as a telemetry span, which is entered in the
+      thread or task of the call.
 
-    An executor is made only if every run of its machine is proved to end within the limits (`verify` is the proof, and
-    the engine holds each step to it), or with `allow_nonterminating=True`.
+    An executor is created only if every run is proved to end within the limits, or with `allow_nonterminating=True`.
+    `verify` returns the proof; the engine checks each step against it.
 
-    Raises `UnprovedError` for a machine that is not proved, `LimitsError` for an invalid limit, `ToolDefinitionError`
-    for invalid tools or a name given twice, and `InputError` for any other invalid option.
+    Raises `UnprovedError` for a machine without a proof, `LimitsError` for an invalid limit, `ToolDefinitionError` for
+    invalid tools or a duplicate name, and `InputError` for any other invalid option.
     """
 
     __slots__ = (
+        "_allow_nonterminating",
         "_binding",
         "_graph",
         "_keys",
-        "_may_run_forever",
         "_memory",
         "_observers",
         "_settings",
@@ -105,7 +108,7 @@ class AgentExecutor:
         "tools",
     )
 
-    # The parameters are those that people know from LangChain's executor, and the limits it lacks.
+    # The parameters of LangChain's executor, and the limits that it lacks.
     def __init__(  # noqa: PLR0913
         self,
         *,
@@ -136,7 +139,7 @@ class AgentExecutor:
         around_call: AroundCall | None = None,
         allow_nonterminating: bool = False,
     ) -> None:
-        table = table_of(early_stopping_method, handle_parsing_errors)
+        graph = select_graph(early_stopping_method, handle_parsing_errors)
         validate(
             "",
             ("tool_concurrency", tool_concurrency, whole(1)),
@@ -159,30 +162,30 @@ class AgentExecutor:
             depth=max_depth,
             nested_runs=max_nested_runs,
         )
-        self._keys = keys_of(self.agent, memory)
+        self._keys = make_input_keys(self.agent, memory)
         self._memory = memory
         self._observers = Observers(validate_observers(observers), verbose)
-        answers = answers_of(self.agent, memory)
+        answers = make_handlers(self.agent, memory)
         answers[CallTool] = make_tool_handler(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
-        # Users without a type checker pass other things.
+        # Callers without a type checker may pass another type.
         if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handlers is {handlers!r}; give a dict: {{AskHuman: function}}, say")
+            raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
         answers |= handlers or {}
         self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
-        policies = policies_of(handle_parsing_errors, trim_intermediate_steps, return_direct)
+        policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
         self._binding = Binding.of(self.agent, self.tools, memory, handlers or {})
         self._settings = (self.agent, policies, self._keys, self._binding, nested_runs(self.tools.values()))
-        self._may_run_forever = allow_nonterminating
-        self._prove(self._completed(table), limits)
+        self._allow_nonterminating = allow_nonterminating
+        self._prove(self._completed(graph), limits)
 
     def _completed(self, graph: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
         return bind(graph if self._memory is None else add_memory(graph), *self._settings)
 
     def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
         verdict = graph.verify(limits)
-        if not self._may_run_forever:
+        if not self._allow_nonterminating:
             verdict.require_proof()
         self._graph = graph
         self._verdict = verdict
@@ -194,27 +197,26 @@ class AgentExecutor:
 
     @property
     def graph(self) -> Graph[Ready, Ending]:
-        """The machine itself, with this executor's agent in it."""
+        """The machine, bound to this executor's agent and tools."""
         return self._graph
 
     @property
     def memory(self) -> Memory | None:
-        """The memory, which adds inputs to a run and saves its end."""
+        """The memory, which adds inputs to a run and saves its ending."""
         return self._memory
 
     @property
     def limits(self) -> Limits:
-        """What a run may spend."""
+        """The limits of each run."""
         return self.run_context.limits
 
     def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
-        """Return the same executor with another machine: one made from `executor.graph` by surgery.
+        """Return a copy of this executor with another machine, which is derived from `executor.graph` by surgery.
 
-        An executor with a memory adds the nodes that load and save it, where the machine lacks them.
-
-        Raises `InputError` unless it starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`, and for
-        nodes of an executor with another agent, other tools or other handlers (embedded, say), which these would
-        replace without a word; and `UnprovedError` if a run of it may never end.
+        If the executor has a memory, the nodes that load and save it are added unless the machine has them.
+        Raises `UnprovedError` if a run may not terminate, and `InputError` unless the machine starts with `Ready`, ends
+        with an `AgentFinish` or a `StoppedResponse`, and has no nodes that are bound to another agent, other tools or
+        other handlers: this executor's would silently replace those.
         """
         require_agent_graph(graph)
         self._binding.require_same(graph)
@@ -225,36 +227,37 @@ class AgentExecutor:
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]
     ) -> AgentExecutor:
-        """Return the same executor with a node put on an edge of its machine, or on several: `graphexec.splice`.
+        """Return a copy of this executor with a node inserted on one or more edges; see `graphexec.splice`.
 
-        This and the next two are proved within this executor's limits. They raise `GraphError` for a table that does
-        not fit, and what `with_graph` raises. `verify().findings` warn of a guard that does not stand on every exit.
+        The new machine is proved within this executor's limits. `verify().findings` warn of a guard that does not cover
+        every exit. `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what
+        `with_graph` raises.
         """
         rows = save_endings(table, self._graph)
         return self.with_graph(splice(self._graph, rows, after=after, on=on, allow_nonterminating=True))
 
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> AgentExecutor:
-        """Return the same executor with `new` in the place of the node of its name: `graphexec.replace`."""
+        """Return a copy of this executor where `new` replaces the node of the same name; see `graphexec.replace`."""
         return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
 
     def drop_edge(self, *, after: Node[Any, Any], on: type) -> AgentExecutor:
-        """Return the same executor without an edge, and without the nodes to which only it leads: `drop_edge`."""
+        """Return a copy of this executor without an edge and the nodes that only it leads to; see `drop_edge`."""
         return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
-        """Return the same executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
+        """Return a copy of this executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
 
-        Raises `UnprovedError` if a run may never end within them, `LimitsError` for an unknown budget, and `InputError`
-        for anything but limits.
+        Raises `UnprovedError` if a run may not terminate within them, `LimitsError` for an unknown budget, and
+        `InputError` for a value that is not a `Limits`.
         """
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"the limits are {limits!r}; give Limits(iterations=...), say")
+            raise InputError(f"the limits are {limits!r}; give a Limits, for example Limits(iterations=15)")
         changed = copy.copy(self)
         changed._prove(self._graph, limits)
         return changed
 
     def verify(self) -> Verdict:
-        """The proof that every run ends within the limits, or another verdict if `allow_nonterminating`."""
+        """Return the proof that every run ends within the limits, or another verdict if `allow_nonterminating`."""
         return self._verdict
 
     def draw(
@@ -264,35 +267,35 @@ class AgentExecutor:
         format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
         runs: AnyRun | Iterable[AnyRun] = (),
     ) -> Path:
-        """Write a picture of the machine with its proof within these limits to a file, as `Graph.draw` does."""
+        """Write a picture of the machine with its proof within these limits to a file; see `Graph.draw`."""
         from graphexec.draw import save
 
         return save(self._verdict, path, format=format, runs=runs)
 
     def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
-        """Run to the end, and return all there is to know about it. A stop does not raise.
+        """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
 
-        `inputs` by name, or the string of the only one; or a snapshot of this machine, to go on from there, where calls
-        without a reply are made again. `context` is a value for tools, handlers and nodes that take a `CallContext`; it
-        is stored nowhere. `run_id` is made up unless given. In a tool, this run is within the run that calls the tool,
-        and within its limits and its time; elsewhere, `host` is the call that it is within.
+        `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
+        then calls without a reply are made again. `context` is a value for tools, handlers and nodes that take a
+        `CallContext`; it is not stored. `run_id` is generated unless given. A run that a tool starts is nested in the
+        run that calls the tool, and shares its limits and its deadline; elsewhere, pass that call as `host`.
 
-        Raises `InputError` for missing inputs and invalid options, what the model raises (`ModelError`), and what a
-        tool or a `ParseError` raises that is not handled.
+        Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
+        unreadable reply, and any exception of a tool, unless it is handled.
         """
         done = run_sync(self._follow(self._start(inputs), BLOCKING, RunOptions(**options)))
-        return result_of(done, self.limits)
+        return make_result(done, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return result_of(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
+        return make_result(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
     ) -> Generator[Event[Ending], None, None]:
-        """Run and yield each event when it happens; the last is `Done`. The run goes on only while it is iterated.
+        """Run and yield each event when it happens; the last is `Done`. The run advances only while it is iterated.
 
-        With `tokens`, models that can stream do so, and each piece of a reply is an event (`Reported`).
+        With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
         given, start = RunOptions(**options), self._start(inputs)
         return stream_sync(lambda: self._follow(start, BLOCKING, given, emit, tokens=tokens))
@@ -305,7 +308,7 @@ class AgentExecutor:
         return stream_async(lambda: self._follow(start, ASYNC, given, emit, tokens=tokens))
 
     def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
-        """Run and yield what LangChain's executor streams: `actions`, `steps`, and last the `output`; see `Chunks`."""
+        """Run and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`."""
         return iterate_sync(self._chunks(inputs, BLOCKING, RunOptions(**options)))
 
     def astream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[Chunk, None]:
@@ -313,7 +316,7 @@ class AgentExecutor:
         return self._chunks(inputs, ASYNC, RunOptions(**options))
 
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
-        """Run and yield the text of the final answer only, piece by piece as the model says it; see `Answering`."""
+        """Run and yield the text of the final answer in pieces, as the model streams it; see `AnswerExtractor`."""
         return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
 
     def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
@@ -324,7 +327,7 @@ class AgentExecutor:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
         given = RunOptions(**options)
         return Stepwise(
-            lambda snapshot, io, goes_on: self._events(snapshot or inputs, io, given, goes_on=goes_on),
+            lambda snapshot, io, continues: self._events(snapshot or inputs, io, given, continues=continues),
             limits=self.limits,
             clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
@@ -333,9 +336,9 @@ class AgentExecutor:
     def invoke(
         self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
     ) -> dict[str, Any]:
-        """Run to the end and return the inputs with the answer under `output`: LangChain's shape. Raises as `run` does.
+        """Run to the end and return a dict of the inputs and the answer (`output`), as LangChain's executor does.
 
-        With `return_intermediate_steps`, the list of `(action, observation)` stands under `intermediate_steps`.
+        With `return_intermediate_steps`, it has the list of `(action, observation)`, too. Raises what `run` raises.
         """
         return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
 
@@ -346,13 +349,13 @@ class AgentExecutor:
         return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
 
     def as_tool(self, name: str, description: str) -> AnyTool:
-        """Return a tool that runs this executor within the run that calls it, and within that run's limits and time.
+        """Return a tool that starts a nested run of this executor, within the limits and the time of the calling run.
 
-        Its arguments are the agent's inputs, as strings; it returns the answer, or the text of a stopped run. The
-        context is that of the run around it, which has to be of the classes that this executor takes. Raises
-        `ToolDefinitionError` for an invalid name or description, and for an input that no argument can be named.
+        Its arguments are the agent's inputs, as strings; it returns the answer, or the text of a stopped run. It passes
+        on the context of the calling run, which must be an instance of the classes that this executor takes. Raises
+        `ToolDefinitionError` for an invalid name or description, and for an input whose name is not a valid argument.
         """
-        # A callable agent names no inputs.
+        # A callable agent declares no inputs.
         return executor_tool(self, self._keys.passed or ("input",), name, description)
 
     def batch(
@@ -366,8 +369,7 @@ class AgentExecutor:
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
-        The first exception is raised, or with `return_exceptions` each is a result. `progress` draws a bar on stderr
-        (rich).
+        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `progress` draws a bar.
         """
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context)))
@@ -393,17 +395,17 @@ class AgentExecutor:
         consumer: OnEvent | None = None,
         *,
         tokens: bool = False,
-        goes_on: Callable[[], bool] | None = None,
+        continues: Callable[[], bool] | None = None,
     ) -> Coroutine[Any, Any, Done[Ending]]:
-        notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, goes_on)
-        # Not awaited here: each event would pass through one coroutine more.
+        notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
+        # Not awaited here, to save one coroutine per event.
         return follow(self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options)
 
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
-        result = result_of(await self._follow(self._start(inputs), io, options), self.limits)
-        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **outputs_of(result.ending)}
+        result = make_result(await self._follow(self._start(inputs), io, options), self.limits)
+        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
         return returned
@@ -415,34 +417,34 @@ class AgentExecutor:
         options: RunOptions,
         *,
         tokens: bool = False,
-        goes_on: Callable[[], bool] | None = None,
+        continues: Callable[[], bool] | None = None,
     ) -> Items[Event[Ending]]:
         start = self._start(inputs)
 
         def begin() -> Coroutine[Any, Any, Done[Ending]]:
-            return self._follow(start, io, options, emit, tokens=tokens, goes_on=goes_on)
+            return self._follow(start, io, options, emit, tokens=tokens, continues=continues)
 
         return io.iterate(lambda: stream_sync(begin), lambda: stream_async(begin))
 
     async def _chunks(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[Chunk, None]:
         start = inputs if isinstance(inputs, Snapshot) else None
-        chunks = Chunks(self._graph, with_steps=self.return_intermediate_steps, start=start)
+        chunks = ChunkBuilder(self._graph, with_steps=self.return_intermediate_steps, start=start)
         async with aclosing(self._events(inputs, io, options)) as events:
             async for event in events:
-                for chunk in chunks.of(event):
+                for chunk in chunks.convert(event):
                     yield chunk
 
     async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
-        answering = Answering(self.agent, self._graph)
+        extractor = AnswerExtractor(self.agent, self._graph)
         async with aclosing(self._events(inputs, io, options, tokens=True)) as events:
             async for event in events:
-                if piece := answering.of(event):
+                if piece := extractor.extract(event):
                     yield piece
 
     def _start(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
             return inputs
         named = name_inputs(inputs, self._keys.passed)
-        # The memory will have what it provides; whether it has is seen when it is loaded.
+        # The memory's inputs are assumed here and checked when it is loaded.
         self._keys.require(*named, *(() if self._memory is None else self._memory.keys))
         return Ready(Run(named))

@@ -1,4 +1,4 @@
-"""The handlers of an agent's effects: a model answers `CallModel`, a function `CallAgent`, a memory its two."""
+"""Handlers of an agent's effects: a model for `CallModel`, a function for `CallAgent`, a memory for its two effects."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from graphexec.tools import AnyTool
 if TYPE_CHECKING:
     from graphexec.memory import Memory
 
-# Runs extend their steps in whatever thread they are in.
+# Runs extend their steps in several threads.
 hold_over_fork(extending)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The agent that an executor's graph is bound to, and by the class of each effect what answers it."""
+    """The agent that an executor's graph is bound to, and the objects that answer its effects."""
 
     agent: Agent
-    # Models, functions, and tools by name.
+    # By the class of the effect: a model, a function, a memory, or tools by name.
     answers: Mapping[type[Effect[Any]], object]
 
     @classmethod
@@ -47,21 +47,21 @@ class Binding:
         memory: Memory | None,
         handlers: Mapping[type[Effect[Any]], HandlerLike],
     ) -> Binding:
-        """Return the binding of an executor with these; `handlers` come before the others."""
+        """Return the binding of an executor with these; `handlers` take precedence."""
         answers: dict[type[Effect[Any]], object] = {CallModel: agent.model, CallAgent: agent.function, CallTool: tools}
         answers |= {LoadMemory: memory, SaveMemory: memory, **handlers}
         return cls(agent, {kind: answer for kind, answer in answers.items() if answer is not None})
 
     def require_same(self, graph: Graph[Any, Any]) -> None:
-        """Raise `InputError` if nodes are bound to another agent, or if what they ask would be answered otherwise."""
-        faults: dict[str, list[str]] = {}
+        """Raise `InputError` if nodes are bound to another agent, or if other objects would answer their effects."""
+        conflicts: dict[str, list[str]] = {}
         for node in graph:
             for difference in dict.fromkeys(found for one in node.bound for found in self._differences(one)):
-                faults.setdefault(difference, []).append(node.name)
-        if faults:
-            nodes = list(dict.fromkeys(name for names in faults.values() for name in names))
+                conflicts.setdefault(difference, []).append(node.name)
+        if conflicts:
+            nodes = list(dict.fromkeys(name for names in conflicts.values() for name in names))
             raise InputError(
-                f"{', '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} bound to {' and '.join(faults)} than this "
+                f"{', '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} bound to {' and '.join(conflicts)} than this "
                 "executor's; to run an agent with its own, give inner.as_tool(name, description) to tools, or embed a "
                 "table that is bound to no executor, such as AGENT_EXECUTOR, which runs with this executor's"
             )
@@ -72,7 +72,7 @@ class Binding:
                 return [] if _is_same_agent(setting, self.agent) else ["another agent"]
             case Binding(agent, answers):
                 if not _is_same_agent(agent, self.agent):
-                    # Its model is another one, too.
+                    # Another agent has another model, too: report only the agent.
                     answers = {kind: answer for kind, answer in answers.items() if kind not in (CallModel, CallAgent)}
                 return [
                     "other tools" if kind is CallTool else f"another handler of {kind.__name__}"
@@ -84,38 +84,41 @@ class Binding:
 
 
 def _is_same_agent(one: Agent, other: Agent) -> bool:
-    """Return true for an agent and itself, and for two that were made of one function."""
+    """Return true if both are one agent, or were made of the same function."""
     return one is other or (one.function is not None and one.function == other.function)
 
 
-# Seconds that a model has beyond the run's deadline: the runner cuts it there, which stops the run; the model's own
-# timeout, an error, only ends a call that nobody waits for any more.
-_BEYOND = 1.0
+# Seconds that a model's own timeout is longer than the time left. The runner cuts the call at the deadline, which stops
+# the run; the timeout, which is an error, only ends a call that was cut already.
+_EXTRA_SECONDS = 1.0
 
 
-def asking_model(model: Model) -> Handler:
-    """Answer `CallModel` with a model. One that has `instant = True` is called without a thread or a task."""
-    # Any: a protocol with these two would refuse the models that cannot stream.
+def make_model_handler(model: Model) -> Handler:
+    """Return a handler that answers `CallModel` with a model.
+
+    A model with `instant = True` is called without a thread or a task.
+    """
+    # Any: a protocol with both methods would exclude models that cannot stream.
     stream: Any = getattr(model, "stream", None)
     astream: Any = getattr(model, "astream", None)
     name = type(model).__name__
 
     async def answer(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply | Cut:
         left = call.seconds_left
-        timeout = None if left is None else left + _BEYOND
+        timeout = None if left is None else left + _EXTRA_SECONDS
         try:
             if wants_pieces() and (stream if io.blocking else astream) is not None:
-                return check_reply(await in_pieces(effect, timeout, io), name)
+                return check_reply(await stream_reply(effect, timeout, io), name)
             if io.blocking:
                 return check_reply(model.complete(effect.request, timeout=timeout), name)
             return check_reply(await model.acomplete(effect.request, timeout=timeout), name)
         except TurnTimeoutError:
             if left is None:
                 raise
-            # It would come after the run's deadline, so this is where the deadline cuts the call.
+            # The turn would come after the run's deadline, so the deadline cuts the call now.
             return Cut()
 
-    async def in_pieces(effect: CallModel, timeout: float | None, io: IO) -> object:
+    async def stream_reply(effect: CallModel, timeout: float | None, io: IO) -> object:
         last: object = None
         pieces = io.iterate(
             lambda: stream(effect.request, timeout=timeout), lambda: astream(effect.request, timeout=timeout)
@@ -132,27 +135,27 @@ def asking_model(model: Model) -> Handler:
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
 
 
-# What a callable agent returns that neither has to be awaited nor yields: nearly always one of these.
+# The usual decisions of a callable agent: they are neither awaitables nor generators.
 _DECISIONS = frozenset[type]({AgentAction, AgentFinish, list, tuple})
 
 
-def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
-    """Answer `CallAgent` with a callable agent, `def` or `async def`, that returns its decision or yields it in chunks.
+def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
+    """Return a handler that answers `CallAgent` with a callable agent, `def` or `async def`.
 
-    Chunks add up: actions are one decision, in order; a finish comes alone. A generator's return value is its last
-    chunk. Raises `AgentError` for an invalid decision.
+    The agent returns its decision or yields it in chunks: several actions are one decision, in order; a finish must be
+    the only chunk. A generator's return value is its last chunk. Raises `AgentError` for an invalid decision.
     """
     is_async = inspect.iscoroutinefunction(function)
     yields_async = inspect.isasyncgenfunction(function)
 
     def decide(run: Run) -> Any:
         decision = function(run.steps, dict(run.inputs))
-        # It is read where it may block.
+        # Iterate the generator here, where it may block.
         if type(decision) in _DECISIONS or not inspect.isgenerator(decision):
             return decision
-        return _Chunks(_chunks(decision))
+        return _Chunks(_iterate_chunks(decision))
 
-    async def awaited(decision: Any) -> Any:
+    async def await_decision(decision: Any) -> Any:
         return _Chunks([chunk async for chunk in decision]) if inspect.isasyncgen(decision) else await decision
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
@@ -163,9 +166,9 @@ def asking_agent(function: Callable[[Steps, dict[str, Any]], Any]) -> Handler:
                 decision = await io.call_async(function, run.steps, dict(run.inputs))
             else:
                 decision = decide(run) if yields_async else await io.call(decide, run)
-                # A lambda may hide that what it calls is async.
+                # A lambda may return a coroutine or an async generator.
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
-                    decision = await io.call_async(awaited, decision)
+                    decision = await io.call_async(await_decision, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
@@ -178,15 +181,15 @@ class _Chunks(list[Any]):
     __slots__ = ()
 
 
-def _chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
+def _iterate_chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
     last = yield from generator
     if last is not None:
         yield last
 
 
 def check_decision(function: Callable[..., Any], *chunks: object) -> Decided:
-    """Return what a callable agent decided, checked and added up. Raises `AgentError` if it is no decision."""
-    # Nearly always it is one chunk.
+    """Return the decision of a callable agent, joined from its chunks. Raises `AgentError` for an invalid decision."""
+    # The usual case: one chunk.
     if len(chunks) == 1:
         (chunk,) = chunks
         if type(chunk) is AgentAction:
@@ -202,8 +205,8 @@ def check_decision(function: Callable[..., Any], *chunks: object) -> Decided:
         else:
             actions.extend(_actions(name, chunk))
     if len(finishes) > 1 or (finishes and actions):
-        told = f"{len(finishes)} times an AgentFinish" if len(finishes) > 1 else "an AgentFinish and actions"
-        raise AgentError(f"the agent {name} yielded {told}; yield one AgentFinish, or actions only")
+        chosen = f"{len(finishes)} times an AgentFinish" if len(finishes) > 1 else "an AgentFinish and actions"
+        raise AgentError(f"the agent {name} yielded {chosen}; yield one AgentFinish, or actions only")
     if not chunks:
         raise AgentError(f"the agent {name} yielded nothing; yield an AgentAction, a list of them, or an AgentFinish")
     return Decided(finishes[0] if finishes else tuple(actions))
@@ -224,26 +227,26 @@ def _actions(name: str, chunk: object) -> list[AgentAction]:
     return actions
 
 
-def answers_of(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]], HandlerLike]:
-    """Return what answers the effects of an agent and of a memory."""
-    answers: dict[type[Effect[Any]], HandlerLike] = {}
+def make_handlers(agent: Agent, memory: Memory | None) -> dict[type[Effect[Any]], HandlerLike]:
+    """Return the handlers of the effects of an agent and of a memory."""
+    handlers: dict[type[Effect[Any]], HandlerLike] = {}
     if agent.model is not None:
-        answers[CallModel] = asking_model(agent.model)
+        handlers[CallModel] = make_model_handler(agent.model)
     if agent.function is not None:
-        answers[CallAgent] = asking_agent(agent.function)
+        handlers[CallAgent] = make_agent_handler(agent.function)
     if memory is not None:
-        answers |= {LoadMemory: loading(memory), SaveMemory: saving(memory)}
-    return answers
+        handlers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
+    return handlers
 
 
-def loading(memory: Memory) -> Handler:
-    """Answer `LoadMemory` with a memory: by `load` in sync runs, by `aload` in async ones."""
+def make_load_handler(memory: Memory) -> Handler:
+    """Return a handler that answers `LoadMemory` with `memory.load` in sync runs, with `memory.aload` in async runs."""
 
     async def answer(effect: LoadMemory, call: CallContext[Any], io: IO) -> Mapping[str, Any]:
         del call
         inputs = dict(effect.inputs)
         loaded = await io.either(lambda: memory.load(inputs), lambda: memory.aload(inputs))
-        # A memory of the user's own may know no better.
+        # A user's memory may return another type.
         if not isinstance(loaded, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"the memory loaded {format_value(loaded)}; return a dict of inputs by name")
         return loaded
@@ -251,10 +254,11 @@ def loading(memory: Memory) -> Handler:
     return Handler(answer)
 
 
-def saving(memory: Memory) -> Handler:
-    """Answer `SaveMemory` with a memory: by `save` in sync runs, by `asave` in async ones.
+def make_save_handler(memory: Memory) -> Handler:
+    """Return a handler that answers `SaveMemory` with `memory.save` in sync runs, with `memory.asave` in async runs.
 
-    A save that is not done when no seconds are left is not cancelled, but left behind and reported: `MemoryNotSaved`.
+    A save that is not done at the deadline is not cancelled: it continues in the background, and the run reports
+    `MemoryNotSaved`.
     """
 
     async def answer(effect: SaveMemory, call: CallContext[Any], io: IO) -> Cut | None:
@@ -264,16 +268,16 @@ def saving(memory: Memory) -> Handler:
             return await io.either(lambda: memory.save(*values), lambda: memory.asave(*values))
         seconds = max(0.0, left)
 
-        async def awaited() -> NotDone | None:
-            # asyncio is half of what there is to load; a sync run never needs it.
+        async def save_or_leave() -> NotDone | None:
+            # Imported here: this imports asyncio, which is slow to load and which a sync run never needs.
             from graphexec.runtime.tasks import await_or_detach
 
             return await await_or_detach(lambda: memory.asave(*values), seconds)
 
-        done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), awaited)
+        done = await io.either(lambda: wait_for(lambda: memory.save(*values), seconds), save_or_leave)
         if done is not NOT_DONE:
             return None
-        # Most runs never need it.
+        # Imported here: most runs never need it.
         from graphexec.memory import MemoryNotSaved
 
         report(MemoryNotSaved(seconds))

@@ -1,4 +1,4 @@
-"""A run step by step, for callers who look at it, change it or leave it between two steps."""
+"""Run an agent turn by turn, so that the caller can inspect, change or leave the run between two turns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
 from graphexec.executor.memory_nodes import is_saving
-from graphexec.executor.result import Ending, RunResult, result_of
+from graphexec.executor.result import Ending, RunResult, make_result
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.meters import Limits, Spent
@@ -20,10 +20,11 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync
 
 
 @final
-class NewSteps:
-    """Tells the new steps of a run, and of the agents that are embedded in it, from `known` ones.
+class StepTracker:
+    """Finds the new steps of a run, including those of embedded agents. The `known` steps are not new.
 
-    Steps are told apart by identity: two may be equal. One that a node has changed in its place is not new.
+    Steps are compared by identity, because two steps may be equal. A step that a node replaces, with the same action,
+    is not new.
     """
 
     __slots__ = ("_known", "_last")
@@ -32,8 +33,8 @@ class NewSteps:
         self._known = {id(step): step for step in known}
         self._last = known
 
-    def of(self, steps: Steps) -> tuple[AgentStep, ...]:
-        """The steps that are new."""
+    def take_new(self, steps: Steps) -> tuple[AgentStep, ...]:
+        """Return the steps that are new, and remember them."""
         last, self._last = self._last, steps
         new: list[AgentStep] = []
         for position in reversed(range(len(steps))):
@@ -46,30 +47,30 @@ class NewSteps:
 
 
 def calls_tools(effect: Request) -> bool:
-    """Whether it is a call of a tool, or several."""
+    """Return whether an effect calls a tool, or several."""
     return any(isinstance(member, CallTool) for member in members_of(effect))
 
 
 def name_in_batch(call: CallContext[Any] | None) -> str:
-    """Return which call of several a report is about, `look_up: `; nothing where there is only one."""
+    """Return the prefix that names one of several calls, such as `look_up: `; empty if there is only one call."""
     if call is None or call.request is None or len(members_of(call.request)) == 1:
         return ""
     effect = call.effect
     return f"{effect.name if isinstance(effect, CallTool) else type(effect).__name__}: "
 
 
-# From where a run goes on (`None`: from its beginning), to its events. The function says whether the run goes on when
-# its stream is closed, so that observers do not hear of an end.
-Streaming = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[Ending]]]
+# Opens the stream of a run's events, from a snapshot or from the beginning (`None`). The callback returns whether the
+# run continues in another stream after this one is closed; if so, observers receive no `Failed`.
+StreamFactory = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[Ending]]]
 
 
 @final
 class Stepwise:
-    """Iterating over it runs the agent, and yields the new steps of each turn: `(action, observation)` each.
+    """An iterable that runs the agent and yields the new steps of each turn, each as `(action, observation)`.
 
-    Between two turns `run` may be replaced, `turns.run = Run(inputs, Steps(...))`: its node is entered again, what is
-    spent stays spent, and the clock goes on. Leaving the loop ends the run; `result` is the result of one that has
-    `ended`, which may be with its last turn. Iterating again, in a sync or an async `for`, runs it from its beginning.
+    Between two turns, `run` may be replaced: `turns.run = Run(inputs, Steps(...))`. The current node is then entered
+    again; usage and elapsed time are kept. Leaving the loop ends the run. `result` is available when the run has
+    `ended`, possibly already in the last turn. Iterating again, with `for` or `async for`, starts from the beginning.
     """
 
     __slots__ = (
@@ -82,11 +83,11 @@ class Stepwise:
         "_result",
         "_run",
         "_sequence",
-        "_streaming",
+        "_stream",
     )
 
-    def __init__(self, streaming: Streaming, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
-        self._streaming = streaming
+    def __init__(self, stream: StreamFactory, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
+        self._stream = stream
         self._limits = limits
         self._clock = clock
         self._known = known
@@ -95,44 +96,44 @@ class Stepwise:
     def _begin(self) -> None:
         self._began = 0.0
         self._entered: Entered | None = None
-        # That of the last request, which no later one has.
+        # The sequence number of the last request; a resumed run continues after it.
         self._sequence = 0
         self._run: Run | None = None
         self._result: RunResult | None = None
-        self._new = NewSteps(self._known)
+        self._new = StepTracker(self._known)
 
     @property
     def run(self) -> Run:
         """The run so far. Raises `InputError` before its first turn."""
         if self._run is None:
-            raise InputError("the run has not begun; begin to iterate over it")
+            raise InputError("the run has not begun; iterate over it first")
         return self._run
 
     @run.setter
     def run(self, run: Run) -> None:
         if self._result is not None:
-            raise InputError("the run has ended and cannot be changed; look whether it has (ended) before you set run")
+            raise InputError("the run has ended and cannot be changed; check ended before you set run")
         if self._run is None:
-            raise InputError("the run has not begun; set run between two of its turns, inside of the loop")
+            raise InputError("the run has not begun; set run inside the loop, between two turns")
         self._run = run
 
     @property
     def spent(self) -> Spent:
-        """What is spent so far."""
+        """The usage so far."""
         if self._result is not None:
             return self._result.spent
         return Spent() if self._entered is None else self._entered.spent
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over: true in the loop's last turn already, where its steps came with its end."""
+        """True if the run has ended. This may be so already in the last turn, if its steps came with the ending."""
         return self._result is not None
 
     @property
     def result(self) -> RunResult:
-        """How the run ended. Raises `InputError` before it has."""
+        """The result of the run. Raises `InputError` until the run has ended."""
         if self._result is None:
-            raise InputError("the run has not ended; iterate over it to its end")
+            raise InputError("the run has not ended; iterate over it to the end")
         return self._result
 
     def __iter__(self) -> Iterator[tuple[AgentStep, ...]]:
@@ -146,7 +147,7 @@ class Stepwise:
         start: Snapshot | None = None
         while self._result is None:
             resumed: Snapshot | None = None
-            async with aclosing(self._streaming(start, io, lambda: resumed is not None)) as events:  # noqa: B023 - asked before the next turn
+            async with aclosing(self._stream(start, io, lambda: resumed is not None)) as events:  # noqa: B023 - asked before the next turn
                 async for event in events:
                     if (steps := self._take_event(event)) is not None:
                         yield steps
@@ -155,25 +156,25 @@ class Stepwise:
             start = resumed
 
     def _take_event(self, event: Event[Ending]) -> tuple[AgentStep, ...] | None:
-        # Any: a node's value is whatever the graph's nodes hand on.
+        # Any: a user's nodes may pass values of any class.
         value: Any = None
         if isinstance(event, Entered):
             if self._entered is None:
                 self._began = self._clock() - event.spent.seconds
             self._entered = event
-            # Behind the last step there is nothing but the end: with that, its steps come.
+            # Nodes that save the memory add no steps; the last steps are yielded with the ending.
             value = None if is_saving(event.node) else event.value
         elif isinstance(event, Asked):
             if event.call is not None:
                 self._sequence = event.call.sequence
         elif isinstance(event, Done):
-            self._result = result_of(event, self._limits)
-            return self._new.of(self._result.steps) or None
+            self._result = make_result(event, self._limits)
+            return self._new.take_new(self._result.steps) or None
         run = run_of(value)
         if run is None:
             return None
         self._run = run
-        return self._new.of(run.steps) or None
+        return self._new.take_new(run.steps) or None
 
     def _resume_point(self) -> Snapshot | None:
         entered, run = self._entered, self._run
@@ -182,7 +183,7 @@ class Stepwise:
         if self._result is not None or entered is None or run is None or run is value.run:
             return None
         value = dataclasses.replace(value, run=run)
-        self._new.of(run.steps)
+        self._new.take_new(run.steps)
         spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
         run_id = "" if entered.call is None else entered.call.run_id
         return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id)

@@ -1,4 +1,4 @@
-"""A stuck run: the agent does the same again and again. A node that tells it so, and then stops the run."""
+"""Detect an agent that repeats itself: a node that warns the model first, and then stops the run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphexec.kernel.node import node
 
 F = TypeVar("F")
 
-# How many turns a round may have that is gone again and again: one alone, or a few in a row.
+# The most turns in a repeated round: the agent may repeat one turn, or alternate between a few.
 ROUND = 4
 
-# The node that does it.
+# The name of the node.
 NOTICE = "notice_repeats"
 
-# The name of the limit that stops such a run, in its stopped response.
+# The name of the limit in the stopped response.
 REPEATS = "repeats"
 
 WARNING = (
@@ -32,19 +32,20 @@ WARNING = (
 
 
 def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: int = 3) -> Graph[Ready, F]:
-    """Return the agent's graph with a node `notice_repeats` on every way back to `plan`.
+    """Return the agent's graph with a node `notice_repeats` on every edge that leads to `plan`.
 
-    When the last turn (the steps of one reply), or a round of up to four, was done `warn_after` times in a row (the
-    same tools, inputs and observations), the observation says so; after `stop_after` times the limit `repeats` stops
-    the run. Each visit looks at the last `4 * stop_after` turns; a warning copies all steps.
+    A turn is the steps of one reply. The node looks for the last turn, or the last round of up to four turns, being
+    repeated in a row with the same tools, inputs and observations. After `warn_after` times it adds a warning to the
+    observation; after `stop_after` times the limit `repeats` stops the run. Each visit compares the last
+    `4 * stop_after` turns; a warning copies all steps.
 
     Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
     """
-    # Once is no repetition.
+    # A turn that is done once is not repeated.
     validate("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
     if warn_after > stop_after:
         raise InputError(
-            f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; warn first, and then stop"
+            f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; make stop_after at least warn_after"
         )
     if NOTICE in machine:
         raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
@@ -54,8 +55,8 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
     @node
     def notice_repeats(ready: Ready) -> Ready | LimitReached:
-        """Tell the model that it repeats itself, or stop the run."""
-        times = repeated(ready.run.steps, stop_after)
+        """Warn the model that it repeats itself, or stop the run."""
+        times = count_repeats(ready.run.steps, stop_after)
         if times >= stop_after:
             return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
         return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
@@ -69,22 +70,23 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
     return check_table([*machine, notice_repeats], [*back, *row], machine.start)
 
 
-def repeated(steps: Sequence[AgentStep], most: int) -> int:
-    """How often the last round of turns (one step, or one reply's calls) was done in a row, `most` at most."""
+def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
+    """Return how many times in a row the last round of turns was done, counted up to `most`."""
     turns = _last_turns(steps, ROUND * most)
-    return max(_count_repeats(turns, size, most) for size in range(1, ROUND + 1))
+    return max(_count_rounds(turns, size, most) for size in range(1, ROUND + 1))
 
 
-Repetition: TypeAlias = Sequence[AgentStep]
+# The steps of one reply.
+Turn: TypeAlias = Sequence[AgentStep]
 
 
-def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
-    turns: list[Repetition] = []
+def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+    turns: list[Turn] = []
     end = len(steps)
     while end and len(turns) < most:
         start = end - 1
         message, calls = steps[start].action.message, {steps[start].action.call_id}
-        # Another reply may have been the same: its calls have the same names then.
+        # An equal message with a call id seen before belongs to another reply.
         while message is not None and start:
             before = steps[start - 1].action
             if before.message != message or before.call_id in calls:
@@ -96,30 +98,30 @@ def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Repetition]:
     return turns[::-1]
 
 
-def _count_repeats(turns: Sequence[Repetition], size: int, most: int) -> int:
+def _count_rounds(turns: Sequence[Turn], size: int, most: int) -> int:
     if len(turns) < size:
         return 0
     times = 1
     last = turns[-size:]
     while times < most and len(turns) >= size * (times + 1):
         before = turns[-size * (times + 1) : -size * times]
-        if not all(_is_repetition(one, other) for one, other in zip(before, last, strict=True)):
+        if not all(_is_same_turn(one, other) for one, other in zip(before, last, strict=True)):
             break
         times += 1
     return times
 
 
-def _is_repetition(one: Repetition, other: Repetition) -> bool:
-    return len(one) == len(other) and all(map(_same, one, other))
+def _is_same_turn(one: Turn, other: Turn) -> bool:
+    return len(one) == len(other) and all(map(_is_same_step, one, other))
 
 
-def _same(one: AgentStep, other: AgentStep) -> bool:
+def _is_same_step(one: AgentStep, other: AgentStep) -> bool:
     return (
         one.action.tool == other.action.tool
         and one.action.tool_input == other.action.tool_input
-        # What could not be read is told by what the model said: the observation may be the same for all.
+        # Different unreadable replies may have the same observation, so their texts are compared.
         and (one.status != "parse_error" or one.action.log == other.action.log)
-        # As text: what == means is the observation's own affair.
+        # Compared as text: an observation may define == in its own way.
         and observation_text(dataclasses.replace(one, model_text=None))
         == observation_text(dataclasses.replace(other, model_text=None))
     )
@@ -127,5 +129,5 @@ def _same(one: AgentStep, other: AgentStep) -> bool:
 
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
-    told = f"{observation_text(last)}\n{WARNING.format(times=times)}"
-    return Run(run.inputs, Steps([*before, dataclasses.replace(last, model_text=told)]))
+    text = f"{observation_text(last)}\n{WARNING.format(times=times)}"
+    return Run(run.inputs, Steps([*before, dataclasses.replace(last, model_text=text)]))

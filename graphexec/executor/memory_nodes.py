@@ -1,4 +1,4 @@
-"""The nodes that load a memory before the agent's first decision and save it at the end, and their place in a table."""
+"""Nodes that load a memory before the agent's first decision and save it at the end, and functions that add them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weakref import WeakSet
 from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
-from graphexec.executor.inputs import InputKeys, outputs_of
+from graphexec.executor.inputs import InputKeys, to_outputs
 from graphexec.executor.result import Ending
 from graphexec.executor.table import (
     LimitReached,
@@ -33,15 +33,15 @@ from graphexec.kernel.node import END, Edge, Node, charged, node, rename, reserv
 S = TypeVar("S")
 F = TypeVar("F")
 
-# Seconds that a save has beyond what the rest of the machine may take, so that a run that its deadline stopped is
-# saved: enough for a line in a file or a row in a local database, and too little for a caller to mind.
+# Seconds that a save has beyond the deadline, so that a run stopped by its deadline is saved, too. This is enough for a
+# line in a file or a row in a local database, and too short for the caller to notice.
 GRACE = 0.1
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NotSaved:
-    """A limit was spent before the ending was saved."""
+    """A limit was used up before the ending was saved."""
 
     ending: Ending
     limit: Exhausted
@@ -55,7 +55,7 @@ class NotSaved:
 @charged(when_spent=limit_reached, asks=1)
 @node
 def load_memory(ready: Ready, keys: InputKeys) -> Asks[LoadMemory, Ready]:
-    """Add what the memory knows to the inputs; what the caller passed counts more."""
+    """Add the memory's values to the inputs; inputs that the caller passed take precedence."""
     loaded = yield from ask(LoadMemory(ready.run.inputs))
     inputs = {**loaded, **ready.run.inputs}
     keys.require(*inputs)
@@ -65,23 +65,23 @@ def load_memory(ready: Ready, keys: InputKeys) -> Asks[LoadMemory, Ready]:
 @reserved(when_spent=NotSaved, asks=1, grace=GRACE)
 @node
 def save_memory(ending: AgentFinish | StoppedResponse) -> Asks[SaveMemory, AgentFinish | StoppedResponse]:
-    """Tell the memory of the run's end, which stays as it is."""
-    yield from ask(SaveMemory(ending.run.inputs, outputs_of(ending)))
+    """Save the ending to the memory, and return it unchanged."""
+    yield from ask(SaveMemory(ending.run.inputs, to_outputs(ending)))
     return ending
 
 
 @node
 def return_unsaved(not_saved: NotSaved) -> AgentFinish | StoppedResponse:
-    """End the run as it would have ended."""
+    """Return the ending unchanged, though it was not saved."""
     return not_saved.ending
 
 
 def add_memory(machine: Graph[S, F]) -> Graph[S, F]:
-    """Return the machine with the nodes that load and save a memory, as far as it lacks them.
+    """Return the machine with the nodes that load and save a memory added, if it lacks them.
 
-    Every edge that leads to the end leads to `save_memory` then. A machine with nodes of its own that ask for
-    `LoadMemory` or `SaveMemory` loads or saves as they do. Raises `InputError` if another node has the name of one that
-    is added.
+    Every edge that led to the end then leads to `save_memory`. If the machine has its own nodes that ask for
+    `LoadMemory` or `SaveMemory`, they are used instead. Raises `InputError` if another node has the name of an added
+    node.
     """
     before: list[Node[Any, Any]] = []
     behind: list[Node[Any, Any]] = []
@@ -99,31 +99,31 @@ def add_memory(machine: Graph[S, F]) -> Graph[S, F]:
         longest = max((one.grace or 0.0 for one in machine), default=0.0)
         behind += [dataclasses.replace(save_memory, grace=longest + GRACE), return_unsaved]
         saved.append(Edge(save_memory.name, NotSaved, return_unsaved.name))
-        for source in _SAVING:
+        for source in _SAVE_NODES:
             saved += [Edge(source, outcome, END.name) for outcome in save_memory.takes]
     for one in (*before, *behind):
         if one.name in machine:
-            raise InputError(f"the graph has a node {one.name} of its own, which a memory needs; rename the function")
+            raise InputError(f"the graph has a node {one.name}, a name that the memory needs; rename the function")
     nodes = [*before, *machine, *behind]
     if save_memory.name in {one.name for one in nodes}:
         edges = [_to_save(edge) for edge in edges]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
-        nodes = [_carrying_run(one) if one.name in ending else one for one in nodes]
+        nodes = [_attach_run(one) if one.name in ending else one for one in nodes]
     return check_table(nodes, [*edges, *saved], start)
 
 
-# The nodes behind which a run is over.
-_SAVING = (save_memory.name, return_unsaved.name)
+# The last nodes of a run with a memory: their outcomes lead to the end.
+_SAVE_NODES = (save_memory.name, return_unsaved.name)
 
 
 def _to_save(edge: Edge) -> Edge:
-    if edge.target != END.name or edge.source in _SAVING:
+    if edge.target != END.name or edge.source in _SAVE_NODES:
         return edge
     return dataclasses.replace(edge, target=save_memory.name)
 
 
 def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
-    """Return rows whose endings lead to the node that saves the memory, where the machine they are for has it."""
+    """Return the rows with their endings redirected to the node that saves the memory, if the machine has it."""
     if save_memory.name not in machine:
         return table
     save = machine[save_memory.name]
@@ -135,17 +135,17 @@ def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
 
 
 def is_saving(name: str) -> bool:
-    """Return whether the node of this name saves the end of a run, or comes after that."""
-    return name in _SAVING
+    """Return whether the node of this name saves the ending of a run, or comes after the save."""
+    return name in _SAVE_NODES
 
 
 def _asks(machine: Graph[Any, Any], effect: type[Effect[Any]]) -> bool:
-    # The nodes of an embedded agent, `research.load_memory` say, are about that agent's runs.
+    # The nodes of an embedded agent, such as `research.load_memory`, serve that agent's runs.
     return any(effect in one.effects for one in machine if "." not in one.name)
 
 
 def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
-    """Return the node that ends a stopped run, or another one: where memory is not loaded, no model can be asked."""
+    """Return the node that ends a run stopped before its memory is loaded; it is pure, as no model can be asked yet."""
     targets = [edge.target for edge in machine.edges if edge.outcome is LimitReached and edge.target in machine]
     for name in targets:
         if machine[name].kind == "pure":
@@ -153,38 +153,41 @@ def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
     return rename(stopped_response, "stopped_unloaded") if targets else stopped_response
 
 
-# Of the nodes that end a run, those that give every ending its run.
+# The executor's own nodes that end a run: their endings always carry it.
 _STOCK = frozenset(
     stock.function for stock in (parse, parse_or_raise, check_return_direct, stopped_response, generate_response)
 )
 
-# The functions that have been given that by `_carrying_run`; a graph may be given a memory again after surgery.
-_carrying: WeakSet[Callable[..., Any]] = WeakSet()
+# Functions that `_attach_run` has wrapped: a memory may be added to a graph again after surgery.
+_wrapped: WeakSet[Callable[..., Any]] = WeakSet()
 
 
-def _carrying_run(source: Node[Any, Any]) -> Node[Any, Any]:
-    """Return the node such that its endings carry the run of its value where they carry none: a user may leave it out.
+def _attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
+    """Return the node with a function that adds the run to endings without one. A user's node may leave it out.
 
-    The memory is told of that run's inputs.
+    The memory saves the inputs of that run.
     """
     function: Callable[..., Any] = source.function
-    # What `bind` has supplied the settings of is a partial function.
+    # `bind` supplies settings by a partial function.
     plain: Any = getattr(function, "func", function)
-    if plain in _STOCK or plain in _carrying:
+    if plain in _STOCK or plain in _wrapped:
         return source
 
-    def returned(value: Any, **settings: Any) -> Any:
+    def call_pure(value: Any, **settings: Any) -> Any:
         return _with_run(function(value, **settings), value)
 
-    def asked(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
+    def call_generator(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
         inner: Generator[Any, Any, Any] = function(value, **settings)
         return _with_run((yield from inner), value)
 
-    async def awaited(value: Any, **settings: Any) -> Any:
+    async def call_async(value: Any, **settings: Any) -> Any:
         return _with_run(await function(value, **settings), value)
 
-    wrapper = asked if source.kind == "asks" else awaited if inspect.iscoroutinefunction(function) else returned
-    _carrying.add(functools.update_wrapper(wrapper, function))
+    if source.kind == "asks":
+        wrapper: Callable[..., Any] = call_generator
+    else:
+        wrapper = call_async if inspect.iscoroutinefunction(function) else call_pure
+    _wrapped.add(functools.update_wrapper(wrapper, function))
     return dataclasses.replace(source, function=wrapper)
 
 

@@ -15,14 +15,15 @@ from graphexec.kernel.events import Event
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.observers import Notifier, OnEvent
 
-# A function of each event of every run. What it raises ends the run only if it has `raise_error = True`.
+# A function that is called with each event of every run. An exception of it ends the run only if the function has
+# `raise_error = True`.
 Observer: TypeAlias = Callable[[Event[Ending]], object]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Observers:
-    """The observers of an executor's runs, called before the consumer."""
+    """The observers of an executor's runs. They receive each event before the consumer does."""
 
     observers: tuple[Observer, ...]
     verbose: bool
@@ -32,28 +33,31 @@ class Observers:
         start: Ready | Snapshot,
         clock: Callable[[], float],
         consumer: OnEvent | None,
-        goes_on: Callable[[], bool] | None = None,
+        continues: Callable[[], bool] | None = None,
     ) -> tuple[Notifier | None, OnEvent | None]:
-        """Return what is called, and what is awaited, with the events of a run that begins at `start`.
+        """Return the function that is called, and the one that is awaited, with each event of a run from `start`.
 
-        If the run `goes_on` in another stream when this one is closed, observers do not hear that it has failed.
+        `continues` returns whether the run continues in another stream after this one is closed; if so, observers
+        receive no `Failed`.
         """
         observers = self.observers
         if self.verbose:
             observers = (*observers, ConsolePrinter(start=start if isinstance(start, Snapshot) else None))
         if not observers:
             return None, consumer
-        notify = Notifier(observers, clock, goes_on)
+        notify = Notifier(observers, clock, continues)
         return notify, None if consumer is None else notify.reporting_to(consumer)
 
 
 def validate_observers(observers: Sequence[Observer]) -> tuple[Observer, ...]:
-    """Return the observers. Raises `InputError` for what cannot be one."""
-    # Users without a type checker pass one function, objects with handler methods, and coroutine functions.
+    """Return the observers as a tuple. Raises `InputError` for an invalid one."""
+    # Callers without a type checker may pass one function, an object with handler methods, or a coroutine function.
     if not isinstance(observers, Sequence) or isinstance(observers, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"observers is {observers!r}; pass a list of functions of an event")
+        raise InputError(f"observers is {observers!r}; pass a list of functions that take an event")
     for observer in observers:
-        called = getattr(observer, "__call__", None)  # noqa: B004 - whether what is called is a coroutine function
+        called = getattr(observer, "__call__", None)  # noqa: B004 - the method itself may be a coroutine function
         if called is None or inspect.iscoroutinefunction(observer) or inspect.iscoroutinefunction(called):
-            raise InputError(f"observers has {observer!r}; pass functions of an event, and no coroutine functions")
+            raise InputError(
+                f"observers has {observer!r}; pass functions that take an event and are not coroutine functions"
+            )
     return tuple(observers)

@@ -1,4 +1,4 @@
-"""What the options of an executor mean: each is read once, when the executor is made."""
+"""Convert an executor's options to a graph and policies, once, when the executor is created."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from graphexec.executor.table import (
     Policies,
     Ready,
     ReturnDirect,
-    invalid,
+    default_feedback,
 )
 from graphexec.kernel.graph import Graph
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
-# How many of the last steps the agent is shown (0 or less: all), or a function from all steps to those.
+# The number of last steps that the agent sees (0 or less: all), or a function that selects them from all steps.
 Trim: TypeAlias = int | Callable[[Steps], Sequence[AgentStep]]
 
-# What a stopped run ends with: a set text, or an answer that the model is asked for once more.
+# The output of a stopped run: a set text, or an answer that the model is asked for once more.
 EarlyStopping: TypeAlias = Literal["force", "generate"]
 
 _TABLES: dict[tuple[EarlyStopping, bool], Graph[Ready, AgentFinish | StoppedResponse]] = {
@@ -36,17 +36,17 @@ _TABLES: dict[tuple[EarlyStopping, bool], Graph[Ready, AgentFinish | StoppedResp
 }
 
 
-def table_of(
+def select_graph(
     early_stopping_method: EarlyStopping, handle_parsing_errors: ParsePolicy
 ) -> Graph[Ready, AgentFinish | StoppedResponse]:
-    """Return the machine that the options mean. Raises `InputError` for one that cannot be."""
+    """Return the graph for these options. Raises `InputError` for an invalid one."""
     if early_stopping_method not in get_args(EarlyStopping):
         raise InputError(f"early_stopping_method is {early_stopping_method!r}; give 'force' or 'generate'")
     return _TABLES[early_stopping_method, handle_parsing_errors is not False]
 
 
-def policies_of(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
-    """Return what the options say to the nodes. Raises `InputError` for one that cannot be."""
+def make_policies(handle_parsing_errors: ParsePolicy, trim: Trim, return_direct: ReturnDirect) -> Policies:
+    """Return the policies for these options. Raises `InputError` for an invalid one."""
     if return_direct not in get_args(ReturnDirect):
         raise InputError(f"return_direct is {return_direct!r}; give 'single' or 'any'")
     return Policies(_make_feedback(handle_parsing_errors), _make_selection(trim), return_direct)
@@ -56,46 +56,46 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
     if isinstance(policy, str):
         return lambda _: policy
     if isinstance(policy, bool):
-        return invalid
+        return default_feedback
     if not callable(policy) or inspect.iscoroutinefunction(policy):
         raise InputError(
             f"handle_parsing_errors is {policy!r}; give True, False, a string, or a function (def) of the error"
         )
 
-    def feedback(error: ParseError) -> str:
-        told = policy(error)
-        # Users without a type checker return what they like.
-        if not isinstance(told, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handle_parsing_errors returned {told!r}; return the text that the model is told")
-        return told
+    def call_policy(error: ParseError) -> str:
+        feedback = policy(error)
+        # Callers without a type checker may return another type.
+        if not isinstance(feedback, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handle_parsing_errors returned {feedback!r}; return the model's feedback as a string")
+        return feedback
 
-    return feedback
+    return call_policy
 
 
 def _make_selection(trim: Trim) -> Callable[[Steps], Sequence[AgentStep]] | None:
     if isinstance(trim, int):
         return None if trim <= 0 else lambda steps: steps if len(steps) <= trim else steps[-trim:]
-    # Users without a type checker pass what they like.
+    # Callers without a type checker may pass another type.
     if not callable(trim) or inspect.iscoroutinefunction(trim):  # pyright: ignore[reportUnnecessaryComparison]
         raise InputError(
-            f"trim_intermediate_steps is {trim!r}; give how many steps to show, or a function (def) of the steps"
+            f"trim_intermediate_steps is {trim!r}; give the number of steps to show, or a function (def) of the steps"
         )
 
-    def shown(steps: Steps) -> Sequence[AgentStep]:
-        kept = trim(steps)
-        if not isinstance(kept, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"trim_intermediate_steps returned {kept!r}; return the steps to show")
-        return [_step(one) for one in kept]
+    def select_steps(steps: Steps) -> Sequence[AgentStep]:
+        selected = trim(steps)
+        if not isinstance(selected, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"trim_intermediate_steps returned {selected!r}; return the steps to show")
+        return [_to_step(one) for one in selected]
 
-    return shown
+    return select_steps
 
 
-# Any: a trimming function of LangChain's returns pairs.
-def _step(given: Any) -> AgentStep:
-    match given:
+# Any: functions written for LangChain return pairs.
+def _to_step(value: Any) -> AgentStep:
+    match value:
         case AgentStep():
-            return given
+            return value
         case (AgentAction() as action, observation):
             return AgentStep(action, observation)
         case _:
-            raise InputError(f"trim_intermediate_steps returned a sequence with {given!r}; return steps of the run")
+            raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")

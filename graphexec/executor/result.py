@@ -1,4 +1,4 @@
-"""How a run of an agent ended."""
+"""The result of a run of an agent."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Ending: TypeAlias = AgentFinish | StoppedResponse
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, with all that it did and cost. A stop is a result like any other, not an exception.
+    """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.
 
-    `steps` holds every action with its observation, parse errors included, in order. `journal` holds the replies, from
-    which the run is drawn and replayed, from where it was begun or resumed. `observer_seconds` is the time that
-    observers took, but for the last event, and `node_seconds` that of the nodes and of the policies that they call
-    (`handle_parsing_errors`, say): no deadline cuts either.
+    `steps` holds every action with its observation, in order, including parse errors. `journal` holds the replies since
+    the run was started or resumed; the run is drawn and replayed from it. `observer_seconds` is the time spent in
+    observers, without the last event, and `node_seconds` the time spent in nodes and the policies that they call (such
+    as `handle_parsing_errors`): no deadline cuts either.
     """
 
     ending: Ending
@@ -43,14 +43,14 @@ class RunResult:
 
     @property
     def reason(self) -> str:
-        """Why it ended: `finished`, `return_direct`, or the name of the limit, or of the budget, that stopped it."""
+        """The reason of the ending: `finished`, `return_direct`, or the name of the limit or budget that stopped it."""
         if isinstance(self.ending, StoppedResponse):
             return self.ending.limit.limit
         return "return_direct" if self.ending.return_direct else "finished"
 
     @property
     def stopped(self) -> StoppedResponse | None:
-        """The stopped response, with the limit, its value and what was reached, if a limit stopped the run."""
+        """The stopped response, with the limit and the usage that reached it, or `None` if no limit stopped the run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
     def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it
@@ -58,11 +58,11 @@ class RunResult:
 
         Raises `InputError` as `Graph.draw` does, and for a result without a journal.
         """
-        # As with graphs: pictures are looked at from above.
+        # Imported here, as in `Graph.draw`: the draw package is in a layer above.
         from graphexec.draw import save
 
         if self.journal is None:
-            raise InputError("the result has no journal, so its way is not known; draw one that executor.run returned")
+            raise InputError("the result has no journal, so its path is unknown; draw a result of executor.run")
         return save(self.journal.graph.verify(self.limits), path, format=format, runs=self)
 
     @property
@@ -71,8 +71,8 @@ class RunResult:
         return Usage(int(self.spent[PROMPT_TOKENS]), int(self.spent[COMPLETION_TOKENS]))
 
 
-def result_of(done: Done[Ending], limits: Limits) -> RunResult:
-    """Return the result of a run that is over."""
-    # A node of the user's own may end a run and leave its steps out of the finish; the value has them.
+def make_result(done: Done[Ending], limits: Limits) -> RunResult:
+    """Return the result of a run that has ended."""
+    # A user's node may end a run and leave its steps out of the finish; the node's value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
     return RunResult(done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds)

@@ -1,4 +1,4 @@
-"""A run's events as the chunks that LangChain's executor streams: `actions`, `steps`, `output`, `messages`."""
+"""Convert a run's events to LangChain's chunks (`actions`, `steps`, `output`), or to the text of the final answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.prompt import observation_text
 from graphexec.effects import CallModel, CallTool, ToolResult
-from graphexec.executor.iteration import NewSteps, calls_tools
+from graphexec.executor.iteration import StepTracker, calls_tools
 from graphexec.executor.result import Ending
 from graphexec.executor.table import (
     Acted,
@@ -21,10 +21,10 @@ from graphexec.executor.table import (
     check_return_direct,
     dispatch_tools,
     generate_response,
+    make_step,
     parse,
     parse_or_raise,
     plan,
-    step_of,
 )
 from graphexec.kernel.effects import CallContext, Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
@@ -34,43 +34,43 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ReplyDelta, ToolMessage, UserMessage
 from graphexec.tools.formatting import format_observation
 
-# A chunk's values are of several kinds.
+# Any: the values of a chunk have several types.
 Chunk: TypeAlias = dict[str, Any]
 
 
 @final
-class Chunks:
-    """Turns the events of one run of `graph` into chunks.
+class ChunkBuilder:
+    """Converts the events of one run of `graph` to chunks.
 
-    Each action is a chunk before any tool of its step runs, `{"actions": [action], "messages": [...]}`; each step is
-    one when its tool has returned, `{"steps": [step], "messages": [...]}`, also a parse error, which had no action; the
-    last is `{"output": ..., "messages": [...]}`, `with_steps` with `intermediate_steps`. Steps up to `start` are not
-    new.
+    - `{"actions": [action], "messages": [...]}`: an action, before any tool of its step runs.
+    - `{"steps": [step], "messages": [...]}`: a step, when its tool has returned, or a parse error, which has no action.
+    - `{"output": ..., "messages": [...]}`: the ending; with `with_steps`, it has `intermediate_steps`, too.
 
-    Of tools that run at once the first to return is the first step. Where a node of one's own calls the tools, or may
-    change what they returned, the steps come when that node is left, in the order of the actions. The actions of a node
-    that dispatches them without asking for anything come right before their steps.
+    Steps up to the snapshot `start` are not converted again. If tools run concurrently, steps come in the order in
+    which the tools return. If a user's node calls the tools, or may change their results, the steps come when that node
+    is left, in the order of the actions. If a node carries out actions without asking for an effect, they come right
+    before their steps.
     """
 
-    __slots__ = ("_acting", "_announced", "_dispatching", "_given", "_graph", "_new", "_pending", "_with_steps")
+    __slots__ = ("_acting", "_announced", "_dispatching", "_emitted", "_graph", "_new", "_pending", "_with_steps")
 
     def __init__(self, graph: Graph[Any, Any], *, with_steps: bool = False, start: Snapshot | None = None) -> None:
         value = None if start is None else start.value
         self._graph = graph
         self._with_steps = with_steps
-        self._new = NewSteps(steps_of(value))
-        # Of the last decision, the actions that are not announced, and those that are and have no step yet. A
-        # dispatching node may hand on the rest as another `Acted`.
+        self._new = StepTracker(steps_of(value))
+        # Actions of the last decision: those not announced yet, and those announced without a step. A dispatching node
+        # may pass on the rest as another `Acted`.
         self._pending = value.actions if isinstance(value, Acted) else ()
         self._announced: list[AgentAction] = []
-        # Nodes whose tools' results are the steps as they are; the actions of the one that the run is at; and of these
-        # those whose step is a chunk already.
+        # The nodes whose tool results become steps unchanged, the actions of the current one, and those of its actions
+        # whose steps have been emitted.
         self._dispatching = _dispatching_nodes(graph)
         self._acting = self._pending
-        self._given: list[AgentAction] = []
+        self._emitted: list[AgentAction] = []
 
-    def of(self, event: Event[Ending]) -> list[Chunk]:
-        """The chunks that an event brings."""
+    def convert(self, event: Event[Ending]) -> list[Chunk]:
+        """Return the chunks of an event."""
         match event:
             case Entered(_, value):
                 return self._enter(value)
@@ -78,9 +78,9 @@ class Chunks:
                 chunks, self._pending = self._announce(self._pending), ()
                 return chunks
             case Answered(node, CallTool(), ToolResult() as result, call=CallContext(member=member)):
-                return self._give(member, result) if node in self._dispatching else []
+                return self._emit_step(member, result) if node in self._dispatching else []
             case Done(ending):
-                return [*self._step_chunks(ending), self._last(ending)]
+                return [*self._step_chunks(ending), self._last_chunk(ending)]
             case _:
                 return []
 
@@ -90,7 +90,7 @@ class Chunks:
             case Acted(_, actions):
                 self._acting = actions
                 self._pending = tuple(_without(self._announced, actions))
-            # Where nothing was announced, another agent may have carried them out.
+            # If nothing was announced, another agent may have carried them out.
             case Observed(_, actions, _) if self._pending or not self._announced:
                 chunks += self._announce(actions)
                 self._pending = ()
@@ -102,32 +102,32 @@ class Chunks:
         return chunks
 
     def _step_chunks(self, value: object) -> list[Chunk]:
-        steps = self._new.of(steps_of(value))
+        steps = self._new.take_new(steps_of(value))
         carried_out = [step.action for step in steps if self._pending and step.status != "parse_error"]
         chunks = self._announce(carried_out)
         self._announced = _without([step.action for step in steps], self._announced)
-        return chunks + [_step_chunk(step) for step in steps if not self._take_given(step.action)]
+        return chunks + [_step_chunk(step) for step in steps if not self._take_emitted(step.action)]
 
-    def _take_given(self, action: AgentAction) -> bool:
-        """Return whether the step of an action was a chunk when its tool returned."""
-        place = next((place for place, given in enumerate(self._given) if given is action), None)
+    def _take_emitted(self, action: AgentAction) -> bool:
+        """Return whether the step of an action was emitted when its tool returned, and forget it."""
+        place = next((place for place, emitted in enumerate(self._emitted) if emitted is action), None)
         if place is not None:
-            del self._given[place]
+            del self._emitted[place]
         return place is not None
 
-    def _give(self, member: int, result: ToolResult) -> list[Chunk]:
-        """The step of an action, whose tool has returned; the run has it when the node is left."""
+    def _emit_step(self, member: int, result: ToolResult) -> list[Chunk]:
+        """Return the chunk of an action's step as soon as its tool returns; the run adds the step later."""
         action = self._acting[member]
-        self._given.append(action)
-        return [_step_chunk(step_of(action, result))]
+        self._emitted.append(action)
+        return [_step_chunk(make_step(action, result))]
 
     def _announce(self, actions: Sequence[AgentAction]) -> list[Chunk]:
-        """The chunks of those of the actions that had none yet."""
+        """Return the chunks of the actions that have not been announced."""
         new = _without(self._announced, actions)
         self._announced += new
         return [{"actions": [action], "messages": model_messages(action)} for action in new]
 
-    def _last(self, ending: Ending) -> Chunk:
+    def _last_chunk(self, ending: Ending) -> Chunk:
         values: Chunk = dict(ending.return_values) if isinstance(ending, AgentFinish) else {"output": ending.output}
         if self._with_steps:
             values["intermediate_steps"] = pairs(ending.steps)
@@ -136,7 +136,7 @@ class Chunks:
 
 
 def _without(known: Sequence[AgentAction], actions: Sequence[AgentAction]) -> list[AgentAction]:
-    """The actions that `known` does not hold, duplicates counted; by identity, as two decisions may be equal."""
+    """Return the actions that are not in `known`, compared by identity, with duplicates counted."""
     left = list(map(id, known))
     new: list[AgentAction] = []
     for action in actions:
@@ -148,9 +148,9 @@ def _without(known: Sequence[AgentAction], actions: Sequence[AgentAction]) -> li
 
 
 def _dispatches(source: Node[Any, Any], effect: Request) -> bool:
-    """Return true if a node carries actions out by asking for this effect.
+    """Return whether a node carries out actions by asking for this effect.
 
-    A node that may also hand the actions on can be one that approves them: there it takes a call of a tool.
+    A node that may also pass the actions on may only approve them: for such a node, the effect must call a tool.
     """
     observes = Observed in source.outcomes
     if Acted in source.outcomes:
@@ -159,12 +159,12 @@ def _dispatches(source: Node[Any, Any], effect: Request) -> bool:
 
 
 def pairs(steps: Any) -> list[tuple[AgentAction, Any]]:
-    """Steps as LangChain's `intermediate_steps`: a list of `(action, observation)`."""
+    """Return steps as LangChain's `intermediate_steps`: a list of `(action, observation)`."""
     return [(step.action, step.observation) for step in steps]
 
 
 def model_messages(action: AgentAction) -> list[Message]:
-    """What the model said when it decided on an action, as messages."""
+    """Return the messages in which the model chose an action."""
     return [action.message or AssistantMessage(action.log)]
 
 
@@ -182,20 +182,20 @@ _SAVE = "save_memory"
 
 
 def _ends_with(graph: Graph[Any, Any], source: str, outcome: type) -> bool:
-    """Return true if a node's `outcome` is the end of the run as it is: no node may change or withhold it."""
-    target = _target_of(graph, source, outcome)
-    # Of an embedded agent it is `inner.save_memory`.
+    """Return whether a node's `outcome` ends the run unchanged: no later node may change or withhold it."""
+    target = _find_target(graph, source, outcome)
+    # In an embedded agent, the node is `inner.save_memory`.
     if target.rpartition(".")[2] == _SAVE:
-        target = _target_of(graph, target, outcome)
+        target = _find_target(graph, target, outcome)
     return target == END.name
 
 
-def _target_of(graph: Graph[Any, Any], source: str, outcome: type) -> str:
+def _find_target(graph: Graph[Any, Any], source: str, outcome: type) -> str:
     return next((edge.target for edge in graph.edges if edge.source == source and edge.outcome is outcome), "")
 
 
 def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
-    """Return true if a node is one of the executor's own, bound or renamed; a wrapped one may do something else."""
+    """Return whether a node is one of `stock`, bound or renamed; a wrapped node may behave differently."""
     # Any: the parameters of a partial object are unknown.
     function: Any = source.function
     while isinstance(function, partial):
@@ -204,17 +204,17 @@ def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
 
 
 def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
-    """The executor's own nodes that call tools, where the results become steps as they are."""
-    found = {one.name: _target_of(graph, one.name, Observed) for one in graph if _is_stock(one, dispatch_tools)}
+    """Return the executor's own nodes that call tools and whose results become steps unchanged."""
+    found = {one.name: _find_target(graph, one.name, Observed) for one in graph if _is_stock(one, dispatch_tools)}
     return frozenset(name for name, to in found.items() if to in graph and _is_stock(graph[to], check_return_direct))
 
 
 def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
-    """The nodes whose model's words are the final answer, if they are an answer at all: no node can withhold them."""
+    """Return the nodes whose model reply, if it is an answer, is the final one: no later node can withhold it."""
     found: set[str] = set()
     for source in graph:
         if _is_stock(source, plan):
-            reads = _target_of(graph, source.name, Replied)
+            reads = _find_target(graph, source.name, Replied)
             if (
                 reads in graph
                 and _is_stock(graph[reads], parse, parse_or_raise)
@@ -227,30 +227,30 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
 
 
 @final
-class Answering:
-    """Turns the events of one run of `graph` into the pieces of its final answer.
+class AnswerExtractor:
+    """Extracts the pieces of the final answer from the events of one run of `graph`.
 
-    An answer that is known as one only when the reply is whole comes in one piece (native tool calls may follow any
-    text; in JSON the `action` has to come first), and so do the text of a stopped run and an answer that a node of the
-    graph may still change or withhold. Pieces that turn out to be no answer are followed by a line end and the answer.
+    The answer comes in one piece if only the complete reply shows that it is one (native tool calls may follow any
+    text; in JSON, `action` must come first), if a node of the graph may still change or withhold it, or if a limit
+    stopped the run. If pieces turn out not to belong to the answer, a line break and the answer follow.
     """
 
-    __slots__ = ("_again", "_agent", "_given", "_nodes", "_read")
+    __slots__ = ("_agent", "_emitted", "_nodes", "_read", "_restarted")
 
     def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent
         self._nodes = _answering_nodes(graph)
-        self._given = ""
-        self._again = False
+        self._emitted = ""
+        self._restarted = False
         self._read: AnswerReader | None = None
 
-    def of(self, event: Event[Ending]) -> str:
-        """What an event adds to the answer."""
+    def extract(self, event: Event[Ending]) -> str:
+        """Return the piece of the answer in an event; empty if there is none."""
         match event:
             case Asked(node, CallModel()):
                 answers = self._agent.answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
-                self._again = bool(self._given)
+                self._restarted = bool(self._emitted)
             case Answered():
                 self._read = None
             case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
@@ -262,16 +262,16 @@ class Answering:
         return ""
 
     def _add_piece(self, piece: str) -> str:
-        """A piece of the answer; what was given before, by an earlier reply, was none."""
+        """Return a piece of the answer, after a line break if an earlier reply turned out not to be the answer."""
         if not piece:
             return ""
-        parted = "\n" if self._again else ""
-        self._given = piece if self._again else self._given + piece
-        self._again = False
-        return f"{parted}{piece}"
+        separator = "\n" if self._restarted else ""
+        self._emitted = piece if self._restarted else self._emitted + piece
+        self._restarted = False
+        return f"{separator}{piece}"
 
     def _missing_text(self, ending: Ending) -> str:
         answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)
-        if not self._again and answer.startswith(self._given):
-            return answer[len(self._given) :]
+        if not self._restarted and answer.startswith(self._emitted):
+            return answer[len(self._emitted) :]
         return f"\n{answer}"

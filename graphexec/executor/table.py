@@ -1,6 +1,7 @@
-"""THE five nodes and THE table: the agent executor as a machine.
+"""The agent executor as a transition table: five nodes and the edges between them.
 
-plan → parse → dispatch_tools → check_return_direct → plan …, until an `AgentFinish` or a `StoppedResponse`.
+A run follows plan → parse → dispatch_tools → check_return_direct → plan and so on, until it ends with an `AgentFinish`
+or a `StoppedResponse`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Ready:
 @final
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The model has replied (or a callable agent decided)."""
+    """The model has replied, or a callable agent has decided."""
 
     run: Run
     reply: ModelReply | Decided
@@ -43,7 +44,7 @@ class Replied:
 @final
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """The agent has decided on these actions; they are not carried out yet."""
+    """The agent has chosen these actions; their tools have not been called yet."""
 
     run: Run
     actions: tuple[AgentAction, ...]
@@ -52,7 +53,7 @@ class Acted:
 @final
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The tools have answered: one result per action, in the order of the actions."""
+    """The tools have returned: one result per action, in the order of the actions."""
 
     run: Run
     actions: tuple[AgentAction, ...]
@@ -62,14 +63,14 @@ class Observed:
 @final
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """A limit is spent; the run, with the steps it has done, goes to its stopped response."""
+    """A limit is used up. `run` holds the steps so far."""
 
     run: Run
     limit: Exhausted
 
 
 class HasRun(Protocol):
-    """A value that carries the run; `limit_reached` takes any."""
+    """Any value that carries a run."""
 
     @property
     def run(self) -> Run:
@@ -77,45 +78,45 @@ class HasRun(Protocol):
         ...
 
 
-def limit_reached(given: HasRun, limit: Exhausted) -> LimitReached:
-    """Leave a node because a limit is spent: what `metered` and `charged` nodes of an agent's graph are given."""
-    return LimitReached(given.run, limit)
+def limit_reached(value: HasRun, limit: Exhausted) -> LimitReached:
+    """Return the outcome of a `metered` or `charged` node of an agent's graph when a limit is used up."""
+    return LimitReached(value.run, limit)
 
 
-# What the model is told after a reply that cannot be read, if the parser does not know better: LangChain's text.
-INVALID = "Invalid or incomplete response"
+# The observation after an unreadable reply, if the parser provides none. The text is LangChain's.
+DEFAULT_FEEDBACK = "Invalid or incomplete response"
 
 
-def invalid(error: ParseError) -> str:
-    """What the parser says that the model is to be told, or that its reply was no good."""
-    return error.observation or INVALID
+def default_feedback(error: ParseError) -> str:
+    """Return the parser's observation, or `DEFAULT_FEEDBACK` if it has none."""
+    return error.observation or DEFAULT_FEEDBACK
 
 
-# Which tools' results are the answer: that of a step's only call, or also of the last one of several.
+# When the result of a return-direct tool is the answer: if the step has no other call ("single"), or always ("any").
 ReturnDirect: TypeAlias = Literal["single", "any"]
 
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """An executor's options, as its nodes use them.
+    """The executor's options that its nodes read.
 
-    `feedback` makes what the model is told after an unreadable reply; `shown` selects the steps that the agent sees
-    (`None`: all); `return_direct` says which results are the answer at once.
+    `feedback` returns the observation after an unreadable reply. `select_steps` returns the steps that the agent sees
+    (`None`: all of them). `return_direct` decides when the result of a return-direct tool is the answer.
     """
 
-    feedback: Callable[[ParseError], str] = invalid
-    shown: Callable[[Steps], Sequence[AgentStep]] | None = None
+    feedback: Callable[[ParseError], str] = default_feedback
+    select_steps: Callable[[Steps], Sequence[AgentStep]] | None = None
     return_direct: ReturnDirect = "single"
 
-    def trimmed(self, run: Run) -> Run:
-        """The run as the agent is shown it."""
-        if self.shown is None:
+    def trim(self, run: Run) -> Run:
+        """Return the run with only the steps that the agent sees."""
+        if self.select_steps is None:
             return run
-        shown = self.shown(run.steps)
-        return run if shown is run.steps else Run(run.inputs, Steps(shown))
+        selected = self.select_steps(run.steps)
+        return run if selected is run.steps else Run(run.inputs, Steps(selected))
 
 
-# The tool of a step in which there was none to call, as it is known.
+# The tool name in the step that records an unreadable reply. The name is LangChain's.
 EXCEPTION_TOOL = "_Exception"
 
 
@@ -123,14 +124,14 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    # Not by `ask`, which would want to know which of the two it is. The reply is of the effect's type.
-    reply: ModelReply | Decided = yield agent.ask(policies.trimmed(ready.run))
+    # A plain yield: `ask` is typed for a single class of effects, and this effect has one of two.
+    reply: ModelReply | Decided = yield agent.ask(policies.trim(ready.run))
     return Replied(ready.run, reply)
 
 
 @node
 def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFinish | Ready:
-    """Read the model's reply; one that cannot be read is fed back as an observation."""
+    """Parse the model's reply; if that fails, return feedback to the model as an observation."""
     try:
         return _read_decision(replied, agent)
     except ParseError as error:
@@ -141,11 +142,11 @@ def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFi
 
 @node
 def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    """Read the model's reply; one that cannot be read ends the run with its `ParseError`."""
+    """Parse the model's reply; if that fails, end the run with the `ParseError`."""
     try:
         return _read_decision(replied, agent)
     except ParseError as error:
-        remedy = "pass handle_parsing_errors=True to tell the model about it and let it try again"
+        remedy = "pass handle_parsing_errors=True to send the error to the model and let it try again"
         raise ParseError(
             f"{error}; {remedy}", observation=error.observation, llm_output=error.llm_output, prose=error.prose
         ) from error
@@ -154,7 +155,7 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
     if isinstance(decision, AgentFinish):
-        # A finish of its own: the agent's is not touched.
+        # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run)
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
@@ -164,26 +165,26 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 @charged(when_spent=limit_reached)
 @node
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
-    """Call the tools, all at once; the results come in the order of the actions."""
+    """Call the tools concurrently; the results keep the order of the actions."""
     results = yield from ask_all(
         [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in acted.actions]
     )
     return Observed(acted.run, acted.actions, results)
 
 
-def step_of(action: AgentAction, result: ToolResult) -> AgentStep:
-    """Return the step of an action that was carried out, with this result."""
+def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
+    """Return the step that records an action and the result of its tool."""
     return AgentStep(action, result.observation, result.status, result.model_text, result.error)
 
 
 @node
 def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
-    """Take the steps into the run; the result of a single call of a return-direct tool is the answer.
+    """Add the steps to the run; end it if the result of a return-direct tool is the answer.
 
-    Of several calls it is the last such result, where the policies say so.
+    If the policies allow several calls, the last such result is the answer.
     """
     actions, results = observed.actions, observed.results
-    run = observed.run.observed([step_of(action, result) for action, result in zip(actions, results, strict=True)])
+    run = observed.run.observed([make_step(action, result) for action, result in zip(actions, results, strict=True)])
     if len(results) == 1 or policies.return_direct == "any":
         for result in reversed(results):
             if result.return_direct:
@@ -191,39 +192,43 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     return Ready(run)
 
 
-# The text that callers of LangChain's executor compare with, for the two limits it has.
+# LangChain's text for its two limits, iterations and time: callers compare with it.
 STOPPED = "Agent stopped due to iteration limit or time limit."
 
 
 @node
 def stopped_response(reached: LimitReached) -> StoppedResponse:
-    """Say that the run was stopped, by which limit, and with which steps; it asks for nothing."""
+    """End the run with a text that names the limit. This node asks for no effects."""
     return _make_stopped_response(reached)
 
 
 def _make_stopped_response(reached: LimitReached) -> StoppedResponse:
     limit = reached.limit
-    known = limit.limit in ("iterations", "seconds")
-    text = STOPPED if known else f"Agent stopped due to {limit.limit.replace('_', ' ').removesuffix('s')} limit."
+    name = limit.limit.replace("_", " ").removesuffix("s")
+    text = STOPPED if limit.limit in ("iterations", "seconds") else f"Agent stopped due to {name} limit."
     return StoppedResponse(text, limit, reached.run)
 
 
-def unanswered(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
-    """Say that the run was stopped, where the model did not answer in time: by the limit that stopped it first."""
+def stop_without_answer(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
+    """Return the stopped response of a run whose model did not give its last answer in time.
+
+    The response names the limit that stopped the run, not `limit`, which stopped that last call.
+    """
     del limit
     return _make_stopped_response(reached)
 
 
-@reserved(when_spent=unanswered)
+@reserved(when_spent=stop_without_answer)
 @node
 def generate_response(
     reached: LimitReached, agent: Agent, policies: Policies
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
-    """Ask the model once more, for an answer from the steps so far; plain text is taken as it is.
+    """Ask the model once more, for an answer from the steps so far.
 
-    A reply that tries to act again, or is empty, is none: then the text is that of `stopped_response`.
+    A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as with
+    `stopped_response`.
     """
-    reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trimmed(reached.run))
+    reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trim(reached.run))
     try:
         decision = agent.read(reply)
     except ParseError as error:
@@ -243,22 +248,22 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants are the same table with other nodes. They are proved where an executor is made of them, not at import.
-# `handle_parsing_errors=False`: without the edge from parse back to plan.
-_raising = rename(parse_or_raise, "parse")
-# `early_stopping_method="generate"`: the model has the last word.
-_generating = rename(generate_response, "stopped_response")
+# The variants replace nodes of the same table. Termination is proved when an executor is created, not at import.
+# For `handle_parsing_errors=False`: without the edge from parse back to plan.
+_strict_parse = rename(parse_or_raise, "parse")
+# For `early_stopping_method="generate"`: with a last call of the model.
+_generated_response = rename(generate_response, "stopped_response")
 
-STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _raising, narrowed=True, allow_nonterminating=True)
-GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generating, allow_nonterminating=True)
-STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generating, allow_nonterminating=True)
+STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _strict_parse, narrowed=True, allow_nonterminating=True)
+GENERATING_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _generated_response, allow_nonterminating=True)
+STRICT_GENERATING_AGENT_EXECUTOR = replace(STRICT_AGENT_EXECUTOR, _generated_response, allow_nonterminating=True)
 
 
 def require_agent_graph(machine: Graph[Ready, AgentFinish | StoppedResponse]) -> None:
     """Raise `InputError` unless a graph starts with `Ready` and ends with an `AgentFinish` or a `StoppedResponse`."""
-    # Users without a type checker pass what they like.
+    # Callers without a type checker may pass another object.
     if not isinstance(machine, Graph) or Ready not in machine[machine.start].takes:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, with splice say")
+        raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, for example with splice")
     for edge in machine.edges:
         if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
             raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")

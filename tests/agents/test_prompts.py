@@ -74,7 +74,7 @@ def test_further_variables_are_inputs_of_the_run(kind: str) -> None:
     with pytest.raises(InputError, match=r"the inputs lack day; pass \{'city': \.\.\., 'day': \.\.\.\}") as raised:
         executor.invoke({"city": "Oslo"})
     assert raised.value.missing == ("day",)
-    with pytest.raises(InputError, match="several inputs; pass a dict with city, day instead of a text"):
+    with pytest.raises(InputError, match="several inputs; pass a dict with city, day instead of a string"):
         executor.invoke("Oslo")
     assert not model.requests
     returned = executor.invoke({"city": "{Oslo}", "day": 3, "extra": None})

@@ -84,11 +84,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "inputs that are none": (
         lambda: executor().run(wrong),
-        "the inputs are None; pass a dict of them by name, or the text of the only one",
+        "the inputs are None; pass a dict of inputs by name, or the only input as a string",
     ),
     "a text for an agent of several inputs": (
         lambda: of_several_inputs().run("hello"),
-        "the agent has several inputs; pass a dict with question, language instead of a text",
+        "the agent has several inputs; pass a dict with question, language instead of a string",
     ),
     "inputs that lack what the agent needs": (
         lambda: of_several_inputs().run({"input": "hello"}),
@@ -100,7 +100,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "what is no machine": (
         lambda: executor().with_graph(wrong),
-        "None does not start with Ready; make it from executor.graph, with splice say",
+        "None does not start with Ready; make it from executor.graph, for example with splice",
     ),
 }
 
@@ -148,7 +148,7 @@ def test_a_policy_that_returns_no_text_is_told_what_to_return(run: Callable[[Age
     made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(InputError) as caught:
         run(made)
-    assert str(caught.value) == "handle_parsing_errors returned 3; return the text that the model is told"
+    assert str(caught.value) == "handle_parsing_errors returned 3; return the model's feedback as a string"
 
 
 # ---- limits, inputs and batches
@@ -261,7 +261,7 @@ def test_a_parse_error_that_ends_the_run_says_what_was_wrong_and_keeps_what_the_
         executor(agent=Agent(agent.ask, read, model=agent.model)).run("q")
     error = caught.value
     assert str(error) == (
-        "no sense in it; pass handle_parsing_errors=True to tell the model about it and let it try again"
+        "no sense in it; pass handle_parsing_errors=True to send the error to the model and let it try again"
     )
     assert (error.observation, error.llm_output) == ("Say it again.", "gibberish")
     assert isinstance(error.__cause__, ParseError)
@@ -271,8 +271,8 @@ def test_an_empty_list_of_actions_is_told_as_such() -> None:
     with pytest.raises(ParseError) as caught:
         executor(agent=scripted([])).run("q")
     assert str(caught.value) == (
-        "the agent returned an empty list of actions; pass handle_parsing_errors=True to tell the model about it and "
-        "let it try again"
+        "the agent returned an empty list of actions; pass handle_parsing_errors=True to send the error to the "
+        "model and let it try again"
     )
     assert (caught.value.observation, caught.value.llm_output) == ("Decide on an action, or finish.", "")
 

@@ -13,10 +13,10 @@ TELLING = (
         Change(
             "executor/table.py",
             """\
-    run = observed.run.observed([step_of(action, result) for action, result in zip(actions, results, strict=True)])
+    run = observed.run.observed([make_step(action, result) for action, result in zip(actions, results, strict=True)])
 """,
             """\
-    steps = [step_of(action, result) for action, result in zip(actions, results, strict=True)]
+    steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
     failed = [step for step in steps if step.status == "error"]
     run = observed.run.observed(failed or steps)
 """,
@@ -53,10 +53,10 @@ TELLING = (
         Change(
             "executor/executor.py",
             "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), "
-            "**outputs_of(result.ending)}",
+            "**to_outputs(result.ending)}",
             """\
         returned: Any = result.ending.return_values
-        returned.update({**name_inputs(inputs, self._keys.passed), **outputs_of(result.ending)})""",
+        returned.update({**name_inputs(inputs, self._keys.passed), **to_outputs(result.ending)})""",
         ),
     ),
     # The empty beginning, which every run shares, is extended in place.

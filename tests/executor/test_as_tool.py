@@ -248,7 +248,7 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
     assert "research" in page
     assert "dispatch_tools" in outer.draw(tmp_path / "flow.svg").read_text("utf-8")
     documented = AgentExecutor.as_tool.__doc__ or ""
-    assert "limits and time" in documented
+    assert "the limits and the time" in documented
 
 
 @pytest.mark.parametrize("name", ["", "  ", 3, None])
@@ -266,5 +266,5 @@ def test_invalid_descriptions_are_refused(description: Any) -> None:
 @pytest.mark.parametrize("key", ["call", "class", "my-topic"])
 def test_inputs_that_no_argument_can_name(key: str) -> None:
     made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
-    with pytest.raises(ToolDefinitionError, match=f"the input '{key}', which no argument can be named; rename it"):
+    with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):
         AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")

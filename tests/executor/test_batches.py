@@ -120,7 +120,9 @@ def test_without_rich_there_is_no_bar_and_one_is_told_what_to_install(
         return importing(name, *given, **named)
 
     monkeypatch.setattr(builtins, "__import__", without_rich)
-    with pytest.raises(InputError, match=r"progress=True draws a bar with rich.*pip install 'graphexec-agents\[cli\]'"):
+    with pytest.raises(
+        InputError, match=r"progress=True requires rich, which is not installed; pip install 'graphexec-agents\[cli\]'"
+    ):
         batch(["a"], progress=True)
     assert [one["output"] for one in batch(["a"])] == ["A"]
 

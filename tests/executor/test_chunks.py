@@ -51,7 +51,7 @@ from graphexec.executor import (
     plan,
     stopped_response,
 )
-from graphexec.executor.streams import Chunks
+from graphexec.executor.streams import ChunkBuilder
 from graphexec.kernel import Moved, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
@@ -513,4 +513,4 @@ def test_action_is_announced_before_its_own_effect() -> None:
 
 
 def test_what_is_no_news_to_a_chunk_brings_none() -> None:
-    assert Chunks(AGENT_EXECUTOR).of(Moved("plan", object(), "parse")) == []
+    assert ChunkBuilder(AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []

@@ -101,7 +101,7 @@ def test_a_result_says_all_there_is_to_know(run: Run) -> None:
 def test_inputs_that_are_neither_named_nor_a_text_are_refused(inputs: Any) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
-        with pytest.raises(InputError, match="pass a dict of them by name, or the text of the only one"):
+        with pytest.raises(InputError, match="pass a dict of inputs by name, or the only input as a string"):
             run(inputs)
     with pytest.raises(InputError):
         asyncio.run(executor.arun(inputs))

@@ -94,13 +94,13 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
             {"early_stopping_method": ["generate"]},
             r"early_stopping_method is \['generate'\]; give 'force'",
         ),
-        ({"handlers": [print]}, r"handlers is \[.*\]; give a dict: \{AskHuman: function\}, say"),
+        ({"handlers": [print]}, r"handlers is \[.*\]; give a dict, for example \{AskHuman: function\}"),
         ({"verbose": "no"}, "verbose is 'no'; give True or False"),
         ({"allow_nonterminating": "no"}, "allow_nonterminating is 'no'; give True or False"),
         ({"return_intermediate_steps": 1}, "return_intermediate_steps is 1; give True or False"),
-        ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give how many steps to show"),
+        ({"trim_intermediate_steps": 2.5}, "trim_intermediate_steps is 2.5; give the number of steps to show"),
         ({"return_direct": ["any"]}, r"return_direct is \['any'\]; give 'single' or 'any'"),
-        ({"observers": print}, "observers is .*; pass a list of functions of an event"),
+        ({"observers": print}, "observers is .*; pass a list of functions that take an event"),
         ({"tool_concurrency": "2"}, "tool_concurrency is '2'; give a whole number, 1 or more"),
         ({"tool_concurrency": True}, "tool_concurrency is True; give a whole number, 1 or more"),
         (
@@ -109,7 +109,7 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
         ),
         ({"trim_intermediate_steps": asyncio.sleep}, r"trim_intermediate_steps is .* a function \(def\) of the steps"),
         ({"handle_parsing_errors": None}, "handle_parsing_errors is None; give True, False, a string"),
-        ({"memory": []}, "memory is .*; make one with BufferMemory"),
+        ({"memory": []}, "memory is .*; make one, for example with BufferMemory"),
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
@@ -122,7 +122,7 @@ def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, Any]
 def test_a_number_is_not_limits() -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     three: Any = 3
-    with pytest.raises(InputError, match=r"the limits are 3; give Limits\(iterations=...\), say"):
+    with pytest.raises(InputError, match=r"the limits are 3; give a Limits, for example Limits\(iterations=15\)"):
         executor.with_limits(three)
 
 

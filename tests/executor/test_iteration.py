@@ -112,7 +112,7 @@ def test_who_leaves_the_loop_ends_the_run(how: str) -> None:
     assert asked == [0, 1]
     assert turns.spent.iterations == 2
     assert len(turns.run.steps) == 2
-    with pytest.raises(InputError, match="the run has not ended; iterate over it to its end"):
+    with pytest.raises(InputError, match="the run has not ended; iterate over it to the end"):
         _ = turns.result
 
 
@@ -221,12 +221,12 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
 def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
     turns = counting().iter("q")
     assert turns.spent.iterations == 0
-    with pytest.raises(InputError, match="the run has not begun; begin to iterate over it"):
+    with pytest.raises(InputError, match="the run has not begun; iterate over it first"):
         _ = turns.run
-    with pytest.raises(InputError, match="the run has not begun; set run between two of its turns, inside of the loop"):
+    with pytest.raises(InputError, match="the run has not begun; set run inside the loop, between two turns"):
         turns.run = Run({})
     gone_through(turns, "sync")
-    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; look whether it has \(ended\)"):
+    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; check ended before you set run"):
         turns.run = Run({})
 
 

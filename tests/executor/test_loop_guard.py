@@ -23,7 +23,7 @@ from graphexec import (
 from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
 from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Ready, stop_repeats
-from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, repeated
+from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.verify import check
@@ -74,31 +74,31 @@ def naive(steps: Sequence[object], most: int) -> int:
     ],
 )
 def test_a_round_is_a_step_or_a_few_in_turn(letters: str, times: int) -> None:
-    assert repeated(steps_of(letters), 3) == times
+    assert count_repeats(steps_of(letters), 3) == times
 
 
 @settings(max_examples=400, deadline=None)
 @example(letters="abcabcabc", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
 def test_repetitions_are_those_that_one_would_count_by_hand(letters: str, most: int) -> None:
-    assert repeated(steps_of(letters), most) == naive(letters, most)
+    assert count_repeats(steps_of(letters), most) == naive(letters, most)
 
 
 @given(letters=st.text("abc", max_size=8), round_=st.text("abcd", min_size=1, max_size=ROUND), most=st.integers(2, 4))
 def test_whatever_was_done_before_a_round_done_so_often_is_seen(letters: str, round_: str, most: int) -> None:
-    assert repeated(steps_of(letters + round_ * most), most) == most
+    assert count_repeats(steps_of(letters + round_ * most), most) == most
 
 
 def test_the_same_tool_input_and_result_are_the_same_whatever_else_differs() -> None:
     one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
     same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, as I said")
-    assert repeated([one, same], 3) == 2
+    assert count_repeats([one, same], 3) == 2
     for other in (
         AgentStep(AgentAction("see", {"at": "a"}), "A"),
         AgentStep(AgentAction("look", {"at": "b"}), "A"),
         AgentStep(AgentAction("look", {"at": "a"}), "B"),
     ):
-        assert repeated([one, other], 3) == 1
+        assert count_repeats([one, other], 3) == 1
 
 
 def at_once(*letters: str, reply: str) -> list[AgentStep]:
@@ -113,15 +113,15 @@ def at_once(*letters: str, reply: str) -> list[AgentStep]:
 
 def test_calls_of_one_reply_repeat_nothing_and_replies_do() -> None:
     thrice, pair = at_once("a", "a", "a", reply="r"), at_once("a", "b", reply="s")
-    assert repeated(thrice, 3) == 1
-    assert repeated([*thrice, *thrice], 3) == 2
-    assert repeated([*steps_of("a"), *thrice], 3) == 1
-    assert repeated([*pair, *pair, *pair], 5) == 3
-    assert repeated([*pair, *at_once("a", "c", reply="s")], 5) == 1
+    assert count_repeats(thrice, 3) == 1
+    assert count_repeats([*thrice, *thrice], 3) == 2
+    assert count_repeats([*steps_of("a"), *thrice], 3) == 1
+    assert count_repeats([*pair, *pair, *pair], 5) == 3
+    assert count_repeats([*pair, *at_once("a", "c", reply="s")], 5) == 1
     # A reader may take fewer calls than the reply has; a model may say the same with the same names of calls.
-    assert repeated(thrice[:2], 3) == 1
+    assert count_repeats(thrice[:2], 3) == 1
     first = at_once("a", "a", reply="r")[:1]
-    assert repeated(first * 3, 5) == 3
+    assert count_repeats(first * 3, 5) == 3
 
 
 class Vague:
@@ -142,8 +142,8 @@ class Vague:
 
 def test_results_are_compared_as_the_model_is_told_them() -> None:
     action = AgentAction("look", "a")
-    assert repeated([AgentStep(action, Vague("x")), AgentStep(action, Vague("y"))], 3) == 1
-    assert repeated([AgentStep(action, Vague("x")), AgentStep(action, Vague("x"))], 3) == 2
+    assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("y"))], 3) == 1
+    assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("x"))], 3) == 2
 
 
 class Long(Sequence[AgentStep]):
@@ -172,7 +172,7 @@ class Long(Sequence[AgentStep]):
 
 def test_a_look_costs_the_same_however_long_the_run_is() -> None:
     short, long = Long(100), Long(1_000_000)
-    assert repeated(short, 3) == repeated(long, 3) == 3
+    assert count_repeats(short, 3) == count_repeats(long, 3) == 3
     assert short.seen == long.seen <= ROUND * 3 * ROUND
 
 
@@ -322,7 +322,9 @@ def test_what_is_no_number_of_times_is_refused(number: Any) -> None:
 
 
 def test_it_is_not_stopped_before_it_is_warned() -> None:
-    with pytest.raises(InputError, match="stop_repeats has warn_after=3 and stop_after=2; warn first, and then stop"):
+    with pytest.raises(
+        InputError, match="stop_repeats has warn_after=3 and stop_after=2; make stop_after at least warn_after"
+    ):
         stop_repeats(AGENT_EXECUTOR, warn_after=3, stop_after=2)
 
 

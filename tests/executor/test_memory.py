@@ -167,7 +167,7 @@ def test_it_is_read_by_its_node_and_wrong_inputs_are_refused_before(how: str) ->
     memory = Notebook()
     executor = AgentExecutor(agent=answering, tools=[], memory=memory)
     many: Any = ["tea?"]
-    with pytest.raises(InputError, match="pass a dict of them by name"):
+    with pytest.raises(InputError, match="pass a dict of inputs by name"):
         executor.stream(many) if how == "sync" else executor.astream(many)
 
     async def first() -> Any:
@@ -251,7 +251,7 @@ def test_a_text_is_the_one_input_that_no_memory_provides() -> None:
 
 
 NO_MEMORIES: dict[str, tuple[Any, str]] = {
-    "a class": (BufferMemory, "; make one with BufferMemory"),
+    "a class": (BufferMemory, "; make one, for example with BufferMemory"),
     "a history": (MemoryHistory(), "which has no keys, load, save, aload, asave; make one"),
     "one that the agent does not read": (
         BufferMemory(),

@@ -213,7 +213,7 @@ def test_a_node_of_the_same_name_is_refused() -> None:
     executor = remembering(BufferMemory())
     graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
     other = splice(graph, edges(rename(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
-    with pytest.raises(InputError, match="a node save_memory of its own, which a memory needs; rename the function"):
+    with pytest.raises(InputError, match="a node save_memory, a name that the memory needs; rename the function"):
         executor.with_graph(other)
 
 

@@ -144,7 +144,7 @@ def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor],
     executor = AgentExecutor(
         agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
     )
-    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return the text"):
+    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return the model's feedback"):
         run(executor)
 
 

@@ -110,7 +110,9 @@ def test_a_function_is_given_all_the_steps_and_cannot_change_the_run() -> None:
 
 @pytest.mark.parametrize("trim", ["last", None, 1.5, [1]])
 def test_what_is_neither_a_number_nor_a_function_is_refused_when_the_executor_is_made(trim: Any) -> None:
-    with pytest.raises(InputError, match=r"trim_intermediate_steps is .*; give how many steps to show, or a function"):
+    with pytest.raises(
+        InputError, match=r"trim_intermediate_steps is .*; give the number of steps to show, or a function"
+    ):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], trim_intermediate_steps=trim)
 
 
@@ -127,5 +129,5 @@ def test_a_way_to_return_directly_that_there_is_not_is_refused(policy: Any) -> N
 
 @pytest.mark.parametrize("policy", [None, 3])
 def test_a_policy_of_parse_errors_that_there_is_not_is_refused(policy: Any) -> None:
-    with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a string, or a func"):
+    with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a string, or a"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=policy)

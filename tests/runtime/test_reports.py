@@ -15,7 +15,7 @@ import pytest
 from graphexec import Exhausted, Limits
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits
 from graphexec.errors import AbandonedError
-from graphexec.executor import asking_model
+from graphexec.executor import make_model_handler
 from graphexec.kernel import Answered, Asked, Done, Event, Reported
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
@@ -218,7 +218,7 @@ class StreamingModel:
 
 def asking(model: Any, *, seconds: float | None = None, clock: Callable[[], float] | None = None) -> RunContext:
     limits = agent_limits(model_calls=1, seconds=seconds)
-    made = make_run_context({CallModel: asking_model(model)}, limits=limits)
+    made = make_run_context({CallModel: make_model_handler(model)}, limits=limits)
     return made if clock is None else dataclasses.replace(made, clock=clock)
 
 
@@ -324,7 +324,7 @@ def test_a_model_that_breaks_in_the_middle_is_heard_up_to_there(how: str) -> Non
 def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seconds: float | None) -> None:
     abandoned = threading.Event()
     model = StreamingModel()
-    handler = asking_model(model)
+    handler = make_model_handler(model)
 
     async def noted(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply:
         try:

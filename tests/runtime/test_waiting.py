@@ -380,7 +380,7 @@ def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: t
 def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
     from graphexec import Limits
     from graphexec.effects import CallModel
-    from graphexec.executor.handlers import asking_model
+    from graphexec.executor.handlers import make_model_handler
     from graphexec.messages import ModelReply, ModelRequest, Usage
     from graphexec.runtime import RunContext
     from graphexec.runtime.handlers import Handler
@@ -394,7 +394,7 @@ def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
         async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
             raise AssertionError("it is instant")
 
-    handler: Handler = asking_model(Instant())
+    handler: Handler = make_model_handler(Instant())
     made = RunContext({CallModel: handler}, agent_limits(model_calls=TURN * 5))
     turns = 0
 

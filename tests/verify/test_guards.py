@@ -36,7 +36,7 @@ from graphexec.executor import (
     stop_repeats,
     stopped_response,
 )
-from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, unanswered
+from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
 from graphexec.kernel import rename, reserved
 from graphexec.memory import BufferMemory
 from tests.executor.actors import answer, scripted
@@ -168,7 +168,7 @@ def test_a_node_behind_a_spent_limit_guards_nothing() -> None:
 
 
 def test_only_a_model_has_last_words() -> None:
-    @reserved(when_spent=unanswered)
+    @reserved(when_spent=stop_without_answer)
     @node
     def note(reached: LimitReached) -> Asks[SaveMemory, StoppedResponse]:
         yield from ask(SaveMemory({}, {}))
