@@ -34,10 +34,11 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])
-def test_tests_of_the_tutorial_pass(options: list[str], tmp_path: Path) -> None:
-    write_files("tutorial/test.md", tmp_path)
+@pytest.mark.parametrize("page", ["tutorial/test.md", "how-to/testing.md"])
+def test_tests_of_a_page_pass(page: str, options: list[str], tmp_path: Path) -> None:
+    write_files(page, tmp_path)
     printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options)
-    (expected,) = text_block("tutorial/test.md")
+    (expected,) = text_block(page)
     assert expected in printed.splitlines()
 
 
