@@ -69,7 +69,7 @@ def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "graphexec: proof.json: this certificate's flow is not the one that its digest names; give what graphexec "
+        "graphexec: proof.json: this certificate's flow does not match its digest; give what graphexec "
         "check --certificate wrote\n"
     )
 

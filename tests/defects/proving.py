@@ -89,7 +89,11 @@ PROVING = (
     Defect(
         "digits in a string read as a number",
         _TAMPERED,
-        Change("verify/proof/certificate.py", "return _text(name), _whole(amount)", "return _text(name), int(amount)"),
+        Change(
+            "verify/proof/certificate.py",
+            "return _read_string(name), _read_whole(amount)",
+            "return _read_string(name), int(amount)",
+        ),
     ),
     Defect(
         "reset within a rank",

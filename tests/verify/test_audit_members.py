@@ -333,6 +333,6 @@ def test_more_than_was_proved_is_named_beside_what_ran_within() -> None:
     executor, _ = nesting(2, max_model_calls=5)
     trace, proof = recorded(executor), proof_of(executor)
     trace[-1]["spent"]["model_calls"] = 9
-    assert "the model calls of the run are 9, and at most 5 was proved, beside 3 of runs within it" in facts(
+    assert "the model calls of the run are 9, and at most 5 was proved, besides 3 of nested runs" in facts(
         audit(trace, proof)
     )

@@ -203,7 +203,7 @@ def test_a_certificate_of_other_inner_executors_is_refused() -> None:
     one, other = (delegating(caller_of(Caller(), echo, max_iterations=most)) for most in (2, 3))
     certificate = proof(one).certificate
     assert certificate is not None
-    with pytest.raises(CertificateError, match="of other tools that run executors; prove the machine anew"):
+    with pytest.raises(CertificateError, match="for other tools that run executors; prove the machine again"):
         check(certificate, other.graph)
 
 
@@ -228,7 +228,7 @@ def test_meters_and_limits_of_nested_runs_are_checked() -> None:
     assert certificate is not None
     bounds = certificate.bounds
     for changed, text in (
-        (dataclasses.replace(bounds, alone={}), "the bounds on its own effects are not of the meters that it bounds"),
+        (dataclasses.replace(bounds, alone={}), "the bounds on its own effects are for other meters than its bounds"),
         (dataclasses.replace(bounds, nested_runs=bounds.depth), "the bound on nested runs is not its limit"),
         (dataclasses.replace(bounds, depth=dataclasses.replace(bounds.depth, number=7)), "on depth is not its limit"),
     ):
@@ -245,8 +245,8 @@ def test_what_runs_within_charge_is_checked() -> None:
     twice = dataclasses.replace(nested, charges=(*nested.charges, nested.charges[0]))
     unknown = dataclasses.replace(nested, charges=tuple((name, None, None) for name, *_ in nested.charges))
     for changed, text in (
-        (twice, "what runs within it charge has two rows of one meter"),
-        (unknown, "the meters that it bounds are not those of its flow|nothing bounds what the runs within it charge"),
+        (twice, "the charges of nested runs have two rows for one meter"),
+        (unknown, "the meters that it bounds are not those of its flow|nothing bounds the charges of nested runs"),
     ):
         with pytest.raises(CertificateError, match=text):
             check_certificate(dataclasses.replace(certificate, nested=changed))
@@ -257,7 +257,7 @@ def test_only_seconds_assume_anything() -> None:
     assert certificate is not None
     transitions = dataclasses.replace(certificate.bounds.transitions, assuming="the moon is full")
     changed = dataclasses.replace(certificate.bounds, transitions=transitions)
-    with pytest.raises(CertificateError, match="which only the bound on seconds does"):
+    with pytest.raises(CertificateError, match="which only the bound on seconds may have"):
         check_certificate(dataclasses.replace(certificate, bounds=changed))
 
 

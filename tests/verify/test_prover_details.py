@@ -262,11 +262,11 @@ def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() ->
     ranks: Ranks = {"a": ((1, ()),)}
     both = way("a", END.name, "x y")
     assert refusal([both], ranks, x=1, y=1) in (
-        "a has no way out when x, y is spent",
-        "a has no way out when y, x is spent",
+        "a has no gate for x, y",
+        "a has no gate for y, x",
     )
     half = way("a", END.name, kind="gate", causes=("x",))
-    assert "has no way out" in refusal([both, half], ranks, x=1, y=1)
+    assert "has no gate for" in refusal([both, half], ranks, x=1, y=1)
     check_ranks(certificate([both, way("a", END.name, kind="gate", causes=("x", "seconds", "y"))], ranks, x=1, y=1))
     # What stands at a gate is no cost of the entry.
     check_ranks(
@@ -277,7 +277,7 @@ def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() ->
     check_ranks(certificate([asking], ranks, model_calls=1))
     # Of two ways that are no gates, each may cost something.
     inside = way("a", END.name, "x", kind="within", causes=("seconds",))
-    assert refusal([end("a"), inside], ranks, x=1) == "a has no way out when x is spent"
+    assert refusal([end("a"), inside], ranks, x=1) == "a has no gate for x"
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
@@ -322,7 +322,7 @@ def test_a_certificate_of_another_machine_is_told_by_both_digests() -> None:
     assert proved.digest == flow_of(AGENT_EXECUTOR).digest
     with pytest.raises(CertificateError) as caught:
         check(other, AGENT_EXECUTOR)
-    assert str(caught.value) == (f"the certificate is of the flow {other.digest[:12]}, not of {proved.digest[:12]}")
+    assert str(caught.value) == (f"the certificate is for the flow {other.digest[:12]}, not for {proved.digest[:12]}")
     assert len(proved.digest) == 64
 
 
@@ -365,11 +365,11 @@ def broken(**changes: Any) -> str:
 
 def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
     assert broken(graphexec_certificate=1) == (
-        "this certificate has version 1, and this graphexec reads version 3; prove the machine anew"
+        "this certificate has version 1, and this graphexec reads version 3; prove the machine again"
     )
     assert broken(ranks=None).startswith("this certificate was changed since it was made")
-    assert broken(digest="0") == "this certificate's flow is not the one that its digest names; prove it anew"
-    assert broken(digest=None) == "this certificate's flow is not the one that its digest names; prove it anew"
+    assert broken(digest="0") == "this certificate's flow does not match its digest; prove it again"
+    assert broken(digest=None) == "this certificate's flow does not match its digest; prove it again"
     for part in ("flow", "ranks", "limits", "bounds"):
         # Of a proof by states there are no ranks.
         for wrong in (3, [3], {"a": 3}, *(() if part == "ranks" else (None,))):
@@ -377,10 +377,10 @@ def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
                 continue
             text = broken(**{part: wrong})
             assert text.startswith("this certificate is broken: ")
-            assert text.endswith("; prove the machine anew")
+            assert text.endswith("; prove the machine again")
     with pytest.raises(CertificateError) as caught:
         Certificate.from_json("{")
-    assert str(caught.value).startswith("this is no certificate: JSONDecodeError(")
+    assert str(caught.value).startswith("this is not a certificate: JSONDecodeError(")
     assert str(caught.value).endswith("; give what to_json wrote")
     assert caught.value.__suppress_context__
 
@@ -397,7 +397,7 @@ def test_a_certificate_that_was_changed_says_so(accident: dict[str, Any]) -> Non
     certificate = AGENT_EXECUTOR.verify(Limits()).certificate
     assert certificate is not None
     data = json.loads(certificate.to_json())
-    told = "^this certificate was changed since it was made; prove the machine anew$"
+    told = "^this certificate was changed since it was made; prove the machine again$"
     with pytest.raises(CertificateError, match=told):
         Certificate.from_json(json.dumps(data | accident))
     del data["sha256"]
@@ -408,7 +408,7 @@ def test_a_certificate_that_was_changed_says_so(accident: dict[str, Any]) -> Non
 def test_a_certificate_without_a_digest_is_refused() -> None:
     data = json.loads(STRANGE.to_json())
     del data["digest"]
-    with pytest.raises(CertificateError, match="not the one that its digest names"):
+    with pytest.raises(CertificateError, match="does not match its digest"):
         Certificate.from_json(json.dumps(data))
 
 

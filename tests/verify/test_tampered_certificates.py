@@ -94,17 +94,17 @@ NUMBERS = [
     *one("agent", "bound on transitions is not proved", (*TRANSITIONS, "number"), less, more, 0, -1, 14.0, HUGE, None),
     *one("agent", "bound on model calls is not proved", (*MODELS, "number"), less, more, 0, None),
     *one("agent", "bound on tool calls is not proved", (*TOOLS, "number"), less, more, 0, None),
-    *one("agent", "seconds of a run can be 9.05", (*SECONDS, "number"), 9, 0, -1),
-    *one("generating", "seconds of a run can be 40.05", (*SECONDS, "number"), 30.05, less),
+    *one("agent", "a run can take 9.05 seconds", (*SECONDS, "number"), 9, 0, -1),
+    *one("generating", "a run can take 40.05 seconds", (*SECONDS, "number"), 30.05, less),
     *one("strict", "closed form of the seconds is 5", (*SECONDS, "form"), "5"),
-    *one("strict", "seconds of a run can be inf", (*SECONDS, "number"), 5),
-    *one("agent", "does not say that it is assuming", (*SECONDS, "assuming"), None, "nothing"),
-    *one("agent", "does not say that it is assuming", (*SECONDS, "exact"), True),
+    *one("strict", "a run can take inf seconds", (*SECONDS, "number"), 5),
+    *one("agent", "does not state the assumption", (*SECONDS, "assuming"), None, "nothing"),
+    *one("agent", "does not state the assumption", (*SECONDS, "exact"), True),
     *one("agent", "closed form of the seconds is", (*SECONDS, "form"), "seconds", "1"),
     *one("agent", "closed form of the seconds is", (*SECONDS, "value"), 1, None),
     *one(
         "agent",
-        "in its closed form is no limit",
+        "in its closed form is not a limit",
         FORM,
         "4*rounds + 2",
         "",
@@ -113,24 +113,24 @@ NUMBERS = [
     ),
     *one("agent", "closed form has the value", FORM, "4*iterations", "2", "4*iterations - 2"),
     *one("agent", "closed form has the value", (*TRANSITIONS, "value"), less, more, None),
-    *one("agent", "the value of no closed form", FORM, None),
+    *one("agent", "it has a value, but no closed form", FORM, None),
     *one("agent", "meters that it bounds are not those", ("bounds", "meters", "model_calls"), GONE),
     *one("agent", "meters that it bounds are not those", ("bounds", "meters"), with_cents),
     *one("resetting", "bound on transitions is not proved", (*TRANSITIONS, "number"), less, more),
     *one("embedding", "bound on tool calls is not proved", (*TOOLS, "number"), less, more),
-    *one("agent", "the potential proves 14, and it says 13", TRANSITIONS, of_thirteen),
+    *one("agent", "the potential proves 14, but the bound says 13", TRANSITIONS, of_thirteen),
 ]
 
 POTENTIALS = [
     *one("agent", "no potential", (*TRANSITIONS, "potential"), None),
-    *one("agent", "counts more than its potential", (*LINES, "parse", 0), less, 0, -HUGE),
-    *one("agent", "counts more than its potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
-    *one("agent", "counts more than its potential", (*LINES, "stopped_response", 0), 0),
+    *one("agent", "counts more than the potential", (*LINES, "parse", 0), less, 0, -HUGE),
+    *one("agent", "counts more than the potential", (*LINES, "dispatch_tools"), no_slopes, GONE),
+    *one("agent", "counts more than the potential", (*LINES, "stopped_response", 0), 0),
     *one("agent", "has a negative slope", (*LINES, "plan", 1, 0, 1), -4),
-    *one("agent", "counts more than its potential", (*LINES, "plan"), GONE),
-    *one("agent", "counts more than its potential", (*LINES, "plan", 0), more, less),
+    *one("agent", "counts more than the potential", (*LINES, "plan"), GONE),
+    *one("agent", "counts more than the potential", (*LINES, "plan", 0), more, less),
     *one("agent", "plan has no potential", LINES, {}),
-    *one("agent", "made of something that has no limit", (*LINES, "plan", 1, 0, 0), "model_calls", "rounds"),
+    *one("agent", "depends on something that has no limit", (*LINES, "plan", 1, 0, 0), "model_calls", "rounds"),
     *one(
         "agent",
         "limit does not bound it",
@@ -143,17 +143,17 @@ POTENTIALS = [
     *one("agent", "is not proved", (*TOOLS, "potential", "limit"), None, ["tool_calls", HUGE]),
     *one("agent", "limit does not bound it", (*TRANSITIONS, "potential", "limit"), ["iterations", 4]),
     *one("generating", "is not proved", (*MODELS, "potential", "lines", "stopped_response", 0), 0),
-    *one("embedding", "counts more than its potential", (*LINES, "deliver", 1, 0, 1), less),
-    *one("embedding", "counts more than its potential", (*LINES, "take_on", 0), less),
-    *one("resetting", "counts more than its potential", (*STATES, 0, 2), 0, -HUGE),
-    *one("resetting", "counts more than its potential", STATES, without_the_first),
-    *one("resetting", "counts more than its potential", (*TRANSITIONS, "potential", "counters"), backwards),
-    *one("states", "does not say what is left", (*STATES, 0, 1), [], [0, 0]),
-    *one("states", "does not say what is left", (*TRANSITIONS, "potential", "counters"), [], doubled),
+    *one("embedding", "counts more than the potential", (*LINES, "deliver", 1, 0, 1), less),
+    *one("embedding", "counts more than the potential", (*LINES, "take_on", 0), less),
+    *one("resetting", "counts more than the potential", (*STATES, 0, 2), 0, -HUGE),
+    *one("resetting", "counts more than the potential", STATES, without_the_first),
+    *one("resetting", "counts more than the potential", (*TRANSITIONS, "potential", "counters"), backwards),
+    *one("states", "does not have a value for each counter", (*STATES, 0, 1), [], [0, 0]),
+    *one("states", "does not have a value for each counter", (*TRANSITIONS, "potential", "counters"), [], doubled),
     *one("states", "potential does not reach the start", STATES, shorter),
-    *one("states", "counts more than its potential", STATES, without_the_first),
+    *one("states", "counts more than the potential", STATES, without_the_first),
     *one("states", "the potential proves", (*STATES, 1, 2), more),
-    *one("states", "made of something that has no limit", (*TRANSITIONS, "potential", "counters"), ["seconds"]),
+    *one("states", "depends on something that has no limit", (*TRANSITIONS, "potential", "counters"), ["seconds"]),
 ]
 
 RANKS = [
@@ -169,37 +169,37 @@ RANKS = [
 
 LIMITS = [
     *one("agent", "does not lower the rank", ("limits", "iterations"), -1, 2.5),
-    *one("agent", "limits that no run has", ("limits", "restarts"), -1, 0.5),
-    *one("agent", "limits that no run has", ("limits", "seconds"), -9, HUGE),
-    *one("agent", "limits that no run has", ("limits", "fan_out"), -2, 1e300),
-    *one("agent", "limits that no run has", ("limits", "model_calls"), -2),
+    *one("agent", "invalid limits", ("limits", "restarts"), -1, 0.5),
+    *one("agent", "invalid limits", ("limits", "seconds"), -9, HUGE),
+    *one("agent", "invalid limits", ("limits", "fan_out"), -2, 1e300),
+    *one("agent", "invalid limits", ("limits", "model_calls"), -2),
     *one("agent", "is not proved", ("limits", "iterations"), more, HUGE),
     *one("agent", "the certificate proves nothing", ("limits", "iterations"), None, GONE),
     *one("agent", "is not proved", ("limits", "restarts"), more),
     *one("agent", "is not proved", ("limits", "tool_calls"), more, None, GONE),
-    *one("agent", "seconds of a run can be", ("limits", "seconds"), more, None),
+    *one("agent", "a run can take", ("limits", "seconds"), more, None),
     *one("strict", "is not proved", ("limits", "fan_out"), None),
     *one("resetting", "the certificate proves nothing", ("limits", "revisions"), None),
 ]
 
 OF_ANOTHER = [
-    *one("agent", "is of the flow", ("flow", "transitions"), shorter, doubled, backwards),
-    *one("agent", "is of the flow", ("flow", "start"), "parse", other),
-    *one("agent", "is of the flow", ("flow", "nodes"), shorter, doubled),
-    *one("agent", "is of the flow", ("flow", "measured"), [], ["model_calls"]),
-    *one("resetting", "is of the flow", ("flow", "budgets", 0, 1), more, None),
-    *one("agent", "is of the flow", (*FIRST, "source"), "parse"),
-    *one("agent", "is of the flow", (*FIRST, "target"), "END", "plan"),
-    *one("agent", "is of the flow", (*FIRST, "outcome"), other),
-    *one("agent", "is of the flow", (*FIRST, "kind"), "gate", "within"),
-    *one("agent", "is of the flow", (*FIRST, "spends"), [], [["iterations", 2]]),
-    *one("agent", "is of the flow", (*FIRST, "resets"), ["iterations"]),
-    *one("agent", "is of the flow", (*FIRST, "causes"), ["seconds"]),
-    *one("agent", "is of the flow", (*FIRST, "most"), 0, None, HUGE),
-    *one("agent", "is of the flow", (*FIRST, "asks"), 0),
-    *one("agent", "is of the flow", (*FIRST, "kinds"), []),
-    *one("agent", "is of the flow", (*FIRST, "grace"), 0, 5.5),
-    *one("agent", "is of the flow", ("flow",), proof_data("strict")["flow"]),
+    *one("agent", "is for the flow", ("flow", "transitions"), shorter, doubled, backwards),
+    *one("agent", "is for the flow", ("flow", "start"), "parse", other),
+    *one("agent", "is for the flow", ("flow", "nodes"), shorter, doubled),
+    *one("agent", "is for the flow", ("flow", "measured"), [], ["model_calls"]),
+    *one("resetting", "is for the flow", ("flow", "budgets", 0, 1), more, None),
+    *one("agent", "is for the flow", (*FIRST, "source"), "parse"),
+    *one("agent", "is for the flow", (*FIRST, "target"), "END", "plan"),
+    *one("agent", "is for the flow", (*FIRST, "outcome"), other),
+    *one("agent", "is for the flow", (*FIRST, "kind"), "gate", "within"),
+    *one("agent", "is for the flow", (*FIRST, "spends"), [], [["iterations", 2]]),
+    *one("agent", "is for the flow", (*FIRST, "resets"), ["iterations"]),
+    *one("agent", "is for the flow", (*FIRST, "causes"), ["seconds"]),
+    *one("agent", "is for the flow", (*FIRST, "most"), 0, None, HUGE),
+    *one("agent", "is for the flow", (*FIRST, "asks"), 0),
+    *one("agent", "is for the flow", (*FIRST, "kinds"), []),
+    *one("agent", "is for the flow", (*FIRST, "grace"), 0, 5.5),
+    *one("agent", "is for the flow", ("flow",), proof_data("strict")["flow"]),
 ]
 
 INVALID = [
@@ -232,7 +232,7 @@ INVALID = [
     *one("agent", "this certificate is broken", ("flow",), None, [], GONE),
     *one("agent", "this certificate is broken", ("limits",), None, [], GONE),
     *one("agent", "this certificate is broken", ("ranks",), [], GONE),
-    *one("agent", "it says that it holds within other runs, and has no ranks", ("ranks",), None),
+    *one("agent", "it claims to hold within other runs, but has no ranks", ("ranks",), None),
     *one(
         "agent",
         "other tools that run executors",
@@ -252,7 +252,7 @@ INVALID = [
         [["revise"], [2, 0], 1],
     ),
     *one("agent", "this graphexec reads version 3", ("graphexec_certificate",), 2, 4, "3", None, [], HUGE),
-    *one("agent", "this is no certificate", ("graphexec_certificate",), GONE),
+    *one("agent", "this is not a certificate", ("graphexec_certificate",), GONE),
 ]
 
 
@@ -268,7 +268,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
     certificate = Certificate.from_json(sealed(proof_data(name)))
     check(certificate, MACHINES[name][0])
     for machine in (machine for machine, _ in MACHINES.values() if machine is not MACHINES[name][0]):
-        with pytest.raises(CertificateError, match="is of the flow"):
+        with pytest.raises(CertificateError, match="is for the flow"):
             check(certificate, machine)
 
 
@@ -300,7 +300,7 @@ def test_a_gate_is_shut_where_its_counter_is_missing(iterations: int) -> None:
         potential=Potential({}, states=(("start", (), iterations),)),
     )
     bounds = dataclasses.replace(certificate.bounds, transitions=bound)
-    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than its potential falls by"):
+    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than the potential falls"):
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
 
 
@@ -311,7 +311,7 @@ def test_a_gate_counts_whatever_is_left() -> None:
         certificate.bounds.transitions, number=1, form=None, value=None, potential=Potential({"start": (1, ())})
     )
     bounds = dataclasses.replace(certificate.bounds, transitions=bound)
-    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than its potential falls by"):
+    with pytest.raises(CertificateError, match="start --GivenUp--> tidy counts more than the potential falls"):
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
 
 
@@ -330,7 +330,7 @@ def test_a_loop_that_refills_its_budget_has_no_potential(potential: Potential) -
     check_certificate(certificate)
     bound = dataclasses.replace(certificate.bounds.transitions, number=3, form=None, value=None, potential=potential)
     bounds = dataclasses.replace(certificate.bounds, transitions=bound)
-    with pytest.raises(CertificateError, match="a --Again--> a counts more than its potential falls by"):
+    with pytest.raises(CertificateError, match="a --Again--> a counts more than the potential falls"):
         check_certificate(dataclasses.replace(certificate, bounds=bounds))
 
 
@@ -386,5 +386,5 @@ def test_a_checker_that_sees_no_json_looks_at_limits_too() -> None:
     certificate = Certificate.from_json(sealed(proof_data("agent")))
     for limit in (True, -1, "3", float("nan")):
         limits: Any = {**certificate.limits, "tool_calls": limit}
-        with pytest.raises(CertificateError, match="limits that no run has: 'tool_calls' is "):
+        with pytest.raises(CertificateError, match="invalid limits: 'tool_calls' is "):
             check_certificate(dataclasses.replace(certificate, limits=limits))

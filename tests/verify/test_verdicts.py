@@ -148,7 +148,7 @@ def test_a_certificate_survives_json_and_is_of_one_machine() -> None:
     assert certificate is not None
     assert Certificate.from_json(certificate.to_json()) == certificate
     check(certificate, AGENT_EXECUTOR)
-    with pytest.raises(CertificateError, match="is of the flow"):
+    with pytest.raises(CertificateError, match="is for the flow"):
         check(certificate, STRICT_AGENT_EXECUTOR)
 
 
@@ -177,10 +177,10 @@ def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "this is no certificate"),
-        ("[]", "this is no certificate"),
-        ("{}", "this is no certificate"),
-        ('{"graphexec_certificate": 1}', "has version 1, and this graphexec reads version 3; prove the machine anew"),
+        ("", "this is not a certificate"),
+        ("[]", "this is not a certificate"),
+        ("{}", "this is not a certificate"),
+        ('{"graphexec_certificate": 1}', "has version 1, and this graphexec reads version 3; prove the machine again"),
         ('{"graphexec_certificate": 3, "flow": {}}', "is broken"),
     ],
 )
@@ -193,7 +193,7 @@ def test_a_certificate_that_was_changed_is_refused() -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
     forged = certificate.to_json().replace('"outcome": "Acted"', '"outcome": "Asked"')
-    with pytest.raises(CertificateError, match="not the one that its digest names"):
+    with pytest.raises(CertificateError, match="does not match its digest"):
         Certificate.from_json(forged)
 
 
@@ -202,7 +202,7 @@ def test_a_certificate_whose_spent_meter_has_no_way_out_is_refused() -> None:
     assert certificate is not None
     kept = tuple(one for one in certificate.flow.transitions if one.kind != "gate")
     forged = dataclasses.replace(certificate, flow=dataclasses.replace(certificate.flow, transitions=kept))
-    with pytest.raises(CertificateError, match="plan has no way out when iterations is spent"):
+    with pytest.raises(CertificateError, match="plan has no gate for iterations"):
         check_ranks(forged)
 
 
@@ -226,6 +226,6 @@ def test_no_certificate_is_of_a_table_that_is_wrong() -> None:
     with pytest.raises(CertificateError) as caught:
         check(certificate, draft(edges(bad.look, bad.UNFINISHED) | edges(bad.turn, bad.UNFINISHED), start=bad.look))
     assert str(caught.value) == (
-        "there is no proof of a table that is wrong: look may return B, which no edge takes; add on(B, turn); "
+        "an invalid table has no proof: look may return B, which no edge takes; add on(B, turn); "
         "turn may return A, which no edge takes; add on(A, look)"
     )

@@ -59,7 +59,7 @@ def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     try:
         check_certificate(certificate)
     except CertificateError as error:
-        return Audit((Violation(0, str(error), "prove the machine anew"),))
+        return Audit((Violation(0, str(error), "prove the machine again"),))
     try:
         if not records or records[0].get("event") != "start":
             return Audit((Violation(1, "no run begins here", WHOLE),))
@@ -319,7 +319,7 @@ def _beyond(trace: Trace, certificate: Certificate, last: int) -> Iterator[Viola
         if bound is not None and took > bound + grace + within:
             fact = f"the {name.replace('_', ' ')} of the run are {show(took)}, and at most {show(bound)} was proved"
             if within:
-                fact += f", beside {show(within)} of runs within it"
+                fact += f", besides {show(within)} of nested runs"
             yield Violation(last, fact, REPORT)
 
 

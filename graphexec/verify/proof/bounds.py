@@ -1,4 +1,4 @@
-"""The bounds of runs: closed forms in the limits' names, and the numbers for given limits with what proves them."""
+"""Derive the bounds of runs: closed forms in the names of limits, and numbers for given limits with their proofs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
 from graphexec.verify.proof.product import CountedMove, Product, State
 
-# States of the product that are looked at where lines are not close to what runs count.
+# The most states of the product that are searched where lines are not tight.
 _STATES = 2_000
 
-# Budgets up to which each is tried as the one that bounds the loops, and has its name in a closed form.
+# Up to so many budgets, each is tried as the one that bounds the loops, and closed forms are built.
 _BUDGETS = 6
 
-# Transitions beyond which only one of the potentials is tried, the one that is close in loops.
+# With more transitions than this, only one potential is tried: the one that is tight in loops.
 _LARGE = 500
 
-# The digits of what a run within charges, where it is written into a closed form.
+# The most digits of a nested run's charges in a closed form.
 _DIGITS = 20
 
-# What transitions charge once more.
+# The charges that are repeated after crashes.
 More: TypeAlias = Callable[[Iterable[Transition]], Polynomial]
 
 _ZERO = polynomial.number(0)
@@ -48,16 +48,16 @@ def bounds_of(
     *,
     always: bool = True,
 ) -> Bounds:
-    """The bounds of a flow whose possible `transitions` are proved to end under `limits`.
+    """Return the bounds of a flow whose possible `transitions` are proved to end under `limits`.
 
-    What `nested` runs charge is added to them. There are closed forms where these end `always`, however high the limits
-    that are set.
+    The charges of `nested` runs are added. Closed forms exist only if the transitions end `always`: however high the
+    limits are.
     """
     return _bounds(_Prover(flow, transitions, limits, nested, always=always))
 
 
 def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds | None:
-    """The bounds of a flow of which no state under `limits` follows itself; `None` if one may, or there are many."""
+    """Return the bounds of a flow by searching its states under `limits`; `None` if states repeat or are too many."""
     if not Product(flow, limits).is_finite(_STATES):
         return None
     return _bounds(_Prover(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
@@ -65,14 +65,14 @@ def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> B
 
 def _bounds(prover: _Prover) -> Bounds:
     flow, limits, nested = prover.flow, prover.limits, prover.nested
-    # What is cut at the deadline may still clean up.
+    # A call that is cut off at the deadline may still clean up.
     beyond = flow.grace + GRACE
     end = None if limits.seconds is None else limits.seconds + beyond
     seconds = Bound(None, None) if end is None else Bound(f"seconds + {beyond:g}", end, value=end, assuming=TIMELY)
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
     depth, runs = (_bound_of_runs(name, limit) for name, limit in _limits_of_runs(limits))
-    return Bounds(prover.bound(lambda _: _ONE), meters, seconds, depth, runs, alone)
+    return Bounds(prover.bound_of_weight(lambda _: _ONE), meters, seconds, depth, runs, alone)
 
 
 def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
@@ -88,7 +88,7 @@ def _number(bound: Bound) -> float:
 
 
 def _is_limit_of(bound: Bound, name: str) -> bool:
-    """Return whether it is the limit on the meter itself that bounds it."""
+    """Return whether the limit on the meter itself gives the bound."""
     return bound.potential is not None and bound.potential.limit is not None and bound.potential.limit[0] == name
 
 
@@ -123,17 +123,18 @@ class _Prover:
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
 
-    def bound(self, weight: Weight, more: More | None = None, *, charges: bool | None = None) -> Bound:
-        """Return the bound on what transitions count, or on `charges`; what is `more` of those that runs take is added.
+    def bound_of_weight(self, weight: Weight, more: More | None = None, *, charges: bool | None = None) -> Bound:
+        """Return the bound on the counts of transitions, plus `more`.
 
-        Where it is known that no run need count as much (`charges` is false), none is searched for.
+        `charges` is `None` for a bound on transitions. For a bound on charges, it is false if no run may reach the
+        bound; then the search for one is skipped.
         """
 
         def most(one: Transition) -> int:
             return weight(one).at(self._caps)
 
         def least(one: Transition) -> int:
-            # A visit that a limit stops may have asked for nothing.
+            # A visit that a limit stops may not have asked for anything.
             return 0 if charges is not None and one.kind == "within" else most(one)
 
         few = len(self._spent) <= _BUDGETS
@@ -160,13 +161,13 @@ class _Prover:
         return Bound(form, number, exact, value, potential=potential)
 
     def _is_sure(self, number: int, weight: Callable[[Transition], int]) -> bool:
-        """Return whether a run that counts as much as is proved to be the most is found in all states."""
+        """Return whether a run that reaches the proved number is found by searching all states."""
         return self._sure.size() <= _STATES and self._sure.most(weight)[self._sure.begin] == number
 
     def _potentials(
         self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
     ) -> Iterable[dict[str, Line]]:
-        """Yield the potentials of transitions by which a bound may be the least."""
+        """Yield the candidate potentials of transitions; one of them gives the least bound."""
         cheap = sorted(self._spent, key=self._caps.__getitem__)
         if len(cheap) > _BUDGETS:
             yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
@@ -180,9 +181,9 @@ class _Prover:
                     yield Potentials(weight, caps, order, full=full, close=close).of(self._nodes, transitions)
 
     def _number(self, weight: Weight, is_enough: Callable[[Potential], bool] | None = None) -> tuple[int, Potential]:
-        """Return the least number that is found by lines, and these, or that of the states.
+        """Return the least number found, with the potential that proves it.
 
-        The first lines are the least if they are `is_enough`: a run counts as much.
+        The search stops at the first lines that satisfy `is_enough`.
         """
         if self._by_states:
             states = self._possible.most(lambda one: weight(one).at(self._caps))
@@ -211,9 +212,9 @@ class _Prover:
         return Potential({}, None, self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:
-        """Return the closed form with the least value, and its value; none of many budgets, or of many terms.
+        """Return the closed form with the least value, and its value; `None` if there are many budgets or terms.
 
-        If the `least` that it may be, without `more`, is known, the first with this value is taken.
+        If the `least` possible value (without `more`) is known, the first form with this value is taken.
         """
         if self._always is None or len(self._spent) > _BUDGETS:
             return None, None
@@ -228,18 +229,18 @@ class _Prover:
         return (None, None) if best is None else (str(best), best.at(self._caps))
 
     def bound_of_charges(self, name: str) -> Bound:
-        """Return the bound on what the machine's own effects charge, by the flow or by a limit, whichever is less."""
+        """Return the lower of two bounds on the charges of the machine's own effects: the flow's and the limit's."""
         limited, bound = self._bound_of_limit(name), self._bound_of_flow(name)
         return min((bound, limited), key=_number) if limited is not None else bound
 
     def with_nested_runs(self, name: str, alone: Mapping[str, Bound], nested: NestedRuns) -> Bound:
-        """Return the bound on what is charged with the runs within it; `alone` are those on the machine's own."""
+        """Return the bound on charges including nested runs; `alone` has the bounds on the machine's own effects."""
         own = alone[name]
         rows = [counts for meter, *counts in nested.charges if meter == name]
         if own.number is None or not rows or _is_limit_of(own, name):
             return own
         one, whole = rows[0]
-        # Of calls that replies may report more of, the number is not known.
+        # The number of calls is unknown if replies may report more of them.
         calls: float | None = None if nested.meter in self.flow.measured else 0
         if nested.meter in alone:
             calls = alone[nested.meter].number
@@ -254,7 +255,7 @@ class _Prover:
         if calls is not None and whole is not None:
             found.append((calls * nested.attempts * whole, None))
         limited = self._bound_of_limit(name)
-        # Only a limit on the meter itself is one on what runs within it charge.
+        # Only a limit on the meter itself also limits nested runs.
         shared = limited if limited is not None and _is_limit_of(limited, name) else Bound(None, None)
         if not found:
             return shared
@@ -266,10 +267,10 @@ class _Prover:
         return min(shared, total, key=_number)
 
     def _bound_of_flow(self, name: str) -> Bound:
-        """Return the bound on what the machine's own effects charge a meter."""
+        """Return the bound that the flow gives on the charges of the machine's own effects."""
         charging = [one for one in self._always or self._transitions if one.calls(name) != 0]
         if not charging:
-            # Under other limits than these, other transitions may be possible.
+            # Other limits may make other transitions possible.
             nothing = NOTHING if self._always is not None else Bound(None, 0, exact=True)
             return dataclasses.replace(nothing, potential=Potential(dict.fromkeys(self._reached, (0, ()))))
         if not all(_is_bounded(one, self.limits) for one in charging):
@@ -278,23 +279,23 @@ class _Prover:
         def again(transitions: Iterable[Transition]) -> Polynomial:
             return _charged_again(name, transitions, self.limits)
 
-        # A run that is taken up again asks again for what was not answered: of that the longest runs know nothing. And
-        # a visit that asks for more than is left is refused: no run need come as far as a limit on the way.
+        # The searched runs do not crash, so they do not repeat charges. And a visit that asks for more than is left is
+        # refused, so a run may stop below the limit.
         sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
 
         def weight(one: Transition) -> Polynomial:
-            # What has no bound is no part of any run.
+            # Transitions without a bound are part of no run.
             return _most(one, name) if _is_bounded(one, self.limits) else _ZERO
 
-        return self.bound(weight, again, charges=sure)
+        return self.bound_of_weight(weight, again, charges=sure)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
-        """Return the bound by a limit on the meter or on one that bounds it, with what is reserved."""
+        """Return the bound that a limit gives, on the meter or on one that bounds it, plus reserved visits."""
         charged = self.flow.factors(name) if name in self.flow.charged else {name: 1}
         bounding = {other: factor for other, factor in charged.items() if other in self._caps}
         if not bounding:
             return None
-        # Of several that allow as much, its own.
+        # Among equal limits, the first is the meter's own.
         called = min(bounding, key=lambda other: self._caps[other] * bounding[other])
         reserved = [one for one in self._transitions if one.reserved]
         more = polynomial.number(bounding[called]) * polynomial.name(called)
@@ -310,7 +311,7 @@ class _Prover:
 
 
 def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:
-    """Return the start, and the nodes that transitions lead from and to."""
+    """Return the start, and all sources and targets of transitions."""
     ends = (name for one in transitions for name in (one.source, one.target) if name != END.name)
     return list(dict.fromkeys([flow.start, *ends]))
 
@@ -324,7 +325,7 @@ def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
     taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
     known = limits_of(flow, limits)
-    # What is only measured stops nothing as long as nothing is reported of it.
+    # A meter that is only measured stops nothing until a reply reports an amount.
     return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)
 
 
@@ -338,28 +339,28 @@ def _most(one: Transition, name: str) -> Polynomial:
 
 
 def _charged_again(name: str, transitions: Iterable[Transition], limits: Limits) -> Polynomial:
-    """Return the most that is charged again after crashes, of visits whose requests have a bound."""
+    """Return the most that visits with a bounded number of effects charge again after crashes."""
     if not limits.restarts:
         return _ZERO
     bounded = (one for one in transitions if _is_bounded(one, limits))
     return _RESTARTS * (polynomial.most(_most(one, name) for one in bounded) or _ZERO)
 
 
-# States that are looked at; a way that is longer, or hidden among others, is not found.
-_LOOKED_AT = 2_000
+# The most states that are searched. A longer path, or one hidden among many, is not found.
+_SEARCHED_STATES = 2_000
 
-# A state, what was counted up to it, the moves that are left to try from it, and the one that led to it.
+# A state, the count up to it, the moves that are left to try from it, and the move that led to it.
 _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], CountedMove | None]
 
 
 def is_attained(
     product: Product, potential: Potential, weight: Callable[[Transition], int], caps: Mapping[str, int | None]
 ) -> bool:
-    """Return whether a run of a product of what is sure to be possible counts what its potential says.
+    """Return whether some run in the product counts as much as the potential at the start.
 
-    Rounds that a run makes many times are looked at once.
+    Repeated rounds of a loop are searched once.
     """
-    return _Search(product, potential, weight, caps).found()
+    return _Search(product, potential, weight, caps).run()
 
 
 @final
@@ -376,7 +377,7 @@ class _Search:
         place = {name: index for index, name in enumerate(product.counters)}
         self._lines: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
         for node, (base, slopes) in potential.lines.items():
-            # Of what the product does not count, nothing is spent.
+            # Budgets that the product does not count are never spent.
             full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
             self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
 
@@ -387,12 +388,12 @@ class _Search:
         base, slopes = self._lines[node]
         return base + sum(slope * left[index] for index, slope in slopes)
 
-    def found(self) -> bool:
+    def run(self) -> bool:
         begin = self._product.begin
         most = self._value(begin)
         seen = {begin}
         path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
-        while path and len(seen) <= _LOOKED_AT:
+        while path and len(seen) <= _SEARCHED_STATES:
             _, counted, moves, _ = path[-1]
             move, state = next(moves, (None, None))
             if move is None or state is None:
@@ -400,8 +401,8 @@ class _Search:
                 continue
             counted += self._weight(move.transition)
             if state[0] == END.name:
-                # Each move took as much of the potential as it counts.
-                assert counted == most, "the potential is all counted"
+                # Each move lowered the potential by exactly its count.
+                assert counted == most, "the count equals the potential"
                 return True
             state, more = self._after_rounds(path, move, state)
             if state not in seen:
@@ -410,7 +411,7 @@ class _Search:
         return False
 
     def _tight(self, state: State) -> Iterator[tuple[CountedMove, State]]:
-        """Yield the moves by which the potential falls by what they count, and no more."""
+        """Yield the moves that lower the potential by exactly their count."""
         value = self._value(state)
         for move, target in self._product.moves(state):
             if (target[0] == END.name or target[0] in self._lines) and value - self._weight(
@@ -419,7 +420,10 @@ class _Search:
                 yield move, target
 
     def _after_rounds(self, path: Sequence[_Frame], move: CountedMove, state: State) -> tuple[State, int]:
-        """Return the state after all rounds that can follow, where the path was at its node before, and their count."""
+        """Return the state after repeating a loop as often as possible, and the count of these rounds.
+
+        If the path was not at this node before, the state is unchanged.
+        """
         node, left = state
         start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
         if start is None:
@@ -435,7 +439,7 @@ class _Search:
 
 
 def _rounds(each: Sequence[int], moves: Sequence[tuple[CountedMove, tuple[int, ...]]]) -> int:
-    """Return how often moves can be made again that were possible with so much left, and cost `each` a round."""
+    """Return how often these moves can be repeated, given the amounts left and the cost of `each` round."""
     if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
         return 0
     least = [

@@ -1,4 +1,4 @@
-"""The certificate: a proof as data, which anyone can check without knowing how it was found."""
+"""Certificates: proofs as data, which can be checked without knowing how they were found."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import is_number, is_whole
 from graphexec.verify.proof.flow import Flow, Transition
 
-# Of the JSON form; it changes when a checker of the old form could misread the new one. Version 1, of graphexec 0.1,
-# had the meters of agents by name; version 2 did not prove its numbers.
+# The version of the JSON form. It changes when an old checker could misread the new form. Version 1 (graphexec 0.1)
+# named the meters of agents; version 2 did not prove its numbers.
 VERSION = 3
 
 T = TypeVar("T")
 
-# Of a node: a number, and by the name of a budget a factor of what is left of it.
+# The potential of a node: a number, and for each budget a factor for the amount that is left of it.
 Line: TypeAlias = tuple[int, tuple[tuple[str, int], ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Potential:
-    """For each node an upper bound on what a run can still count, which proves a number.
+    """An upper bound, for each node, on what a run can still count from there. It proves a number.
 
-    For every transition, what it counts plus the potential of its target is at most the potential of its source.
-    `lines` are linear in what is left of each budget; `states` are values for a node and what is left of each of
-    `counters`, where lines would be too high. With `limit=(name, factor)`, charges are bounded by `factor` times that
-    limit, and the potential is of reserved visits only, which are beside it.
+    For every transition, its count plus the potential of its target is at most the potential of its source. `lines` are
+    linear in the amount left of each budget. `states` are values for a node and the amounts left of `counters`; they
+    are used where lines would be too high. With `limit=(name, factor)`, `factor` times that limit bounds the charges,
+    and the potential covers only reserved visits, which the limit does not include.
     """
 
     lines: Mapping[str, Line]
@@ -42,12 +42,11 @@ class Potential:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most of something that a run takes.
+    """An upper bound on something that a run counts.
 
     `form` holds for all limits, in their names (`4*iterations + 2`); `value` is its value for the given limits.
-    `number` is the least bound known for these, which the `potential` proves, and `exact` says that some run through
-    the flow reaches it. All are `None` where nothing bounds it. `assuming` is a condition that the proof does not
-    check.
+    `number` is the least bound known for these limits; the `potential` proves it. If it is `exact`, some run through
+    the flow reaches it. All are `None` if there is no bound. `assuming` is a condition that the proof does not check.
     """
 
     form: str | None
@@ -73,21 +72,21 @@ class Bound:
 
     @property
     def condition(self) -> str:
-        """What it assumes, as the rest of a sentence; empty where it assumes nothing."""
+        """The assumption as the end of a sentence (", if ..."), or an empty string."""
         return "" if self.assuming is None else f", if {self.assuming}"
 
 
-# What a bound on seconds assumes: of what does not return, nothing can be cut.
+# The assumption of a bound on seconds: a function that does not return cannot be cut off.
 TIMELY = "nodes, policies and observers return at once and the event loop is not blocked"
 
-# Of what nothing in a machine charges.
+# The bound on a meter that nothing in a machine charges.
 NOTHING = Bound("0", 0, exact=True, value=0)
 
 
 def format_meters(names: Collection[str]) -> list[str]:
-    """Return the meters to show of a machine with those of these names, in their order.
+    """Return the meters to show for a machine with meters of these `names`, in order.
 
-    Calls of models and of tools are among them, unless the machine has other meters and none of these.
+    Model calls and tool calls are included, unless the machine has only other meters.
     """
     calls = (MODEL_CALLS.name, TOOL_CALLS.name)
     return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
@@ -97,8 +96,8 @@ def format_meters(names: Collection[str]) -> list[str]:
 class Bounds:
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
-    The bounds on meters include what runs of tools made by `as_tool` charge; those of `alone` are on the machine's own
-    effects. `depth` is how many levels of runs may be within a run, and `nested_runs` how many runs.
+    The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own
+    effects. `depth` bounds the levels of nested runs, and `nested_runs` their number.
     """
 
     transitions: Bound
@@ -110,12 +109,12 @@ class Bounds:
 
     @property
     def model_calls(self) -> Bound:
-        """The bound on the calls of models."""
+        """The bound on model calls."""
         return self.meters.get(MODEL_CALLS.name, NOTHING)
 
     @property
     def tool_calls(self) -> Bound:
-        """The bound on the calls of tools."""
+        """The bound on tool calls."""
         return self.meters.get(TOOL_CALLS.name, NOTHING)
 
     def rows(self) -> tuple[tuple[str, Bound], ...]:
@@ -128,10 +127,10 @@ class Bounds:
 class Certificate:
     """A proof that every run of `flow` ends under `limits`: each transition lowers the rank of the run's node.
 
-    Where there are no `ranks`, as loops end only because these limits are low, it lowers the potential of transitions.
-    `limits` has every limit by name, the machine's own budgets included; `None` is no limit. `nested` is what the runs
-    within it charge, as far as it is known. If it `holds_within` other runs, the ranks fall also where a limit is spent
-    that only a run around it has.
+    `ranks` are `None` if loops end only because these limits are low; then each transition lowers the potential of
+    transitions. `limits` has every limit by name, including the machine's own budgets; `None` means no limit. `nested`
+    is what its nested runs charge, as far as it is known. If it `holds_within` other runs, the ranks also fall where a
+    limit is reached that only an outer run has.
     """
 
     flow: Flow
@@ -146,11 +145,11 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        """The digest of the flow that it is about."""
+        """The digest of its flow."""
         return self.flow.digest
 
     def to_json(self) -> str:
-        """Return it as JSON text; `from_json` reads it."""
+        """Return the certificate as JSON, for `from_json`."""
         from graphexec.kernel.serialization import format_json
 
         data = {"graphexec_certificate": VERSION, "digest": self.digest, **asdict(self)}
@@ -158,33 +157,33 @@ class Certificate:
 
     @staticmethod
     def from_json(text: str) -> Certificate:
-        """Read what `to_json` wrote. Raises `CertificateError` if it is none, or was changed since.
+        """Read what `to_json` wrote. Raises `CertificateError` if the text is not a certificate or was changed.
 
-        The sums in it tell of accidents, not of forgers, who can make new ones: `check` is what to trust.
+        The checksums detect accidents, not forgeries: a forger can compute new ones. Trust `check`.
         """
-        # pydantic, which it loads, is not needed for a proof.
+        # Imported here because it loads pydantic, which a proof does not need.
         from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
         try:
             data = parse_json(text)
             version = data["graphexec_certificate"]
         except INVALID_DATA_ERRORS as error:
-            raise CertificateError(f"this is no certificate: {error!r}; give what to_json wrote") from None
+            raise CertificateError(f"this is not a certificate: {error!r}; pass what to_json wrote") from None
         if version != VERSION:
             raise CertificateError(
                 f"this certificate has version {format_value(version)}, and this graphexec reads version {VERSION}; "
-                f"prove the machine anew"
+                f"prove the machine again"
             )
         try:
-            certificate = _read(data)
-            digest, told = certificate.digest, data.pop("sha256", None)
+            certificate = _read_certificate(data)
+            digest, recorded = certificate.digest, data.pop("sha256", None)
             total = _sum_of(data)
         except INVALID_DATA_ERRORS as error:
-            raise CertificateError(f"this certificate is broken: {error!r}; prove the machine anew") from None
+            raise CertificateError(f"this certificate is broken: {error!r}; prove the machine again") from None
         if digest != data.get("digest"):
-            raise CertificateError("this certificate's flow is not the one that its digest names; prove it anew")
-        if told != total:
-            raise CertificateError("this certificate was changed since it was made; prove the machine anew")
+            raise CertificateError("this certificate's flow does not match its digest; prove it again")
+        if recorded != total:
+            raise CertificateError("this certificate was changed since it was made; prove the machine again")
         return certificate
 
 
@@ -194,131 +193,141 @@ def _sum_of(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
 
 
-def _read(data: Mapping[str, Any]) -> Certificate:
+def _read_certificate(data: Mapping[str, Any]) -> Certificate:
     flow, bounds = data["flow"], data["bounds"]
     return Certificate(
         Flow(
-            _text(flow["start"]),
-            _names(flow["nodes"]),
-            tuple(_transition(one) for one in _list(flow["transitions"])),
-            tuple((_text(name), _optional(_count, limit)) for name, limit in _list(flow["budgets"])),
-            _names(flow["measured"]),
+            _read_string(flow["start"]),
+            _read_names(flow["nodes"]),
+            tuple(_read_transition(one) for one in _read_list(flow["transitions"])),
+            tuple(
+                (_read_string(name), _read_optional(_read_count, limit)) for name, limit in _read_list(flow["budgets"])
+            ),
+            _read_names(flow["measured"]),
         ),
-        {name: _optional(_number, limit) for name, limit in data["limits"].items()},
+        {name: _read_optional(_read_number, limit) for name, limit in data["limits"].items()},
         None
         if data["ranks"] is None
         else {
-            node: tuple((_count(number), _names(budgets)) for number, budgets in _list(rank))
+            node: tuple((_read_count(number), _read_names(budgets)) for number, budgets in _read_list(rank))
             for node, rank in data["ranks"].items()
         },
         Bounds(
-            _bound(bounds["transitions"]),
-            {name: _bound(bound) for name, bound in bounds["meters"].items()},
-            _bound(bounds["seconds"]),
-            _bound(bounds["depth"]),
-            _bound(bounds["nested_runs"]),
-            {name: _bound(bound) for name, bound in bounds["alone"].items()},
+            _read_bound(bounds["transitions"]),
+            {name: _read_bound(bound) for name, bound in bounds["meters"].items()},
+            _read_bound(bounds["seconds"]),
+            _read_bound(bounds["depth"]),
+            _read_bound(bounds["nested_runs"]),
+            {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
         ),
-        _optional(_nested, data["nested"]),
-        _truth(data["holds_within"]),
+        _read_optional(_read_nested, data["nested"]),
+        _read_bool(data["holds_within"]),
     )
 
 
-# Any: one of JSON's values, here and below.
-def _bound(data: Any) -> Bound:
+# Any: a JSON value, here and below.
+def _read_bound(data: Any) -> Bound:
     return Bound(
-        _optional(_text, data["form"]),
-        _optional(_number, data["number"]),
-        _truth(data["exact"]),
-        _optional(_number, data["value"]),
-        _optional(_text, data["assuming"]),
-        _optional(_potential, data["potential"]),
+        _read_optional(_read_string, data["form"]),
+        _read_optional(_read_number, data["number"]),
+        _read_bool(data["exact"]),
+        _read_optional(_read_number, data["value"]),
+        _read_optional(_read_string, data["assuming"]),
+        _read_optional(_read_potential, data["potential"]),
     )
 
 
-def _nested(data: Any) -> NestedRuns:
-    rows = ((_text(name), _optional(_count, alone), _optional(_count, whole)) for name, alone, whole in data["charges"])
-    return NestedRuns(_text(data["meter"]), _count(data["attempts"]), tuple(rows), _names(data["unproved"]))
+def _read_nested(data: Any) -> NestedRuns:
+    rows = (
+        (_read_string(name), _read_optional(_read_count, alone), _read_optional(_read_count, whole))
+        for name, alone, whole in data["charges"]
+    )
+    return NestedRuns(
+        _read_string(data["meter"]), _read_count(data["attempts"]), tuple(rows), _read_names(data["unproved"])
+    )
 
 
-def _potential(data: Any) -> Potential:
+def _read_potential(data: Any) -> Potential:
     return Potential(
-        {node: (_whole(base), _amounts(slopes)) for node, (base, slopes) in data["lines"].items()},
-        _optional(_amount, data["limit"]),
-        _names(data["counters"]),
-        tuple((_text(node), tuple(map(_whole, _list(left))), _whole(value)) for node, left, value in data["states"]),
+        {node: (_read_whole(base), _read_amounts(slopes)) for node, (base, slopes) in data["lines"].items()},
+        _read_optional(_read_amount, data["limit"]),
+        _read_names(data["counters"]),
+        tuple(
+            (_read_string(node), tuple(map(_read_whole, _read_list(left))), _read_whole(value))
+            for node, left, value in data["states"]
+        ),
     )
 
 
-def _transition(data: Any) -> Transition:
+def _read_transition(data: Any) -> Transition:
     kind = data["kind"]
     if kind not in ("move", "gate", "within"):
         raise _invalid(kind, "a kind of transition")
     return Transition(
-        _text(data["source"]),
-        _text(data["outcome"]),
-        _text(data["target"]),
+        _read_string(data["source"]),
+        _read_string(data["outcome"]),
+        _read_string(data["target"]),
         kind,
-        _amounts(data["spends"]),
-        _names(data["resets"]),
-        _names(data["causes"]),
-        _count(data["asks"]),
-        _optional(_count, data["most"]),
-        tuple(map(_amounts, _list(data["kinds"]))),
-        _optional(_number, data["grace"]),
-        _truth(data["answered"]),
+        _read_amounts(data["spends"]),
+        _read_names(data["resets"]),
+        _read_names(data["causes"]),
+        _read_count(data["asks"]),
+        _read_optional(_read_count, data["most"]),
+        tuple(map(_read_amounts, _read_list(data["kinds"]))),
+        _read_optional(_read_number, data["grace"]),
+        _read_bool(data["answered"]),
     )
 
 
-def _amounts(data: Any) -> tuple[tuple[str, int], ...]:
-    return tuple(map(_amount, _list(data)))
+def _read_amounts(data: Any) -> tuple[tuple[str, int], ...]:
+    return tuple(map(_read_amount, _read_list(data)))
 
 
-def _amount(data: Any) -> tuple[str, int]:
+def _read_amount(data: Any) -> tuple[str, int]:
     name, amount = data
-    return _text(name), _whole(amount)
+    return _read_string(name), _read_whole(amount)
 
 
-def _names(data: Any) -> tuple[str, ...]:
-    return tuple(map(_text, _list(data)))
+def _read_names(data: Any) -> tuple[str, ...]:
+    return tuple(map(_read_string, _read_list(data)))
 
 
-def _optional(read: Callable[[Any], T], data: Any) -> T | None:
+def _read_optional(read: Callable[[Any], T], data: Any) -> T | None:
     return None if data is None else read(data)
 
 
-def _list(data: Any) -> list[Any]:
+def _read_list(data: Any) -> list[Any]:
     if not isinstance(data, list):
         raise _invalid(data, "a list")
-    # isinstance cannot tell the types inside.
+    # isinstance does not narrow the types of the items.
     return list[Any](data)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _text(data: Any) -> str:
+def _read_string(data: Any) -> str:
     if not isinstance(data, str):
         raise _invalid(data, "a string")
     return data
 
 
-def _truth(data: Any) -> bool:
+def _read_bool(data: Any) -> bool:
     if not isinstance(data, bool):
         raise _invalid(data, "true or false")
     return data
 
 
-def _whole(data: Any) -> int:
+def _read_whole(data: Any) -> int:
     if not is_whole(data):
         raise _invalid(data, "a whole number")
     return data
 
 
-def _count(data: Any) -> int:
-    if _whole(data) < 0:
+def _read_count(data: Any) -> int:
+    if _read_whole(data) < 0:
         raise _invalid(data, "0 or more")
-    return _whole(data)
+    return _read_whole(data)
 
 
-def _number(data: Any) -> float:
+def _read_number(data: Any) -> float:
     if not is_whole(data) and not is_number(data):
         raise _invalid(data, "a finite number")
     return data

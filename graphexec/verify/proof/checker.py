@@ -1,6 +1,6 @@
 """The independent checker: accepts a certificate or says what is wrong, without knowing how it was found.
 
-It imports nothing of the prover. What it believes is this file, and the flow that is made of the table.
+It imports nothing from the prover. Trust in a proof rests on this file, `number_checker` and `flow`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from graphexec.verify.proof.number_checker import is_possible, unproved_end, unp
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
-    """Raise `CertificateError` unless the certificate is of this graph and proves that every run of it ends."""
+    """Raise `CertificateError` unless the certificate belongs to this graph and proves that every run of it ends."""
     faults = [*graph.faults, *faults_of(graph.nodes, graph.edges, graph.start)]
     if faults:
-        raise CertificateError(f"there is no proof of a table that is wrong: {'; '.join(map(str, faults))}")
+        raise CertificateError(f"an invalid table has no proof: {'; '.join(map(str, faults))}")
     flow = flow_of(graph)
     if flow != certificate.flow:
-        raise CertificateError(f"the certificate is of the flow {certificate.digest[:12]}, not of {flow.digest[:12]}")
+        raise CertificateError(f"the certificate is for the flow {certificate.digest[:12]}, not for {flow.digest[:12]}")
     if nested_runs_of(graph) != certificate.nested:
-        raise CertificateError("the certificate is of other tools that run executors; prove the machine anew")
+        raise CertificateError("the certificate is for other tools that run executors; prove the machine again")
     check_certificate(certificate)
 
 
@@ -38,7 +38,7 @@ def check_certificate(certificate: Certificate) -> None:
     check_ranks(certificate)
     faults = list(_invalid_limits(certificate))
     if faults:
-        raise CertificateError("the certificate is of limits that no run has: " + "; ".join(faults))
+        raise CertificateError("the certificate has invalid limits: " + "; ".join(faults))
     faults = list(unproved_numbers(certificate))
     if faults:
         raise CertificateError("the certificate does not prove its numbers: " + "; ".join(faults))
@@ -47,7 +47,7 @@ def check_certificate(certificate: Certificate) -> None:
 def check_ranks(certificate: Certificate) -> None:
     """Raise `CertificateError` unless every transition of the certificate's own flow lowers the rank.
 
-    So every run ends. Without ranks, every transition has to lower the potential of transitions.
+    Then every run ends. Without ranks, every transition must lower the potential of transitions.
     """
     faults = [*_open_ends(certificate), *_not_falling(certificate)]
     if faults:
@@ -74,10 +74,10 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
         row = rows[node]
         if not row or (certificate.ranks is not None and node not in certificate.ranks):
             yield f"{node} has no rank, or no transition"
-        # What effects charge is spent within a visit, and not by its entry.
+        # Effects charge their meters during a visit, not at its entry.
         entry = {name for one in row if one.kind != "gate" for name, _ in one.spends if not _asks_for(one, name)}
         if entry and not any(one.kind == "gate" and entry <= {*one.causes} for one in row):
-            yield f"{node} has no way out when {', '.join(sorted(entry))} is spent"
+            yield f"{node} has no gate for {', '.join(sorted(entry))}"
 
 
 def _asks_for(one: Transition, name: str) -> bool:
@@ -89,13 +89,13 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
         if fault := unproved_end(certificate):
             yield fault
         if certificate.holds_within:
-            yield "it says that it holds within other runs, and has no ranks"
+            yield "it claims to hold within other runs, but has no ranks"
         return
     following: dict[str, list[Transition]] = defaultdict(list)
     for one in certificate.flow.visits:
         if certificate.holds_within or is_possible(certificate, one):
             following[one.source].append(one)
-    # Runs come to no other nodes.
+    # Only nodes that a run can reach are checked.
     reached = dict.fromkeys([certificate.flow.start])
     waiting = list(reached)
     while waiting:
@@ -110,7 +110,7 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
 
 
 def _falls(certificate: Certificate, ranks: Ranks, one: Transition) -> bool:
-    """Return whether the rank falls at the first level that changes, whatever the counters are."""
+    """Return whether the rank falls at the first level that changes, for all values of the counters."""
     spent = {name for name, amount in one.spends if amount >= 1}
     for (part, budgets), (next_part, next_budgets) in zip(
         ranks.get(one.source, ()), ranks.get(one.target, ()), strict=False

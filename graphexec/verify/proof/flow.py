@@ -1,7 +1,7 @@
-"""The flow of a machine, which a proof is about: names and whole numbers, no functions and no values.
+"""The flow of a machine: the names and whole numbers of its table, without functions and values. Proofs are about it.
 
-A run is a walk through it with a counter for each budget and each meter that effects charge. A *visit* to a node ends
-with one transition of the table, whatever nodes, models and tools do.
+A run is a walk through the flow with a counter for each budget and for each meter that effects charge. Each *visit* to
+a node ends with one transition of the table; nodes, models and tools cannot change that.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
 from graphexec.kernel.node import Node
 
-# `move`: the node returned this outcome.  `gate`: it was not entered, because something that its entry costs was used
-# up.  `within`: a limit stopped it after its entry was charged.
+# `move`: the node returned this outcome. `gate`: the node was not entered, because a budget that its entry spends was
+# used up. `within`: a limit stopped the visit after its entry was charged.
 TransitionKind: TypeAlias = Literal["move", "gate", "within"]
 
-# What an effect of some class charges, by meter; 0 of a meter that it only measures, so that it is compared before it.
+# The charges of one effect class, by meter. A meter that it only measures has 0; its limit is still checked first.
 Charges: TypeAlias = tuple[tuple[str, int], ...]
 
 
@@ -34,11 +34,11 @@ Charges: TypeAlias = tuple[tuple[str, int], ...]
 class Transition:
     """One way in which a visit to `source` can end.
 
-    `spends` are the budgets and meters that such a visit spends, at least so much, which must be left. `resets` are
-    full again after it. `causes` are the limits one of which must be spent for a `gate` or a `within`. It asks for
-    `asks` effects at least and for `most` at most (`None`: only a limit bounds them), each of one of `kinds`. A
+    `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. `resets` are
+    the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit asks
+    for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `kinds`. A
     `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline. If it is
-    `answered`, each of its effects has a reply for the deadline that cuts it, so that the node goes on.
+    `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
     """
 
     source: str
@@ -51,13 +51,13 @@ class Transition:
     asks: int = 0
     most: int | None = 0
     kinds: tuple[Charges, ...] = ()
-    # `None`, where effects are charged to the limits.
+    # `None` if effects are charged to the limits.
     grace: float | None = None
     answered: bool = False
 
     @property
     def reserved(self) -> bool:
-        """True if no limit stops the requests of such a visit."""
+        """True if no limit stops the effects of such a visit."""
         return self.grace is not None
 
     @property
@@ -70,7 +70,7 @@ class Transition:
         return max((amount for kind in self.kinds for name, amount in kind if name == meter), default=0)
 
     def calls(self, meter: str) -> int | None:
-        """Return the most that such a visit charges a meter; `None` if its number of effects is open."""
+        """Return the most that such a visit charges a meter; `None` if its number of effects has no bound."""
         largest = self.largest(meter)
         if not largest:
             return 0
@@ -84,7 +84,7 @@ class Transition:
 class Flow:
     """A machine's nodes, transitions and budgets. `budgets` maps the machine's own to their limits.
 
-    `measured` are the charged meters of which replies may report more than was charged.
+    `measured` are the charged meters for which replies may report more than was charged.
     """
 
     start: str
@@ -98,9 +98,9 @@ class Flow:
 
     @cached_property
     def visits(self) -> tuple[Transition, ...]:
-        """The transitions, each once for every choice of the effects that it asks for at least, with what these spend.
+        """The transitions, with one variant for each choice of the effects that a visit must ask for.
 
-        So it is known of a visit that asks for a model or for a tool that it spends a call of the one or the other.
+        Each variant spends what its effects charge: a visit that asks for a model or a tool spends one such call.
         """
         return tuple(choice for one in self.transitions for choice in _choices(one))
 
@@ -112,7 +112,7 @@ class Flow:
 
     @property
     def bounded(self) -> tuple[str, ...]:
-        """The meters that effects charge and no reply reports: what a run takes of them is known beforehand."""
+        """The meters that effects charge and no reply reports: their charges are known in advance."""
         return tuple(name for name in self.charged if name not in self.measured)
 
     @property
@@ -122,15 +122,15 @@ class Flow:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the flow, which tells machines apart (not the bodies of their nodes)."""
+        """The SHA-256 of the flow. It identifies the table, not the bodies of the nodes."""
         from graphexec.kernel.serialization import format_json
 
         return hashlib.sha256(format_json(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def factors(self, meter: str) -> dict[str, int]:
-        """Return the meters that bound a charged one, with a factor: no more is charged than so many times the other.
+        """Return the meters that bound the charges of `meter`, each with a factor: charges <= factor * other charges.
 
-        Of each effect that charges it, the charge of the other is multiplied. Its own factor is 1, and comes first.
+        Every effect that charges `meter` also charges the others. The first entry is `meter` itself, with the factor 1.
         """
         kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.kinds)]
         charging = [kind for kind in kinds if kind.get(meter)]
@@ -138,7 +138,7 @@ class Flow:
         return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
 
 
-# Of more choices of effects, what the cheapest spend is all that is known.
+# With more choices of effects than this, only the least amounts are used.
 _CHOICES = 20
 
 
@@ -158,37 +158,37 @@ def _choices(one: Transition) -> Iterator[Transition]:
 
 
 def nested_runs_of(graph: Graph[Any, Any]) -> NestedRuns | None:
-    """Return what the runs charge that the machine's calls start, as far as it is known."""
+    """Return what the nested runs that the machine's calls start charge, as far as it is known."""
     settings = dict.fromkeys(one for node in graph for one in node.bound if isinstance(one, NestedRuns))
     return NestedRuns.merge(list(settings))
 
 
 def bounded_meters(flow: Flow, nested: NestedRuns | None) -> tuple[str, ...]:
-    """Return the meters of which it is known beforehand what a run takes, and what the runs within it take."""
+    """Return the meters whose charges are known in advance, including those of nested runs."""
     rows = () if nested is None else nested.charges
     more = [name for name, *counts in rows if name not in flow.charged and counts != [None, None]]
     return (*flow.bounded, *more)
 
 
 def caps_of(flow: Flow, limits: Limits) -> dict[str, int | None]:
-    """The limit of each budget and meter that a proof counts, in whole numbers, by name; `None` is no limit."""
-    # What is charged is whole, and so is its limit.
+    """Return the limits that a proof counts, by name: whole numbers, or `None` for no limit."""
+    # Any: a limit on charges is a whole number, as charges are.
     charged: dict[str, Any] = {name: limits[name] for name in flow.charged}
     own = {name: limits.budgets.get(name, limit) for name, limit in flow.budgets}
     return {ITERATIONS.name: limits.iterations, **charged, **own}
 
 
 def limits_of(flow: Flow, limits: Limits) -> dict[str, float | None]:
-    """The limit of everything, by name: what `caps_of` counts, and what no counter of whole numbers stands for."""
+    """Return all limits by name: those of `caps_of`, and those that a proof does not count."""
     names = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
     uncounted: dict[str, float | None] = {name: getattr(limits, name) for name in names}
     return {**limits.meters, **uncounted, **caps_of(flow, limits)}
 
 
 def lower_limits(limits: Limits, budgets: Mapping[str, int | None], most: int) -> Limits:
-    """Return the limits with none of those that are set above `most`; `budgets` are the machine's own, by name.
+    """Return the limits, each lowered to at most `most`; `budgets` are the machine's own, by name.
 
-    Seconds, fan-out, restarts and what is counted in fractions stay as they are.
+    Seconds, fan-out, restarts and limits on fractions stay as they are.
     """
 
     def at_most(limit: int | None) -> int | None:
@@ -204,7 +204,7 @@ def lower_limits(limits: Limits, budgets: Mapping[str, int | None], most: int) -
 
 
 def is_enabled(transition: Transition, known: Mapping[str, float | None]) -> bool:
-    """Return whether there is such a transition under the limits `known`: a gate or a `within` needs a limit."""
+    """Return whether the limits `known` enable a transition: a `gate` or a `within` needs one of its causes limited."""
     return transition.kind == "move" or any(known.get(cause) is not None for cause in transition.causes)
 
 
@@ -227,23 +227,23 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
 
 
 def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
-    """Return whether the limits allow what a transition spends at least."""
+    """Return whether the limits allow the least amounts that a transition spends."""
     return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
 
 
 def flow_of(graph: Graph[Any, Any]) -> Flow:
-    """Return the flow of a machine. It is made of the table that the engine follows, and of nothing else."""
-    ways = {(edge.source, edge.outcome): edge for edge in graph.edges}
+    """Return the flow of a machine. It is built only from the table that the engine follows."""
+    edge_by_outcome = {(edge.source, edge.outcome): edge for edge in graph.edges}
     transitions: list[Transition] = []
     for node in graph:
         for outcome in node.outcomes:
-            edge = ways.get((node.name, outcome))
-            # A draft may lack it, or lead to a node that it does not have.
+            edge = edge_by_outcome.get((node.name, outcome))
+            # A draft may lack the edge, or its edge may lead to a missing node.
             if edge is None:
                 continue
             resets = tuple(budget.name for budget in edge.resets)
             transitions += [
-                dataclasses.replace(way, target=edge.target, resets=resets) for way in _visits(node, outcome)
+                dataclasses.replace(visit, target=edge.target, resets=resets) for visit in _visits(node, outcome)
             ]
     effects = [effect for node in graph for effect in node.effects]
     charged = {meter.name for effect in effects for meter in effect.charges}
@@ -264,7 +264,7 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     answered = bool(kinds) and all(map(answers_cut, node.effects))
     asking = dataclasses.replace(here, most=node.most, kinds=kinds, answered=answered)
     if outcome in node.returns:
-        # No limit stops what is reserved, and so none has to be left for it.
+        # No limit stops a reserved visit, so nothing has to be left for its effects.
         asked = {} if node.grace is not None else _least(kinds, node.least)
         yield dataclasses.replace(asking, spends=tuple({**entry, **asked}.items()), asks=node.least)
     if outcome is node.spent_outcome:

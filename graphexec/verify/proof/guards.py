@@ -1,4 +1,4 @@
-"""Guards: nodes that let an outcome through on its way to the end, and the exits that lead past them."""
+"""Find guards that some exits bypass. A guard is a node that passes an outcome on to the end."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from graphexec.kernel.signatures import unwrap_function
 from graphexec.verify.proof.components import dominator_ranges
 from graphexec.verify.proof.findings import Finding
 
-# By its target and the class of its outcome.
+# Edges by their target and the class of their outcome.
 Entries: TypeAlias = Mapping[tuple[str, type], list[Edge]]
 
-# The exits that a finding names, and of how many to one node they are chosen.
+# The most exits that a finding names, and the most edges to one node that are considered for it.
 _NAMED, _CONSIDERED = 4, 100
 
 
 def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
-    """Yield a warning for each guard that stands on some exits and not on others. The graph is without faults.
+    """Yield a warning for each guard that stands on some exits and not on others. The graph must have no faults.
 
-    A guard takes an outcome that goes on to END, and may return it again. Another edge with this outcome, to where the
-    guard sends it, bypasses the guard, unless its source comes after the guard in every run, or before it (an earlier
-    exit). An edge with what a model says in a call that is reserved for the last words of a stopped run bypasses it,
-    too.
+    A guard takes an outcome on its way to END, and may return it unchanged. Another edge with this outcome and the same
+    target bypasses the guard, unless every run passes the guard before its source, or its source before the guard (an
+    earlier exit). An edge with the model's last words in a stopped run, from a reserved call, also bypasses it.
 
-    Outcomes that only a spent limit makes are not guarded, and nodes of one function are one guard.
+    Outcomes that only a reached limit produces are not guarded. Nodes that share a function are one guard.
     """
     into: dict[tuple[str, type], list[Edge]] = defaultdict(list)
     for edge in graph.edges:
@@ -58,14 +57,14 @@ def unguarded_exits(graph: Graph[Any, Any]) -> Iterator[Finding]:
 
 
 def _guards(into: Entries) -> dict[tuple[str, str], list[type]]:
-    """Return the nodes that let outcomes through to the end, each with the node behind it, and these outcomes."""
+    """Return the nodes that pass outcomes on to the end, each with its next node, and these outcomes."""
     found: dict[tuple[str, str], list[type]] = {}
     for outcome in [outcome for target, outcome in into if target == END.name]:
         waiting = [END.name]
         while waiting:
             target = waiting.pop()
             for edge in into[target, outcome]:
-                # An outcome of a node has one edge, so each node is met once.
+                # A node has one edge for each outcome, so each node is visited once.
                 name = edge.source
                 if any(entry.source != name for entry in into.get((name, outcome), ())):
                     found.setdefault((name, target), []).append(outcome)
@@ -82,7 +81,7 @@ def _numbers(graph: Graph[Any, Any]) -> dict[str, range]:
 
 
 def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:
-    """Return whether a node's outcomes are what a model says at last, and not what the node was given."""
+    """Return whether a node returns a model's last words, and never an outcome that it received."""
     if source.grace is None or not any(MODEL_CALLS in effect.charges for effect in source.effects):
         return False
     return all((source.name, outcome) not in into for outcome in source.returns)
@@ -91,20 +90,20 @@ def _is_last_word(source: Node[Any, Any], into: Entries) -> bool:
 def _make_finding(
     guard: Node[Any, Any], target: str, taken: Sequence[Sequence[Edge]], missed: Sequence[Edge]
 ) -> Finding:
-    """Return the warning of a guard before `target` that has these entries, by outcome, and lacks those missed."""
+    """Return the warning for a guard in front of `target`: it stands on the edges `taken`, not on those `missed`."""
     exits = [*(entry for entries in taken for entry in entries[:_NAMED]), *missed]
-    sources, outcomes = (list(dict.fromkeys(values)) for values in zip(*map(_exit, exits), strict=True))
-    passed = [_exit(entries[0])[1] for entries in taken]
-    strangers = [outcome for outcome in outcomes if outcome not in passed]
+    sources, outcomes = (list(dict.fromkeys(values)) for values in zip(*map(_name_exit, exits), strict=True))
+    passed = [_name_exit(entries[0])[1] for entries in taken]
+    new_outcomes = [outcome for outcome in outcomes if outcome not in passed]
     verb = "bypasses" if len(missed) == 1 else "bypass"
     fact = f"{' | '.join(passed)} passes through {guard.name} to {target}, but {', '.join(map(str, missed))} {verb} it"
     remedy = f"splice it once with after={_format_names(sources)}, on={_format_names(outcomes)}"
-    if strangers:
-        remedy = f"let it also take {' | '.join(strangers)}, and {remedy}"
+    if new_outcomes:
+        remedy = f"let it also take {' | '.join(new_outcomes)}, and {remedy}"
     return Finding("GX027", "warning", guard.name, passed[0], fact, remedy)
 
 
-def _exit(edge: Edge) -> tuple[str, str]:
+def _name_exit(edge: Edge) -> tuple[str, str]:
     return edge.source, edge.outcome.__name__
 
 

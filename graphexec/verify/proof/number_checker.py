@@ -1,6 +1,6 @@
-"""The independent checker of a certificate's numbers: it adds up, and does not know how the potentials were found.
+"""The independent checker of a certificate's numbers: it adds up potentials, without knowing how they were found.
 
-It imports nothing of the prover. What it believes is this file, and the flow that is made of the table.
+It imports nothing from the prover.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate, Line, Potential
 from graphexec.verify.proof.flow import Transition, bounded_meters
 
-# Transitions that runs may take, with what each counts.
+# Transitions that runs may take, each with its count.
 Possible: TypeAlias = Sequence[tuple[Transition, int]]
 
-# The digits of a number in a closed form; one of more is not written out.
+# The most digits of a number in a closed form.
 _DIGITS = 30
 
 
 def unproved_numbers(certificate: Certificate) -> Iterator[str]:
-    """Yield why a number of the bounds is not proved, one fault for each; nothing where all are.
+    """Yield a message for each number of the bounds that is not proved.
 
-    The closed forms are compared with their values. That a run reaches a number (`exact`) is not checked.
+    The closed forms are compared with their values. It is not checked that a run reaches a number (`exact`).
     """
     flow, bounds = certificate.flow, certificate.bounds
     names = bounded_meters(flow, certificate.nested)
@@ -42,10 +42,10 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     if certificate.nested is not None and len({name for name, *_ in certificate.nested.charges}) < len(
         certificate.nested.charges
     ):
-        yield "what runs within it charge has two rows of one meter"
+        yield "the charges of nested runs have two rows for one meter"
     own = bounds.meters if certificate.nested is None else bounds.alone
     if {*own} != {*names}:
-        yield "the bounds on its own effects are not of the meters that it bounds"
+        yield "the bounds on its own effects are for other meters than its bounds"
         return
     # A meter may have any name.
     for meter, bound in ((None, bounds.transitions), *own.items()):
@@ -57,7 +57,7 @@ def unproved_numbers(certificate: Certificate) -> Iterator[str]:
     for name in names:
         fault = _nested_fault(certificate, name, certificate.nested)
         if fault is not None:
-            yield f"the bound on {name.replace('_', ' ')} with the runs within it is not proved: {fault}"
+            yield f"the bound on {name.replace('_', ' ')} with nested runs is not proved: {fault}"
 
 
 def unproved_end(certificate: Certificate) -> str | None:
@@ -71,31 +71,31 @@ def _unproved_seconds(certificate: Certificate) -> Iterator[str]:
     beyond = certificate.flow.grace + GRACE
     end = math.inf if seconds is None else seconds + beyond
     if bound.number is not None and not (is_number(bound.number) and bound.number >= end):
-        yield f"the seconds of a run can be {end:g}, and the certificate says {bound.number}"
+        yield f"a run can take {end:g} seconds, but the certificate says {bound.number}"
     elif (bound.form, bound.value) not in ((None, None), (f"seconds + {beyond:g}", bound.number)):
         yield f"the closed form of the seconds is {bound.form} = {bound.value}"
     elif bound.number is not None and (bound.exact or bound.assuming != TIMELY):
-        yield f"the bound on the seconds does not say that it is assuming that {TIMELY}"
+        yield f"the bound on the seconds does not state the assumption that {TIMELY}"
 
 
 def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | None:
     """Return why a number is not proved: of transitions, or of what the machine's own effects charge a meter."""
     flow, potential = certificate.flow, bound.potential
     if bound.number is None and meter is not None:
-        return None if (bound.form, bound.value) == (None, None) else "it has a closed form, and no number"
+        return None if (bound.form, bound.value) == (None, None) else "it has a closed form, but no number"
     if potential is None or not is_whole(bound.number):
-        return "it has no potential, or is no whole number"
+        return "it has no potential, or is not a whole number"
     if bound.assuming is not None:
-        return "it is assuming something, which only the bound on seconds does"
+        return "it has an assumption, which only the bound on seconds may have"
     names = {*potential.counters, *(name for _, slopes in potential.lines.values() for name, _ in slopes)}
     caps = {name: certificate.limits.get(name) for name in names}
-    # No run comes to a node without a potential: that is what is checked.
+    # The check also proves that no run reaches a node without a potential.
     nodes = {*potential.lines} if not potential.states else {node for node, _, _ in potential.states}
     possible = [one for one in flow.visits if one.source in nodes and is_possible(certificate, one)]
     weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in possible]
     counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
     if len(counted) < len(possible) or not all(map(is_whole, caps.values())):
-        return "it is made of something that has no limit"
+        return "it depends on something that has no limit"
     check = _highest_state if potential.states else _highest_line
     most = check(certificate, potential, counted, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
@@ -105,16 +105,16 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
         return "its limit does not bound it"
     most += beside
     if meter is not None:
-        # Each crash may have what one visit asks for asked for again.
+        # After each crash, one visit may ask for its effects again.
         largest = max((weight for _, weight in counted), default=0)
         most += int(certificate.limits.get("restarts") or 0) * largest
     if bound.number != most:
-        return f"the potential proves {format_number(most)}, and it says {format_number(bound.number)}"
+        return f"the potential proves {format_number(most)}, but the bound says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
 
 
 def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> str | None:
-    """Return why the number of a meter is not proved, of which the machine's own part is."""
+    """Return why a meter's number with nested runs is not proved, given that the machine's own part is."""
     bound, own = certificate.bounds.meters[name], certificate.bounds.alone[name]
     if bound.number is None:
         return None
@@ -123,31 +123,31 @@ def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> st
         return _fault(certificate, name, bound)
     rows = [counts for meter, *counts in nested.charges if meter == name]
     alone, whole = rows[0] if rows else (0, 0)
-    # Of calls that replies may report more of, the number is not known; what nothing charges, nobody calls.
+    # The number of calls is unknown if replies may report more of them; it is 0 if nothing charges the meter.
     bounded = certificate.bounds.alone.get(nested.meter)
     calls = bounded.number if bounded is not None else None if nested.meter in certificate.flow.measured else 0
     runs = 0 if certificate.limits.get("depth") == 0 else certificate.limits.get("nested_runs")
     ways = [(runs, 1, 0 if runs == 0 else alone), (calls, nested.attempts, whole)]
     found = [int(runs) * times * each for runs, times, each in ways if runs is not None and each is not None]
     if own.number is None or not found:
-        return "nothing bounds what the runs within it charge"
+        return "nothing bounds the charges of nested runs"
     most = int(own.number) + min(found)
     if bound.number != most or (bound.exact and most > own.number):
-        return f"it is {format_number(most)} at most, and it says {format_number(bound.number)}"
+        return f"at most {format_number(most)} is proved, but the bound says {format_number(bound.number)}"
     return _form_fault(certificate, bound)
 
 
 def _highest_line(
     certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
 ) -> int | str:
-    """Return the potential at the start, or why one is too low."""
+    """Return the potential at the start, or a message if a potential is too low."""
     lines = potential.lines
     if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
         return "a potential has a negative slope"
     for one, weight in possible:
         there = (0, ()) if one.target == END.name else lines.get(one.target)
         if there is None or _gain(one, lines[one.source], there, caps) + weight > 0:
-            return f"{one} counts more than its potential falls by"
+            return f"{one} counts more than the potential falls"
     if certificate.flow.start not in lines:
         return f"{certificate.flow.start} has no potential"
     base, slopes = lines[certificate.flow.start]
@@ -155,12 +155,12 @@ def _highest_line(
 
 
 def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> int:
-    """Return the most by which the potential behind a transition is above that before it."""
+    """Return the most by which a transition can raise the potential."""
     spent, before, after = dict(one.spends), dict(here[1]), dict(there[1])
     gain = there[0] - here[0]
     for name, cap in caps.items():
         amount, slope = spent.get(name, 0), after.get(name, 0)
-        # Linear in what is left, so the most is at one end.
+        # The gain is linear in the amount left, so its maximum is at one end.
         gain += max(
             slope * (cap if name in one.resets else left - amount) - before.get(name, 0) * left
             for left in (amount, cap)
@@ -171,18 +171,18 @@ def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> 
 def _highest_state(
     certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
 ) -> int | str:
-    """Return the potential at the start, or why one is too low; whoever has spent more can do no more from there on."""
+    """Return the potential at the start, or a message if a potential is too low."""
     values = {(node, left): value for node, left, value in potential.states}
     place = {name: index for index, name in enumerate(potential.counters)}
     if any(len(left) != len(potential.counters) for _, left in values):
-        return "a state does not say what is left of each counter"
+        return "a state does not have a value for each counter"
     rows: dict[str, list[tuple[Transition, int]]] = {}
     for one, weight in possible:
         rows.setdefault(one.source, []).append((one, weight))
     limited = {name for name, limit in certificate.limits.items() if limit is not None}
     for (node, left), value in values.items():
         for one, weight in rows.get(node, ()):
-            # Of each limit that could make a run take it, something is left.
+            # The gate stays closed while every limit that opens it has something left.
             if one.kind == "gate" and all(name in place and left[place[name]] for name in limited & {*one.causes}):
                 continue
             after = list(left)
@@ -196,15 +196,15 @@ def _highest_state(
                     after[place[name]] = caps[name]
             behind = 0 if one.target == END.name else values.get((one.target, tuple(after)))
             if behind is None or weight + behind > value:
-                return f"{one} counts more than its potential falls by"
+                return f"{one} counts more than the potential falls"
     most = values.get((certificate.flow.start, tuple(caps[name] for name in potential.counters)))
     return "its potential does not reach the start" if most is None else most
 
 
 def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
-    """Return why a closed form has not the value that is given with it, or that is too low."""
+    """Return why a closed form does not have the value given with it, or is too low."""
     if bound.form is None:
-        return None if bound.value is None else "it has the value of no closed form"
+        return None if bound.value is None else "it has a value, but no closed form"
     total = 0
     for term in bound.form.replace("- ", "-").replace("+ ", "").split(" "):
         product = -1 if term.startswith("-") else 1
@@ -212,7 +212,7 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
             is_written = factor.isdecimal() and len(factor) <= _DIGITS
             limit = int(factor) if is_written else certificate.limits.get(factor)
             if not is_whole(limit):
-                return f"{format_value(factor)} in its closed form is no limit"
+                return f"{format_value(factor)} in its closed form is not a limit"
             product *= limit
         total += product
     return (
@@ -223,7 +223,7 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
 
 
 def _weight(certificate: Certificate, one: Transition, meter: str, potential: Potential) -> int | None:
-    """Return the most that a transition charges, if there is one; what a limit bounds is not counted."""
+    """Return the most that a transition charges, or `None`; charges that a limit bounds are left out."""
     largest = one.largest(meter)
     if not largest or (potential.limit is not None and not one.reserved):
         return 0
@@ -232,9 +232,9 @@ def _weight(certificate: Certificate, one: Transition, meter: str, potential: Po
 
 
 def _beside(certificate: Certificate, meter: str | None, within: tuple[str, int]) -> int | None:
-    """Return the most that is counted within the limit, which is that of the meter or of one charged with it."""
+    """Return the most that a limit allows: the limit of the meter, or of one that is charged together with it."""
     called, factor = within
-    # What is charged by runs within it alone, no effect of its own charges.
+    # A meter that only nested runs charge has no factor.
     least = 1 if called == meter else None if meter is None else certificate.flow.factors(meter).get(called)
     limit = certificate.limits.get(called)
     return factor * limit if is_whole(limit) and least is not None and factor >= least else None

@@ -1,4 +1,4 @@
-"""Sums of products of limits, such as `4*iterations*extensions + 2`: what a closed form is made of."""
+"""Sums of products of limits, such as `4*iterations*extensions + 2`, for closed forms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphexec.errors import format_integer
 
 @dataclass(frozen=True, slots=True)
 class Polynomial:
-    """Whole coefficients by product of names; the product of none is 1. Two are compared term by term, if at all."""
+    """Whole coefficients by product of names; the empty product is 1. Polynomials are compared term by term."""
 
     terms: Mapping[tuple[str, ...], int]
 
@@ -35,16 +35,16 @@ class Polynomial:
         return _without_zeros(products)
 
     def or_more(self, other: Polynomial) -> Polynomial:
-        """A polynomial that is at least as large as both wherever no name is negative: term by term the larger."""
+        """Return the term-by-term maximum: it is at least as large as both where no name is negative."""
         return self._by_terms(other, max)
 
     @property
     def is_number(self) -> bool:
-        """Whether no name is in it."""
+        """True if it contains no name."""
         return not any(self.terms)
 
     def or_less(self, other: Polynomial) -> Polynomial:
-        """A polynomial that is at most as large as both wherever no name is negative: term by term the smaller."""
+        """Return the term-by-term minimum: it is at most as large as both where no name is negative."""
         return self._by_terms(other, min)
 
     def _by_terms(self, other: Polynomial, choose: Callable[[int, int], int]) -> Polynomial:
@@ -54,7 +54,7 @@ class Polynomial:
         return _without_zeros({one: choose(self.terms.get(one, 0), other.terms.get(one, 0)) for one in products})
 
     def at(self, values: Mapping[str, int]) -> int:
-        """Its value with a number for each name."""
+        """Return its value, given a number for each name."""
         total = 0
         for product, coefficient in self.terms.items():
             for name in product:
@@ -76,17 +76,17 @@ class Polynomial:
 
 
 def number(value: int) -> Polynomial:
-    """The polynomial that is a number."""
+    """Return a constant polynomial."""
     return Polynomial({(): value} if value else {})
 
 
 def name(symbol: str) -> Polynomial:
-    """The polynomial that is a name."""
+    """Return the polynomial of one name."""
     return Polynomial({(symbol,): 1})
 
 
 def most(several: Iterable[Polynomial]) -> Polynomial | None:
-    """A polynomial that is at least as large as each, or `None` of none."""
+    """Return a polynomial that is at least as large as each, or `None` if there are none."""
     found = list(several)
     return reduce(Polynomial.or_more, found) if found else None
 

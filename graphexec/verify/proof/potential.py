@@ -1,9 +1,9 @@
-"""Potentials: for each node the most that a run can still count from there, linear in what is left of its budgets.
+"""Potentials: for each node, the most that a run can still count from there, linear in the amounts left of its budgets.
 
-In a loop every round spends a budget that nothing in the loop resets. So a node's potential is that of the ways which
-do not spend it, and for each unit that is left the most that one round counts. A potential is a proof: whoever adds up,
-for each transition, what it counts and the potential behind it, finds that it is no more than the potential before it.
-With limits as numbers its value at the start is the bound; with limits as names it is the closed form.
+In a loop, every round spends a budget that nothing in the loop resets. A node's potential is the potential of the paths
+that do not spend this budget, plus, for each unit left, the most that one round counts. A potential is a proof that is
+easy to check: for each transition, its count plus the potential of its target is at most the potential of its source.
+With limits as numbers, the value at the start is the bound; with limits as names, it is the closed form.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from graphexec.verify.proof.ranking import components, exhaustible_budgets, spen
 
 _ZERO = polynomial.number(0)
 
-# How deep in loops the exits of a loop are looked at twice; each level doubles the work.
+# The depth of nested loops to which the exits of a loop are evaluated twice. Each level doubles the work.
 _LEVELS = 2
 
-# Terms of a closed form beyond which it is too long to read, and to make: loops behind one another, each bounded by
-# what those before it left, would add some of ever higher degree.
+# The most terms of a closed form. Loops in sequence, each bounded by what the earlier ones left, would add terms of
+# ever higher degree.
 _TERMS = 200
 
 
 class TooManyTermsError(Exception):
-    """A potential is no closed form that anyone reads."""
+    """A closed form has too many terms to be readable."""
 
 
-# The strongly connected components of some nodes, each with the transitions inside it, behind those that it reaches.
+# Strongly connected components with the transitions inside them; each comes after those that it reaches.
 Components: TypeAlias = Sequence[tuple[list[str], list[Transition]]]
 
-# What a transition counts for.
+# The count of a transition.
 Weight = Callable[[Transition], Polynomial]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A linear function of what is left of budgets: `base`, and a slope for each."""
+    """A linear function of the amounts left of budgets: `base`, and a slope for each budget."""
 
     base: Polynomial = _ZERO
     slopes: Mapping[str, Polynomial] = field(default_factory=dict[str, Polynomial])
 
     def slope(self, budget: str) -> Polynomial:
-        """Return the slope of a budget; 0 of one that it does not depend on."""
+        """Return the slope of a budget, or 0."""
         return self.slopes.get(budget, _ZERO)
 
     def or_more(self, other: Line) -> Line:
@@ -59,7 +59,7 @@ class Line:
         )
 
     def not_less(self, other: Line, caps: Mapping[str, Polynomial]) -> Line:
-        """Return a line that is as high as the higher of both where all is left, and no lower than both elsewhere."""
+        """Return a line that equals the higher one where all budgets are full, and is nowhere below either line."""
         names = dict.fromkeys([*self.slopes, *other.slopes])
         slopes = {name: self.slope(name).or_less(other.slope(name)) for name in names}
         bases = [
@@ -68,7 +68,7 @@ class Line:
         return Line(bases[0].or_more(bases[1]), slopes)
 
     def at(self, left: Mapping[str, Polynomial]) -> Polynomial:
-        """Return its value where so much of each budget is left."""
+        """Return its value for these amounts left of each budget."""
         return sum((slope * left[name] for name, slope in self.slopes.items()), self.base)
 
 
@@ -76,9 +76,9 @@ class Line:
 class Potentials:
     """The potentials of transitions that are proved to end. `caps` are the limits of the budgets that have one.
 
-    Of several budgets that run out in a loop it is bounded by the first in `order`. Where ways part outside of loops,
-    it is close where everything is left (`full`), or where nothing is. Unless it is to be `close`, it is found in one
-    pass over each loop.
+    If several budgets run out in a loop, the first in `order` bounds it. At branches outside of loops, the potential is
+    tight where all budgets are full (`full`), or where none has anything left. Without `close`, each loop takes one
+    pass, and the potential is less tight.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Potentials:
         self._limited = frozenset(caps)
 
     def of(self, nodes: Iterable[str], transitions: Sequence[Transition]) -> dict[str, Line]:
-        """Return the potential of each node. Raises `TooManyTermsError`, but not where all limits are numbers."""
+        """Return the potential of each node. Raises `TooManyTermsError`, but never if all limits are numbers."""
         inside = [one for one in transitions if one.target != END.name]
         ends = [(one, Line(self._weight(one))) for one in transitions if one.target == END.name]
         return self._level(components(nodes, inside), inside, ends, 0)
@@ -106,7 +106,7 @@ class Potentials:
     def _level(
         self, parts: Components, inside: Sequence[Transition], exits: Sequence[tuple[Transition, Line]], depth: int
     ) -> dict[str, Line]:
-        """Return the potentials of components, between which are the transitions `inside`; `exits` lead out of them."""
+        """Return the potentials of components; the transitions `inside` connect them, and `exits` leave them."""
         place = {name: number for number, (component, _) in enumerate(parts) for name in component}
         leaving: dict[int, list[tuple[Transition, Line | None]]] = {}
         for one in inside:
@@ -127,7 +127,7 @@ class Potentials:
         return found
 
     def _before(self, one: Transition, there: Line) -> Line:
-        """Return the line that a transition needs before it, where it leads to `there`."""
+        """Return the line that a transition needs at its source if its target has the line `there`."""
         base = self._weight(one) + there.base
         spent = dict(one.spends)
         slopes: dict[str, Polynomial] = {}
@@ -170,12 +170,12 @@ class Potentials:
         budget: str,
         depth: int,
     ) -> tuple[dict[str, Line], Polynomial] | None:
-        """Return lines by which a unit is worth a round, and no more, if they are a potential.
+        """Return lines in which one unit of the budget pays for exactly one round, if they are a potential.
 
-        A round is a way from behind one transition that spends through the next one.
+        A round is a path from the target of one spending transition through the next spending transition.
         """
 
-        def paid(one: Transition, line: Line) -> tuple[Transition, Line]:
+        def pay_unit(one: Transition, line: Line) -> tuple[Transition, Line]:
             amount = polynomial.number(dict(one.spends).get(budget, 0))
             return one, Line(line.base - unit * amount, line.slopes)
 
@@ -184,15 +184,15 @@ class Potentials:
         unit = _ZERO
         for one in spending:
             unit = unit.or_more(rounds[one.target].at(self._caps))
-        # Who leaves pays with a unit, too; and so does who goes round once more.
-        leaving = [paid(one, line) for one, line in exits]
+        # A transition that leaves the loop pays a unit, too, and so does one that starts another round.
+        leaving = [pay_unit(one, line) for one, line in exits]
         lines = self._level(parts, rest, leaving, depth + 1)
-        again = [paid(one, self._before(one, lines[one.target])) for one in spending]
+        again = [pay_unit(one, self._before(one, lines[one.target])) for one in spending]
         lines = self._level(parts, rest, [*leaving, *again], depth + 1)
         return (lines, unit) if self._unit(spending, lines, budget).or_more(unit) == unit else None
 
     def _unit(self, spending: Sequence[Transition], lines: Mapping[str, Line], budget: str) -> Polynomial:
-        """Return what a unit of the budget has to be worth, so that no transition that spends it gains."""
+        """Return the least value of one budget unit with which no spending transition raises the potential."""
         unit = _ZERO
         for one in spending:
             gain = self._gain(one, lines)
@@ -205,14 +205,14 @@ class Potentials:
         return unit
 
     def _gain(self, one: Transition, lines: Mapping[str, Line]) -> Polynomial:
-        """Return the most by which a transition, and the potential behind it, is above the potential before it."""
+        """Return the most by which a transition's count plus its target's potential exceeds its source's potential."""
         here, before = lines[one.source], self._before(one, lines[one.target])
         spent = dict(one.spends)
         gain = before.base - here.base
         for name in dict.fromkeys([*before.slopes, *here.slopes]):
             steeper = before.slope(name) - here.slope(name)
             upper = steeper.or_more(_ZERO)
-            # The most is where all is left, or where no more is than the transition spends.
+            # The maximum is where the budget is full, or where only the amount that the transition spends is left.
             gain = gain + upper * self._caps[name]
             if upper == _ZERO:
                 gain = gain + steeper * polynomial.number(spent.get(name, 0))

@@ -1,4 +1,8 @@
-"""The ranking: recursion over strongly connected components, each bounded by what is spent in it and not refilled."""
+"""Rank the nodes of a flow: every loop must spend a limited budget that the loop does not reset.
+
+The ranking recurses over strongly connected components: it removes the transitions that spend such a budget, and ranks
+the rest of the component.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,20 @@ from graphexec.verify.proof.flow import Transition
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The transitions of loops in which no budget is spent by all of them and runs out, so that there is no rank."""
+    """The transitions of a component without a rank: no limited budget that it spends is free of resets."""
 
     transitions: tuple[Transition, ...]
 
 
 def rank_nodes(nodes: Iterable[str], transitions: Sequence[Transition], finite: Iterable[str]) -> Ranks | list[Core]:
-    """Return a rank for each node that every transition lowers, or every core in which there is none.
+    """Return ranks that every transition lowers, by node, or all cores if there are no such ranks.
 
-    `finite` are the budgets that have a limit. Costs one pass over nodes and transitions for each level.
+    `finite` are the budgets that have a limit. Takes one pass over nodes and transitions for each level.
     """
     levels: dict[str, list[Level]] = {name: [] for name in nodes}
     cores: list[Core] = []
     limited = frozenset(finite)
-    # Explicitly, since a machine may be deeper than Python's stack.
+    # An explicit stack, because a machine may be deeper than Python's.
     waiting: list[tuple[list[str], list[Transition]]] = [
         (list(levels), [one for one in transitions if one.target != END.name])
     ]
@@ -46,11 +50,11 @@ def rank_nodes(nodes: Iterable[str], transitions: Sequence[Transition], finite: 
 
 
 def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[tuple[list[str], list[Transition]]]:
-    """The strongly connected components, each with the transitions inside it; what can be reached comes first."""
+    """Return the strongly connected components with the transitions inside them; reachable components come first."""
     following: dict[str, list[str]] = {name: [] for name in nodes}
     for one in transitions:
         following[one.source].append(one.target)
-        # A draft may lead to nodes that it does not have.
+        # A draft may have edges to nodes that it does not contain.
         following.setdefault(one.target, [])
     found = strongly_connected_components(following)
     place = {name: number for number, component in enumerate(found) for name in component}
@@ -62,7 +66,7 @@ def components(nodes: Iterable[str], transitions: Iterable[Transition]) -> list[
 
 
 def exhaustible_budgets(transitions: Sequence[Transition], limited: frozenset[str]) -> tuple[str, ...]:
-    """The budgets that run out in a component: spent in it, limited, and not reset in it. Sorted by name."""
+    """Return the budgets that run out in a component: limited, spent and never reset in it. Sorted by name."""
     spent = {name for one in transitions for name, amount in one.spends if amount}
     reset = {name for one in transitions for name in one.resets}
     return tuple(sorted((spent & limited) - reset))
