@@ -381,7 +381,7 @@ def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
     with pytest.raises(CertificateError) as caught:
         Certificate.from_json("{")
     assert str(caught.value).startswith("this is not a certificate: JSONDecodeError(")
-    assert str(caught.value).endswith("; give what to_json wrote")
+    assert str(caught.value).endswith("; pass what to_json wrote")
     assert caught.value.__suppress_context__
 
 

@@ -279,8 +279,7 @@ class _Prover:
         def again(transitions: Iterable[Transition]) -> Polynomial:
             return _charged_again(name, transitions, self.limits)
 
-        # The searched runs do not crash, so they do not repeat charges. And a visit that asks for more than is left is
-        # refused, so a run may stop below the limit.
+        # The searched runs never crash and repeat charges, and a visit that asks for more than is left is refused.
         sure = not self.limits.restarts and not _is_limited(self.flow, name, self.limits)
 
         def weight(one: Transition) -> Polynomial:

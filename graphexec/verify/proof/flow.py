@@ -35,8 +35,8 @@ class Transition:
     """One way in which a visit to `source` can end.
 
     `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. `resets` are
-    the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit asks
-    for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `kinds`. A
+    the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit
+    asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `kinds`. A
     `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline. If it is
     `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
     """
