@@ -60,8 +60,19 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Run the documented code and the examples, and compare the pictures."""
+    """Do what `site` does, run the documented code and the examples, and compare what is generated."""
+    site(session)
     python(session, "pytest", "tests/docs")
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Build the documentation site strictly, and the distribution, whose description an index page must show."""
+    session.chdir(TOP)
+    session.run(sys.executable, "docs/website.py", "build")
+    folder = session.create_tmp()
+    python(session, "hatchling", "build", "--directory", folder)
+    python(session, "twine", "check", "--strict", *map(str, Path(folder).glob("graphexec_agents-*")))
 
 
 @nox.session
@@ -97,6 +108,6 @@ def lowest(session: nox.Session) -> None:
 @nox.session(name="all")
 def every(session: nox.Session) -> None:
     """Run all of them."""
-    # `tests` has what `docs` runs, and `coverage` what `tests` runs, with more examples.
-    for name in ("lint", "types", "coverage", "lowest", "long"):
+    # `tests` has the rest of what `docs` runs, and `coverage` what `tests` runs, with more examples.
+    for name in ("lint", "types", "site", "coverage", "lowest", "long"):
         session.notify(name)

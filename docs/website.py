@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 DOCS = Path(__file__).resolve().parent
@@ -24,6 +25,7 @@ COPIED = (".css", ".md", ".txt", *PICTURES)
 CHANGELOG = TOP / "CHANGELOG.md"
 
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+NAV_ENTRY = re.compile(r" +- (?:(.+): )?(\S+\.md)")
 SECONDS_BETWEEN_LOOKS = 0.5
 
 
@@ -64,6 +66,29 @@ def rewrite_links(text: str, page: Path, copied: dict[PurePosixPath, bytes]) -> 
     return LINK.sub(rewrite, text)
 
 
+def summary(text: str) -> str:
+    """Return the first sentence of a page without links; nothing if the page does not begin with a paragraph."""
+    paragraph = next((part for part in text.split("\n\n") if not part.startswith("#")), "")
+    if not paragraph[:1].isalpha():
+        return ""
+    plain = re.sub(r"!?\[([^\]]+)\](\([^)]*\)|\[[^\]]*\])", r"\1", " ".join(paragraph.split()))
+    return plain.partition(". ")[0].rstrip(".:")
+
+
+def llms_txt(pages: Mapping[PurePosixPath, bytes]) -> str:
+    """Return the list of pages for language models, in the format of llmstxt.org."""
+    lines = ["# graphexec", "", f"> {summary(pages[PurePosixPath('index.md')].decode())}.", ""]
+    for line in (DOCS / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2].splitlines():
+        if heading := re.fullmatch(r"  - ([^:]+):", line):
+            lines += ["", f"## {heading[1]}", ""]
+        elif entry := NAV_ENTRY.fullmatch(line):
+            text = pages[PurePosixPath(entry[2])].decode()
+            title = entry[1] or text.partition("\n")[0].removeprefix("# ")
+            about = summary(text)
+            lines.append(f"- [{title}]({entry[2].removesuffix('.md')}.html){about and f': {about}'}")
+    return "\n".join([*lines, ""])
+
+
 def site_files() -> dict[PurePosixPath, bytes]:
     """Return the content of each file that the generator reads, by its path in build/docs."""
     pages: dict[PurePosixPath, bytes] = {}
@@ -75,7 +100,9 @@ def site_files() -> dict[PurePosixPath, bytes]:
             pages[place] = rewrite_links(path.read_text(encoding="utf-8"), path, pages).encode()
         else:
             pages[place] = path.read_bytes()
-    configuration = f"{(DOCS / 'mkdocs.yml').read_text(encoding='utf-8')}\nrepo_url: {repository()}\n"
+    pages[PurePosixPath("llms.txt")] = llms_txt(pages).encode()
+    # The navigation comes last. (With `repo_url`, some themes ask a server about the repository.)
+    configuration = f"{(DOCS / 'mkdocs.yml').read_text(encoding='utf-8')}  - Source code: {repository()}\n"
     return {PurePosixPath("mkdocs.yml"): configuration.encode(), **{"pages" / path: pages[path] for path in pages}}
 
 
@@ -100,7 +127,7 @@ def copy_changes(stopped: threading.Event) -> None:
 def run_generator(*arguments: str) -> int:
     """Run Zensical on build/docs; return its exit code."""
     command = (sys.executable, "-m", "zensical", *arguments, "--config-file", str(BUILD / "mkdocs.yml"))
-    return subprocess.run(command, check=False).returncode
+    return subprocess.run(command, check=False).returncode  # noqa: S603 - its arguments are ours
 
 
 def main(command: str) -> int:

@@ -32,6 +32,8 @@ from graphexec.tools import Tool, tool
 if TYPE_CHECKING:
     from graphexec.verify import UnprovedError
 
+__version__ = "0.1.0"
+
 __all__ = [
     "COST",
     "END",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 from rich.text import Text
 
+from graphexec import __version__
 from graphexec.cli.exit_codes import (
     FAILED,
     UNPROVED,
@@ -49,7 +49,7 @@ def print_report(subjects: Sequence[Subject], how: Literal["text", "json", "sari
         case "json":
             out.write(document(subjects, root=here))
         case "sarif":
-            out.write(sarif(subjects, root=here, version=version("graphexec-agents")))
+            out.write(sarif(subjects, root=here, version=__version__))
         case "github":
             out.write(github(subjects, root=here))
         case "text":

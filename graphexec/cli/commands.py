@@ -8,6 +8,7 @@ from typing import Annotated, TextIO
 import typer
 from rich.table import Table
 
+from graphexec import __version__
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, ending_in_one_line
 from graphexec.cli.running import run
@@ -63,9 +64,7 @@ app.add_typer(models, name="models")
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - typer's callbacks are given the value alone
     if wanted:
-        from importlib.metadata import version
-
-        print(f"graphexec {version('graphexec-agents')}")
+        print(f"graphexec {__version__}")
         raise typer.Exit
 
 

@@ -1,0 +1,27 @@
+"""What the package index shows: the project's address, its version, and a description whose links work there."""
+
+import importlib.metadata
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import graphexec
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+# When the project has a public address, change it in [project.urls] and, by search and replace, in README.md; and here.
+PLACEHOLDER = "https://example.org/graphexec"
+
+
+def test_every_project_url_begins_with_the_address() -> None:
+    urls: dict[str, str] = PROJECT["urls"]
+    assert urls["Repository"] == PLACEHOLDER
+    assert {"Repository", "Documentation", "Changelog", "Issues"} <= urls.keys()
+    assert all(url.startswith(PLACEHOLDER) for url in urls.values())
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert graphexec.__version__ == importlib.metadata.version("graphexec-agents")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"\n## {graphexec.__version__}" in changelog

@@ -1,0 +1,98 @@
+"""The documentation site builds without a warning, and its generated pages are up to date."""
+
+import importlib.util
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SITE = ROOT / "build" / "docs" / "site"
+
+
+def script(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(DOCS / name))
+
+
+@pytest.fixture(scope="module")
+def site() -> Path:
+    if importlib.util.find_spec("zensical") is None:
+        pytest.skip("the extra docs is not installed")
+    command = [sys.executable, str(DOCS / "website.py"), "build"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return SITE
+
+
+def test_navigation_names_every_page() -> None:
+    named = re.findall(r"(?m)^ +- (?:.+: )?(\S+\.md)$", (DOCS / "mkdocs.yml").read_text(encoding="utf-8"))
+    pages = [path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")]
+    assert sorted(named) == sorted([*pages, "changelog.md"])
+
+
+def test_generated_pages_are_up_to_date() -> None:
+    generated: dict[Path, str] = script("generate_reference.py")["pages"]()
+    committed = {path: path.read_text(encoding="utf-8") for path in generated if path.exists()}
+    assert committed == generated, "run: python docs/generate_reference.py"
+    assert {path for path in generated if path.parent.name == "api"} == set((DOCS / "reference" / "api").iterdir())
+
+
+def test_package_diagram_is_up_to_date() -> None:
+    drawn = script("package_diagram.py")
+    assert drawn["PICTURE"].read_text(encoding="utf-8") == drawn["picture"](), "run: python docs/package_diagram.py"
+
+
+def test_links_out_of_docs_become_links_of_the_site() -> None:
+    website = script("website.py")
+    copied: dict[PurePosixPath, bytes] = {}
+    page = DOCS / "how-to" / "pictures.md"
+    text = "[a](../../examples/react.py) [b](../tutorial/index.md#x) [c](../../CHANGELOG.md) [d](nothing.md) "
+    rewritten = website["rewrite_links"](text + "![e](../../diagrams/run.svg)", page, copied)
+    links = re.findall(r"\]\(([^)]+)\)", rewritten)
+    address = website["repository"]()
+    assert links[0] == f"{address}/blob/main/examples/react.py"
+    assert links[1:] == ["../tutorial/index.md#x", "../changelog.md", "nothing.md", "../files/diagrams/run.svg"]
+    assert copied == {PurePosixPath("files/diagrams/run.svg"): (ROOT / "diagrams" / "run.svg").read_bytes()}
+
+
+@pytest.mark.slow
+def test_site_documents_every_public_name(site: Path) -> None:
+    reference = script("generate_reference.py")
+    missing = [
+        f"{owner}.{name}"
+        for name, owner in reference["documented_at"]().items()
+        if f'id="{reference["identifier"](owner, name)}"'
+        not in (site / "reference" / "api" / f"{owner}.html").read_text(encoding="utf-8")
+    ]
+    assert missing == []
+
+
+@pytest.mark.slow
+def test_site_loads_nothing_from_a_network(site: Path) -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html")}
+    loaded = re.compile(
+        r'<(?:script|img|iframe|source)\b[^>]*\bsrc="([^"]*)"|<link\b(?![^>]*canonical)[^>]*href="([^"]*)"'
+    )
+    for path, text in pages.items():
+        remote = [link for found in loaded.findall(text) for link in found if urlsplit(link).netloc]
+        assert remote == [], path
+        # The theme fetches the program that draws such a block.
+        assert 'class="mermaid"' not in text, path
+    assert not any("//" in match for path in site.rglob("*.css") for match in _imports(path))
+
+
+def _imports(style: Path) -> list[str]:
+    return re.findall(r"(?:@import|url\()\s*[\"']?((?:https?:)?//[^\"')]+)", style.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+def test_site_lists_its_pages_for_language_models(site: Path) -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
+    assert len(links) > 40
+    assert [link for link in links if not (site / link).exists()] == []
