@@ -63,7 +63,7 @@ class Observed:
 @final
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """A limit is used up. `run` holds the steps so far."""
+    """A limit is used up, so the run must stop. `run` holds the steps so far."""
 
     run: Run
     limit: Exhausted
@@ -124,7 +124,7 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    # A plain yield: `ask` is typed for a single class of effects, and this effect has one of two.
+    # Yielded directly: `ask` is typed for one class of effects, and `agent.ask` returns one of two.
     reply: ModelReply | Decided = yield agent.ask(policies.trim(ready.run))
     return Replied(ready.run, reply)
 
@@ -181,7 +181,7 @@ def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
 def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
     """Add the steps to the run; end it if the result of a return-direct tool is the answer.
 
-    If the policies allow several calls, the last such result is the answer.
+    With `return_direct="any"`, the step may have several calls: the last such result is the answer.
     """
     actions, results = observed.actions, observed.results
     run = observed.run.observed([make_step(action, result) for action, result in zip(actions, results, strict=True)])
@@ -248,10 +248,11 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants replace nodes of the same table. Termination is proved when an executor is created, not at import.
-# For `handle_parsing_errors=False`: without the edge from parse back to plan.
+# The variants replace nodes of the same table. They are not proved here, which takes time at each import, but when an
+# executor is created.
+# For `handle_parsing_errors=False`: this node has one outcome less, so the edge from parse back to plan is dropped.
 _strict_parse = rename(parse_or_raise, "parse")
-# For `early_stopping_method="generate"`: with a last call of the model.
+# For `early_stopping_method="generate"`: this node asks the model for a last answer.
 _generated_response = rename(generate_response, "stopped_response")
 
 STRICT_AGENT_EXECUTOR = replace(AGENT_EXECUTOR, _strict_parse, narrowed=True, allow_nonterminating=True)

@@ -55,7 +55,7 @@ BORDERS = (
     ),
     Defect(
         "surgery with default limits",
-        "tests/executor/test_surgery.py::test_a_loop_that_the_executors_limits_end_is_accepted",
+        "tests/executor/test_surgery.py::test_loop_within_the_executors_limits_is_accepted",
         Change(
             "executor/executor.py",
             "changed._prove(self._completed(graph), self.limits)",

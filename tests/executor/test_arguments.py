@@ -32,7 +32,7 @@ numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 
 
 
 @given(numbers, st.integers(-3, 3))
-def test_numbers_fit_where_they_are_finite_and_large_enough(value: float, least: int) -> None:
+def test_numbers_must_be_finite_and_large_enough(value: float, least: int) -> None:
     # To wait for seconds that no float can hold would be an OverflowError.
     finite = abs(value) <= sys.float_info.max
     assert whole(least).fits(value) == (isinstance(value, int) and value >= least)
@@ -41,7 +41,7 @@ def test_numbers_fit_where_they_are_finite_and_large_enough(value: float, least:
 
 
 @pytest.mark.parametrize("value", [None, True, "3", [], int, 1j])
-def test_what_is_no_number_fits_nowhere(value: object) -> None:
+def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
 
@@ -57,18 +57,18 @@ KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "fits", "others"), KINDS)
-def test_a_kind_tells_its_values_from_others(kind: Constraint, fits: list[Any], others: list[Any]) -> None:
+def test_constraint_accepts_only_its_values(kind: Constraint, fits: list[Any], others: list[Any]) -> None:
     assert [kind.fits(value) for value in [*fits, *others]] == [True] * len(fits) + [False] * len(others)
 
 
 @given(st.one_of(st.text(), st.lists(st.text()), st.from_type(type)))
-def test_whatever_it_is_is_told_in_one_short_line(value: object) -> None:
+def test_any_value_is_formatted_on_one_short_line(value: object) -> None:
     said = format_value(value)
     assert len(said) <= 120
     assert len(said.splitlines()) == 1
 
 
-def test_all_that_does_not_fit_is_told_at_once_in_the_owners_name_or_in_nobodys() -> None:
+def test_all_invalid_arguments_are_reported_at_once() -> None:
     wrong = ("size", 2.5, whole(1)), ("name", "a", STRING), ("when", None, SECONDS)
     with pytest.raises(InputError) as raised:
         validate("box", *wrong)
@@ -90,7 +90,7 @@ class HalfAModel:
         return "<half>"
 
 
-def test_a_model_that_has_one_method_is_told_the_other() -> None:
+def test_missing_method_of_a_model_is_named() -> None:
     for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
         with pytest.raises(InputError) as raised:
             validate("", ("the model", HalfAModel(), kind))
@@ -100,12 +100,12 @@ def test_a_model_that_has_one_method_is_told_the_other() -> None:
 
 
 @pytest.mark.parametrize("several", [["a", "b"], ("a", "b"), {"a": 1, "b": 2}, iter("ab")])
-def test_several_of_a_class_become_a_tuple(several: Any) -> None:
+def test_several_values_become_a_tuple(several: Any) -> None:
     assert validate_each("stop", several, str, "strings") == ("a", "b")
 
 
 @pytest.mark.parametrize("wrong", ["ab", b"ab", None, 3, ["a", 3]])
-def test_one_instead_of_several_is_refused(wrong: Any) -> None:
+def test_single_value_is_refused_where_a_list_belongs(wrong: Any) -> None:
     with pytest.raises(InputError) as raised:
         validate_each("stop", wrong, str, "strings")
     assert str(raised.value) == f"stop is {wrong!r}; give a list of strings"

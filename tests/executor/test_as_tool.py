@@ -78,7 +78,7 @@ def test_each_input_is_an_argument() -> None:
 
 
 @HOW
-def test_inputs_of_a_memory_are_no_arguments(run: Running) -> None:
+def test_inputs_of_a_memory_are_not_arguments(run: Running) -> None:
     memory = BufferMemory(key="past")
     model = ScriptedModel(["Final Answer: first", "Final Answer: second"])
     prompt = "{past} {input} {agent_scratchpad} {tools} {tool_names}"
@@ -134,7 +134,7 @@ def test_error_of_the_inner_run_is_observed(run: Running) -> None:
         run(outer_of(one, handle_tool_errors="raise"))
 
 
-def test_bad_arguments_are_observed() -> None:
+def test_invalid_arguments_are_observed() -> None:
     one = inner_of("done").as_tool("research", "Find it out.")
     executor = AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
@@ -189,7 +189,7 @@ def test_tool_passes_the_context_on(run: Running) -> None:
 
 @HOW
 @pytest.mark.parametrize("taker", ["tool", "handler", "node"])
-def test_other_context_than_the_inner_takes_is_refused(run: Running, taker: str) -> None:
+def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
     """It is a mistake of the program's, which no model is to observe in the middle of a paid run."""
     asked: list[Any] = []
 
@@ -264,7 +264,7 @@ def test_invalid_descriptions_are_refused(description: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["call", "class", "my-topic"])
-def test_inputs_that_no_argument_can_name(key: str) -> None:
+def test_inputs_with_invalid_argument_names_are_refused(key: str) -> None:
     made = chat_agent(lambda run: ..., lambda reply: ..., ScriptedModel(["done"]), input_keys=(key,))  # type: ignore[arg-type,return-value]  # pyright: ignore
     with pytest.raises(ToolDefinitionError, match=f"the input '{key}', an invalid argument name; rename the input"):
         AgentExecutor(agent=made, tools=[]).as_tool("research", "Find it out.")

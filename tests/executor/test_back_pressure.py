@@ -86,7 +86,7 @@ DEADLINE = pytest.mark.parametrize("seconds", [None, 3 * LONG], ids=["", "deadli
 
 @HOW
 @DEADLINE
-def test_a_model_is_little_ahead(how: str, seconds: float | None) -> None:
+def test_model_is_only_a_few_pieces_ahead(how: str, seconds: float | None) -> None:
     model = Endless()
 
     def look(taken: int) -> None:
@@ -101,7 +101,7 @@ def test_a_model_is_little_ahead(how: str, seconds: float | None) -> None:
 @HOW
 @DEADLINE
 @pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
-def test_tools_in_threads_are_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
+def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
     """Of two in one step, both of which report for ever."""
     lock, stop = threading.Lock(), threading.Event()
     ended, together = threading.Semaphore(0), threading.Barrier(2)
@@ -137,7 +137,7 @@ def test_tools_in_threads_are_little_ahead(how: str, seconds: float | None, toke
 
 
 @HOW
-def test_a_closed_stream_ends_a_tool_that_reports(how: str) -> None:
+def test_closed_stream_ends_a_reporting_tool(how: str) -> None:
     """None of the threads waits for room for ever."""
     stop = threading.Event()
     ended, together = threading.Semaphore(0), threading.Barrier(8)

@@ -48,9 +48,7 @@ def shown(one: Any) -> str:
 @both
 @settings(max_examples=15, deadline=None)
 @given(many=st.lists(st.sampled_from(["a", "b", "bad"]), max_size=8), width=st.none() | st.integers(1, 9))
-def test_each_result_or_exception_stands_where_its_inputs_stood(
-    batch: Batch, many: list[str], width: int | None
-) -> None:
+def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: list[str], width: int | None) -> None:
     texts = [f"{one}{number}" for number, one in enumerate(many)]
     found = batch(texts, max_concurrency=width, return_exceptions=True)
     assert [*map(shown, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
@@ -58,7 +56,7 @@ def test_each_result_or_exception_stands_where_its_inputs_stood(
 
 @both
 @pytest.mark.parametrize("many", ["text", {"input": "a"}])
-def test_what_is_no_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
+def test_invalid_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
     with pytest.raises(InputError, match="batch takes several inputs; pass a list of them, or use invoke for one"):
         batch(many)
     nothing: list[Any] = [None, 3, (one for one in ["a"])]
@@ -68,7 +66,7 @@ def test_what_is_no_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
 
 
 @both
-def test_any_collection_of_inputs_is_taken(batch: Batch) -> None:
+def test_any_collection_of_inputs_is_accepted(batch: Batch) -> None:
     assert [*map(shown, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
 
 
@@ -77,16 +75,14 @@ def test_any_collection_of_inputs_is_taken(batch: Batch) -> None:
     ("width", "wanted"),
     [(0, "1"), (-1, "1"), (2.5, "a whole number, 1"), ("3", "a whole number, 1"), (True, "a whole number, 1")],
 )
-def test_no_concurrency_is_refused_also_for_nothing(batch: Batch, width: Any, wanted: str) -> None:
+def test_zero_concurrency_is_refused_even_without_inputs(batch: Batch, width: Any, wanted: str) -> None:
     with pytest.raises(InputError, match=f"max_concurrency is {width!r}; give {wanted} or more, or None for 64"):
         batch([], max_concurrency=width)
 
 
 @both
 @pytest.mark.parametrize("many", [["a", "b", "c"], []])
-def test_a_bar_on_stderr_counts_the_runs_that_are_done(
-    batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_bar_counts_finished_runs(batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     found = batch(many, progress=True)
     assert [one["output"] for one in found] == [one.upper() for one in many]
     out, err = capsys.readouterr()
@@ -96,22 +92,20 @@ def test_a_bar_on_stderr_counts_the_runs_that_are_done(
 
 
 @both
-def test_a_run_that_failed_is_done_too(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_bar_counts_failed_runs(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     batch(["a", "bad", "c"], return_exceptions=True, progress=True)
     assert "3/3" in capsys.readouterr().err
 
 
 @both
-def test_an_exception_ends_the_bar_and_is_raised(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exception_stops_the_progress_bar(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError, match="bad"):
         batch(["a", "bad", "c"], progress=True)
     assert "/3" in capsys.readouterr().err
 
 
 @both
-def test_without_rich_there_is_no_bar_and_one_is_told_what_to_install(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_bar_without_rich_is_refused(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
     importing = builtins.__import__
 
     def without_rich(name: str, *given: Any, **named: Any) -> Any:
@@ -127,7 +121,7 @@ def test_without_rich_there_is_no_bar_and_one_is_told_what_to_install(
     assert [one["output"] for one in batch(["a"])] == ["A"]
 
 
-def test_runs_that_fail_together_leave_nothing_unsaid_on_the_loop() -> None:
+def test_exceptions_of_a_batch_are_all_retrieved() -> None:
     """asyncio reports an exception that nobody asked for; of several in one batch only the first was asked for."""
     said: list[dict[str, Any]] = []
     together = threading.Barrier(3)
@@ -148,7 +142,7 @@ def test_runs_that_fail_together_leave_nothing_unsaid_on_the_loop() -> None:
     assert said == []
 
 
-def test_on_the_loop_runs_fail_together_without_threads() -> None:
+def test_async_batch_fails_without_threads() -> None:
     said: list[dict[str, Any]] = []
 
     async def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:

@@ -77,7 +77,7 @@ def executor_of(*turns: Any, **settings: Any) -> AgentExecutor:
 
 
 @both
-def test_an_action_a_step_and_the_output_are_a_chunk_each(how: str) -> None:
+def test_action_step_and_output_are_separate_chunks(how: str) -> None:
     action = act("echo", text="hi")
     assert chunks_of(executor_of(action, answer()), how) == [
         {"actions": [action], "messages": [AssistantMessage("")]},
@@ -87,7 +87,7 @@ def test_an_action_a_step_and_the_output_are_a_chunk_each(how: str) -> None:
 
 
 @both
-def test_actions_of_one_step_come_before_any_of_them_is_done(how: str) -> None:
+def test_actions_come_before_the_steps(how: str) -> None:
     first, second = act("echo", text="a"), act("fail", text="b")
     chunks = chunks_of(executor_of([first, second], answer()), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["actions", "actions", "steps", "steps", "output"]
@@ -126,13 +126,13 @@ def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("mode", ["chunks", "events", "tokens"])
 @pytest.mark.parametrize("order", [("0.02", "0.5"), ("0.5", "0.02")])
-def test_the_quick_one_of_two_tools_is_seen_before_the_slow_one(mode: str, order: tuple[str, str]) -> None:
+def test_step_of_the_faster_tool_comes_first(mode: str, order: tuple[str, str]) -> None:
     turn = [act("wait", seconds=seconds) for seconds in order]
     executor = AgentExecutor(agent=scripted(turn, answer()), tools=[wait])
     assert seen_at(executor, mode) == {"0.02": pytest.approx(0.02), "0.5": pytest.approx(0.5)}
 
 
-def test_steps_that_were_told_as_their_tools_returned_are_told_once() -> None:
+def test_each_step_is_emitted_once() -> None:
     """The same action twice in one turn, and again in the next one."""
     action = act("wait", seconds="0.1")
     executor = AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
@@ -151,7 +151,7 @@ def hide_results(seen: Observed) -> Observed:
 
 
 @both
-def test_what_a_node_may_still_change_is_told_when_it_has(how: str) -> None:
+def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
     executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
     spliced = splice(
         executor.graph, edges(hide_results, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
@@ -161,7 +161,7 @@ def test_what_a_node_may_still_change_is_told_when_it_has(how: str) -> None:
 
 
 @both
-def test_a_parse_error_is_a_step_without_an_action(how: str) -> None:
+def test_parse_error_is_a_step_without_an_action(how: str) -> None:
     chunks = chunks_of(executor_of([], answer(), handle_parsing_errors="what?"), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["steps", "output"]
     assert chunks[0]["steps"][0].status == "parse_error"
@@ -178,7 +178,7 @@ def test_a_stopped_run_ends_with_its_output(how: str) -> None:
 
 
 @both
-def test_steps_that_are_wanted_stand_in_the_last_chunk_only(how: str) -> None:
+def test_last_chunk_has_the_steps_on_request(how: str) -> None:
     action = act("echo", text="hi")
     chunks = chunks_of(executor_of(action, answer(), return_intermediate_steps=True), how)
     assert ["intermediate_steps" in chunk for chunk in chunks] == [False, False, True]
@@ -186,7 +186,7 @@ def test_steps_that_are_wanted_stand_in_the_last_chunk_only(how: str) -> None:
 
 
 @both
-def test_every_return_value_and_the_log_are_in_the_last_chunk(how: str) -> None:
+def test_last_chunk_has_return_values_and_log(how: str) -> None:
     finish = AgentFinish({"output": "42", "sure": True}, "I know")
     assert chunks_of(executor_of(finish), how) == [
         {"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}
@@ -194,7 +194,7 @@ def test_every_return_value_and_the_log_are_in_the_last_chunk(how: str) -> None:
 
 
 @both
-def test_the_messages_of_native_calls_are_the_models_and_the_tools(how: str) -> None:
+def test_native_calls_keep_their_messages(how: str) -> None:
     model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
     # In turn, since of several at once the first to return is the first step.
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
@@ -216,13 +216,13 @@ def tell(text: str) -> str:
 
 
 @both
-def test_the_step_of_a_direct_answer_comes_before_it(how: str) -> None:
+def test_step_comes_before_a_direct_answer(how: str) -> None:
     action = act("tell", text="so")
     executor = AgentExecutor(agent=scripted(action), tools=[tell])
     assert [next(iter(chunk)) for chunk in chunks_of(executor, how)] == ["actions", "steps", "output"]
 
 
-def test_an_action_is_told_before_its_tool_runs() -> None:
+def test_action_is_emitted_before_its_tool_runs() -> None:
     ran: list[str] = []
 
     @tool
@@ -248,7 +248,7 @@ def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
 
 
 @both
-def test_actions_whose_tools_are_called_one_by_one_are_told_once(how: str) -> None:
+def test_tools_called_in_turn_are_emitted_once(how: str) -> None:
     executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
     slowly = charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
     executor = executor.with_graph(replace(executor.graph, slowly))
@@ -256,7 +256,7 @@ def test_actions_whose_tools_are_called_one_by_one_are_told_once(how: str) -> No
     assert told == ["actions", "actions", "steps", "steps", "output"]
 
 
-def test_a_run_that_goes_on_in_the_middle_of_a_step_tells_its_actions_again() -> None:
+def test_resumed_step_emits_its_actions_again() -> None:
     executor = AgentExecutor(agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise")
     with pytest.raises(ValueError, match="no a") as caught:
         chunks_of(executor, "sync")
@@ -266,7 +266,7 @@ def test_a_run_that_goes_on_in_the_middle_of_a_step_tells_its_actions_again() ->
 
 
 @both
-def test_steps_that_come_after_some_were_taken_away_are_told(how: str) -> None:
+def test_steps_after_removed_ones_are_emitted(how: str) -> None:
     @node
     def forget(ready: Ready) -> Ready:
         return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))
@@ -372,7 +372,7 @@ def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
 
 @both
 @pytest.mark.parametrize("kind", DISPATCHERS)
-def test_every_dispatching_node_announces_each_action(how: str, kind: str) -> None:
+def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
     same = act("echo", text="a")
     # The same decision again is another step; what could not be read is none.
@@ -405,7 +405,7 @@ def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
 
 @both
 @pytest.mark.parametrize("guard", [approve, refuse])
-def test_approval_announces_only_approved_actions(how: str, guard: Any) -> None:
+def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
     first, second = act("echo", text="a"), act("echo", text="b")
     executor = AgentExecutor(
         agent=scripted([first, second], [first], answer()), tools=[echo], handlers={AskHuman: lambda asked: "no"}
@@ -449,7 +449,7 @@ def with_an_embedded_agent(decide: Any) -> AgentExecutor:
 
 
 @both
-def test_agent_that_dispatches_announces_the_action(how: str) -> None:
+def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
     action = act("echo", text="a")
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -496,7 +496,7 @@ def test_changed_step_is_not_new(how: str) -> None:
     assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 2, "output"]
 
 
-def test_action_is_announced_before_its_own_effect() -> None:
+def test_action_is_emitted_before_its_own_effect() -> None:
     asked: list[Any] = []
 
     def answer_effect(effect: Delegate) -> str:
@@ -512,5 +512,5 @@ def test_action_is_announced_before_its_own_effect() -> None:
     chunks.close()
 
 
-def test_what_is_no_news_to_a_chunk_brings_none() -> None:
+def test_other_events_have_no_chunks() -> None:
     assert ChunkBuilder(AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []

@@ -32,9 +32,7 @@ async def awaiting(number: int) -> int:
 @HOW
 @pytest.mark.parametrize("slow", [blocking, awaiting])
 @pytest.mark.parametrize("limit", [None, 30.0])
-def test_fifty_calls_of_ten_milliseconds_in_one_step_take_less_than_a_hundred(
-    run: Running, slow: AnyTool, limit: float | None
-) -> None:
+def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: float | None) -> None:
     batch = [act(slow.name, number=number) for number in range(50)]
     executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
     # The best of several; and where other programs keep this machine busy, beside plain threads here and now. One after
@@ -93,7 +91,7 @@ def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("width", [1, 3])
-def test_as_many_run_at_once_as_allowed_and_never_more(
+def test_concurrency_reaches_its_limit_and_stays_there(
     run: Running, kind: str, width: int, limit: float | None
 ) -> None:
     meet, seen = meeting(kind, width)
@@ -108,9 +106,7 @@ def test_as_many_run_at_once_as_allowed_and_never_more(
 @HOW
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_results_come_in_the_order_asked_whatever_the_finishing_order(
-    run: Running, kind: str, limit: float | None
-) -> None:
+def test_results_keep_the_order_of_calls(run: Running, kind: str, limit: float | None) -> None:
     finished = [threading.Event() for _ in range(6)]
     finished[5].set()
     order: list[int] = []
@@ -138,7 +134,7 @@ def test_results_come_in_the_order_asked_whatever_the_finishing_order(
 
 
 @HOW
-def test_one_failing_tool_loses_none_of_its_siblings(run: Running) -> None:
+def test_failing_tool_keeps_the_other_results(run: Running) -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("nope"), act("echo", texd="c"), act("echo", text="d")]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert [(step.status, step.observation) for step in result.steps] == [
@@ -154,7 +150,7 @@ def test_one_failing_tool_loses_none_of_its_siblings(run: Running) -> None:
     ]
 
 
-def test_sync_tools_do_not_block_the_loop_of_an_async_run() -> None:
+def test_sync_tools_do_not_block_the_loop() -> None:
     async def beating() -> tuple[RunResult, int]:
         released = threading.Event()
 
@@ -178,7 +174,7 @@ def test_sync_tools_do_not_block_the_loop_of_an_async_run() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_async_tools_work_in_a_sync_run_under_a_running_loop(count: int) -> None:
+def test_async_tools_work_under_a_running_loop(count: int) -> None:
     async def notebook() -> RunResult:
         batch = [act("awaiting", number=number) for number in range(count)]
         return AgentExecutor(agent=scripted(batch, answer()), tools=[awaiting]).run("q")
@@ -186,7 +182,7 @@ def test_async_tools_work_in_a_sync_run_under_a_running_loop(count: int) -> None
     assert [step.observation for step in asyncio.run(notebook()).steps] == list(range(count))
 
 
-def test_one_executor_serves_many_threads_and_tasks_at_once_with_identical_results() -> None:
+def test_executor_is_shared_by_threads_and_tasks() -> None:
     turns = [[act("echo", text="a"), act("fail", text="b")], [], act("nope"), answer()]
     executor = AgentExecutor(agent=scripted(*turns), tools=[echo, fail], handle_parsing_errors=True)
     expected = executor.run("q")
@@ -201,13 +197,13 @@ def test_one_executor_serves_many_threads_and_tasks_at_once_with_identical_resul
 
 
 @pytest.mark.parametrize("width", [0, -1])
-def test_a_tool_concurrency_below_one_is_refused(width: Any) -> None:
+def test_tool_concurrency_below_one_is_refused(width: Any) -> None:
     with pytest.raises(ValueError, match="give a whole number, 1 or more"):
         AgentExecutor(agent=scripted(answer()), tools=[], tool_concurrency=width)
 
 
 @HOW
-def test_a_tool_sees_the_context_variables_of_the_run(run: Running) -> None:
+def test_tool_sees_the_runs_context_variables(run: Running) -> None:
     import contextvars
 
     who: contextvars.ContextVar[str] = contextvars.ContextVar("who")

@@ -69,12 +69,12 @@ hi it is
 """
 
 
-def test_a_run_is_told_from_its_beginning_to_its_end() -> None:
+def test_run_is_printed_from_start_to_end() -> None:
     assert printed(react(ACT, DONE)) == WHOLE
 
 
 @pytest.mark.parametrize("how", ["run", "arun", "stream"])
-def test_every_door_prints_to_stderr_and_nothing_to_stdout(how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_to_run_prints_to_stderr(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     executor = react(ACT, DONE, verbose=True)
     if how == "run":
         executor.run("q")
@@ -102,7 +102,7 @@ def test_arguments_by_name_and_several_actions() -> None:
     )
 
 
-def test_a_reply_that_could_not_be_read_is_told_with_what_the_model_was_told() -> None:
+def test_unreadable_reply_is_printed_with_its_feedback() -> None:
     assert printed(react("garbage\n", DONE, handle_parsing_errors="Say it again.")) == (
         "> the run begins\ngarbage\n<- could not be read: Say it again.\nhi it is\n> the run ends\n"
     )
@@ -119,7 +119,7 @@ def test_a_stopped_run_says_why() -> None:
     )
 
 
-def test_an_answer_of_several_values_is_told_whole() -> None:
+def test_answer_of_several_values_is_printed_whole() -> None:
     assert printed(of(AgentFinish({"answer": 42, "sure": True}))) == (
         '> the run begins\n{"answer":42,"sure":true}\n> the run ends\n'
     )
@@ -133,13 +133,13 @@ def careful(text: str) -> str:
     return text
 
 
-def test_what_is_reported_is_an_aside_but_for_pieces_of_replies() -> None:
+def test_reports_are_printed_without_reply_pieces() -> None:
     executor = AgentExecutor(agent=scripted(act("careful", text="a"), answer()), tools=[careful])
     assert "   looking it up\n<- a\n" in printed(executor)
     assert "a piece" not in printed(executor)
 
 
-def test_what_is_asked_elsewhere_than_of_tools_is_not_told() -> None:
+def test_effects_other_than_tool_calls_are_not_printed() -> None:
     out = io.StringIO()
     watcher = ConsolePrinter(out)
     watcher(Entered("plan", Ready(NO_RUN), Spent()))
@@ -165,12 +165,12 @@ def test_a_terminal_gets_colours() -> None:
     )
 
 
-def test_who_wants_no_colours_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert printed(react(ACT, DONE), Terminal()) == WHOLE
 
 
-def test_an_empty_wish_for_no_colours_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_no_color_keeps_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
     assert "\x1b[" in printed(react(ACT, DONE), Terminal())
 
@@ -180,18 +180,18 @@ def test_an_empty_wish_for_no_colours_is_none(monkeypatch: pytest.MonkeyPatch) -
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
-def test_no_control_character_of_a_tool_or_a_model_reaches_the_terminal(text: str) -> None:
+def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     executor = AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
     told = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", printed(executor, Terminal()))
     assert all(letter.isprintable() or letter in "\n\t" for letter in told)
 
 
-def test_what_would_clear_the_screen_is_seen_instead() -> None:
+def test_control_characters_are_replaced() -> None:
     executor = AgentExecutor(agent=scripted(answer("\x1b[2J\x07gone\rback\tand\non")), tools=[])
     assert "\ufffd[2J\ufffdgone\ufffdback\tand\non\n" in printed(executor)
 
 
-def test_of_a_long_text_its_beginning_is_told_and_how_much_more_there_is() -> None:
+def test_long_text_is_cut() -> None:
     long = "x" * 3_500
     told = printed(of(answer(long)))
     assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in told
@@ -199,12 +199,12 @@ def test_of_a_long_text_its_beginning_is_told_and_how_much_more_there_is() -> No
     assert f"\n{'y' * 2_000}\n" in printed(of(answer("y" * 2_000)))
 
 
-def test_behind_a_long_thought_the_action_has_a_line_of_its_own() -> None:
+def test_action_follows_a_long_thought_on_its_line() -> None:
     told = printed(react("x" * 2_500 + f"\n{ACT}", DONE))
     assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in told
 
 
-def test_a_run_that_is_gone_on_with_tells_its_steps_and_not_that_it_begins() -> None:
+def test_resumed_run_prints_new_steps_only() -> None:
     executor = react(ACT, DONE)
     events = list(executor.stream("q"))
     entered = [event for event in events if isinstance(event, Entered)]
@@ -216,7 +216,7 @@ def test_a_run_that_is_gone_on_with_tells_its_steps_and_not_that_it_begins() -> 
     assert out.getvalue() == "<- hi\nhi it is\n> the run ends\n"
 
 
-def test_a_run_that_goes_on_from_a_snapshot_or_is_changed_tells_its_steps_once(
+def test_resumed_or_changed_run_prints_steps_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     executor = react(ACT, ACT.replace("hi", "ho"), DONE, verbose=True)
@@ -228,7 +228,7 @@ def test_a_run_that_goes_on_from_a_snapshot_or_is_changed_tells_its_steps_once(
     assert told == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
 
 
-def test_what_a_node_adds_to_what_the_model_is_told_is_an_aside() -> None:
+def test_text_added_by_a_node_is_a_note() -> None:
     executor = react(ACT, ACT, DONE)
     executor = executor.with_graph(stop_repeats(executor.graph))
     told = printed(executor)
@@ -236,7 +236,7 @@ def test_what_a_node_adds_to_what_the_model_is_told_is_an_aside() -> None:
     assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in told
 
 
-def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
+def test_actions_asked_about_are_printed_once() -> None:
     executor = react(ACT, DONE)
     executor = AgentExecutor(agent=executor.agent, tools=[echo, fail], handlers={AskHuman: lambda _: "yes"}).with_graph(
         splice(executor.graph, APPROVED, after=parse, on=Acted)
@@ -244,7 +244,7 @@ def test_a_person_who_is_asked_about_actions_sees_them_once() -> None:
     assert printed(executor) == WHOLE
 
 
-def test_a_notice_from_anybody_is_told() -> None:
+def test_notices_of_any_node_are_printed() -> None:
     out = io.StringIO()
     ConsolePrinter(out)(Reported("plan", CallTool("echo", ""), "again in 2 s"))
     assert out.getvalue() == "   again in 2 s\n"

@@ -337,12 +337,12 @@ def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
         (of_generic, ["ada"], "ada"),
     ],
 )
-def test_classes_that_cannot_be_checked_are_taken(function: Any, context: Any, seen: str) -> None:
+def test_classes_that_cannot_be_checked_are_accepted(function: Any, context: Any, seen: str) -> None:
     one = tool(name="see", description="See.")(function)
     assert greeting(one).run("q", context=context).steps[0].observation == seen
 
 
-def test_protocol_that_can_be_checked_is() -> None:
+def test_runtime_protocol_is_checked() -> None:
     one = tool(name="see", description="See.")(of_runtime_protocol)
     with pytest.raises(InputError, match=r"CallContext\[Closing\]"):
         greeting(one).run("q", context=ADA)

@@ -65,7 +65,7 @@ def stopped(executor: AgentExecutor) -> StoppedResponse:
 
 
 @pytest.mark.parametrize("protocol", ["chat", "completion"])
-def test_a_react_agent_is_asked_its_next_question_with_the_sentence_behind_it(protocol: Any) -> None:
+def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
     generated, other = react(ACT, ACT, DONE, protocol=protocol)
@@ -79,7 +79,7 @@ def test_a_react_agent_is_asked_its_next_question_with_the_sentence_behind_it(pr
     assert isinstance(other.requests[2], CompletionRequest if protocol == "completion" else ChatRequest)
 
 
-def test_a_structured_agent_is_left_nothing_but_an_answer_to_say() -> None:
+def test_structured_agent_may_only_answer() -> None:
     decision = json.dumps({"action": "echo", "action_input": {"text": "hi"}})
     final = json.dumps({"action": "final_answer", "answer": "hi it is"})
     model = ScriptedModel([decision, final])
@@ -100,7 +100,7 @@ def test_a_structured_agent_is_left_nothing_but_an_answer_to_say() -> None:
     )
 
 
-def test_a_tool_calling_agent_keeps_its_tools_and_may_not_call_them() -> None:
+def test_tool_calling_agent_may_not_call_its_tools() -> None:
     model = ScriptedModel([call("echo", text="hi"), "hi it is"])
     executor = AgentExecutor(
         agent=create_tool_calling_agent(model, [echo], system="Help."),
@@ -125,13 +125,13 @@ def test_a_tool_calling_agent_keeps_its_tools_and_may_not_call_them() -> None:
     ]
 
 
-def test_a_user_who_spoke_last_is_not_made_to_speak_twice() -> None:
+def test_concluding_sentence_joins_the_users_last_message() -> None:
     assert conclude_messages([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL}"),)
     assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL))
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_callable_agent_is_told_to_conclude(kind: str) -> None:
+def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
     seen: list[dict[str, Any]] = []
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -157,7 +157,7 @@ def test_a_callable_agent_is_told_to_conclude(kind: str) -> None:
     assert told.outcome.run.inputs == {"input": "q"}
 
 
-def test_an_agent_without_a_last_question_is_asked_its_next_one() -> None:
+def test_agent_without_conclude_is_asked_again() -> None:
     given = create_react_agent(ScriptedModel([ACT, DONE]), [echo])
     agent = Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
     executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
@@ -185,7 +185,7 @@ def test_an_agent_without_a_last_question_is_asked_its_next_one() -> None:
         (ACT, STOPPED, False),
     ],
 )
-def test_a_reply_is_the_answer_unless_it_says_nothing_or_wants_to_act(reply: str, output: str, generated: bool) -> None:
+def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, generated: bool) -> None:
     executor, model = react(ACT, ACT, reply)
     ending = stopped(executor)
     assert (ending.output, ending.generated) == (output, generated)
@@ -194,7 +194,7 @@ def test_a_reply_is_the_answer_unless_it_says_nothing_or_wants_to_act(reply: str
     assert len(ending.steps) == 2
 
 
-def test_a_finish_with_several_values_is_told_whole() -> None:
+def test_finish_with_several_values_is_kept_whole() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return (
             AgentFinish({"answer": 42, "sure": True}) if inputs.get("conclude") else AgentAction("echo", {"text": ""})
@@ -204,7 +204,7 @@ def test_a_finish_with_several_values_is_told_whole() -> None:
     assert json.loads(stopped(executor).output) == {"answer": 42, "sure": True}
 
 
-def test_an_empty_list_of_actions_is_no_last_word() -> None:
+def test_empty_list_of_actions_is_no_answer() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return [] if inputs.get("conclude") else AgentAction("echo", {"text": ""})
 
@@ -225,7 +225,7 @@ def test_an_empty_list_of_actions_is_no_last_word() -> None:
         ({"max_iterations": 5, "max_fan_out": 0}, "fan_out", 2),
     ],
 )
-def test_whatever_limit_stops_it_there_is_one_call_more(limits: dict[str, int], limit: str, calls: int) -> None:
+def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, calls: int) -> None:
     def make() -> AgentExecutor:
         return react(*[ACT] * (calls - 1), DONE, **limits)[0]
 
@@ -236,21 +236,21 @@ def test_whatever_limit_stops_it_there_is_one_call_more(limits: dict[str, int], 
     assert told.spent["model_calls"] == calls
 
 
-def test_an_answer_in_time_needs_no_last_word() -> None:
+def test_finished_run_makes_no_last_call() -> None:
     executor, model = react(ACT, DONE)
     ending = executor.run("q").ending
     assert isinstance(ending, AgentFinish)
     assert len(model.requests) == 2
 
 
-def test_a_forced_stop_asks_nothing_and_says_that_it_is_forced() -> None:
+def test_forced_stop_makes_no_last_call() -> None:
     executor, model = react(ACT, ACT, early_stopping_method="force")
     ending = stopped(executor)
     assert (ending.output, ending.generated) == (STOPPED, False)
     assert len(model.requests) == 2
 
 
-def test_the_front_door_returns_the_models_words() -> None:
+def test_invoke_returns_the_models_last_answer() -> None:
     executor, _ = react(ACT, ACT, DONE)
     assert executor.invoke({"input": "q"}) == {"input": "q", "output": "hi it is"}
 
@@ -258,7 +258,7 @@ def test_the_front_door_returns_the_models_words() -> None:
 @pytest.mark.parametrize(
     ("strict", "table"), [(False, STRICT_GENERATING_AGENT_EXECUTOR), (True, GENERATING_AGENT_EXECUTOR)]
 )
-def test_the_picture_is_the_same_with_another_node_that_is_stopped_too(strict: bool, table: Any) -> None:
+def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -> None:
     executor, _ = react(handle_parsing_errors=strict)
     assert executor.graph.edges == table.edges
     assert executor.graph["stopped_response"].grace == 10
@@ -268,7 +268,7 @@ def test_the_picture_is_the_same_with_another_node_that_is_stopped_too(strict: b
 # ---- trimmed steps, observers, errors, time
 
 
-def test_it_is_shown_the_steps_that_the_agent_would_be() -> None:
+def test_last_call_sees_trimmed_steps() -> None:
     executor, model = react(ACT.replace("hi", "one"), ACT.replace("hi", "two"), DONE, trim_intermediate_steps=1)
     ending = stopped(executor)
     assert "Observation: two" in prompt(model.requests[-1])
@@ -277,7 +277,7 @@ def test_it_is_shown_the_steps_that_the_agent_would_be() -> None:
     assert [step.observation for step in ending.steps] == ["one", "two"]
 
 
-def test_watchers_see_the_last_question_and_its_answer() -> None:
+def test_observers_see_the_last_call() -> None:
     seen: list[Any] = []
     executor, _ = react(ACT, ACT, DONE, observers=[seen.append])
     executor.run("q")
@@ -289,7 +289,7 @@ def test_watchers_see_the_last_question_and_its_answer() -> None:
     assert isinstance(at[1].effect, CallModel)
 
 
-def test_what_the_model_raises_at_the_end_is_raised() -> None:
+def test_exception_of_the_last_call_is_raised() -> None:
     def make() -> AgentExecutor:
         return react(ACT, ACT, ModelError("out of order"))[0]
 
@@ -320,7 +320,7 @@ class Stuck:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_last_word_that_does_not_come_is_cut_at_the_end_of_the_grace(how: str) -> None:
+def test_last_call_is_cut_after_the_grace(how: str) -> None:
     model = Stuck()
     executor = AgentExecutor(
         agent=create_react_agent(model, [echo]),
@@ -350,7 +350,7 @@ def test_a_last_word_that_does_not_come_is_cut_at_the_end_of_the_grace(how: str)
     assert result.spent["model_calls"] == 2
 
 
-def test_the_pieces_of_the_last_word_are_streamed() -> None:
+def test_pieces_of_the_last_answer_are_streamed() -> None:
     class Streaming(ScriptedModel):
         instant = False
 
@@ -371,7 +371,7 @@ def test_the_pieces_of_the_last_word_are_streamed() -> None:
     ]
 
 
-def test_the_last_word_after_a_resumed_batch_is_asked_for() -> None:
+def test_last_call_follows_a_resumed_batch() -> None:
     # The limit refuses the call that failed, and the other one's result is not taken for the model's reply.
     model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
     executor = AgentExecutor(

@@ -81,7 +81,7 @@ def test_events_come_in_the_order_of_the_table() -> None:
     ]
 
 
-def test_a_stop_is_told_as_any_other_way_through_the_table() -> None:
+def test_stop_has_the_events_of_its_nodes() -> None:
     told = run_executor(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
     assert [line(event) for event in told.events] == [
         *PLAN,
@@ -95,7 +95,7 @@ def test_a_stop_is_told_as_any_other_way_through_the_table() -> None:
     ]
 
 
-def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
+def test_every_call_has_its_effect_and_reply() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
     told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
     assert [(one.name, one.tool_input) for one in told.asked if isinstance(one, CallTool)] == [
@@ -108,7 +108,7 @@ def test_every_call_is_told_with_what_it_asked_and_what_came() -> None:
     assert all(event.spent["tool_calls"] == 3 for event in answered)
 
 
-def test_what_is_spent_grows_event_by_event_up_to_the_end() -> None:
+def test_usage_grows_with_every_event() -> None:
     told = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
     spent = [event.spent for event in told.events if isinstance(event, (Entered, Answered, Done))]
     assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
@@ -126,7 +126,7 @@ def test_what_is_spent_grows_event_by_event_up_to_the_end() -> None:
     assert all(event.seconds >= 0 for event in told.events if isinstance(event, Answered))
 
 
-def test_a_call_is_told_before_it_is_made() -> None:
+def test_asked_comes_before_the_call() -> None:
     called: list[str] = []
 
     @tool
@@ -144,7 +144,7 @@ def test_a_call_is_told_before_it_is_made() -> None:
     assert called == ["a"]
 
 
-def test_a_stream_that_is_closed_early_calls_nothing_more() -> None:
+def test_closed_stream_makes_no_more_calls() -> None:
     called: list[str] = []
 
     @tool
@@ -176,14 +176,14 @@ def test_a_stream_that_is_closed_early_calls_nothing_more() -> None:
     assert called == ["a"]
 
 
-def test_a_stream_that_nobody_iterates_runs_nothing() -> None:
+def test_uniterated_stream_runs_nothing() -> None:
     model = ScriptedModel([])
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
     executor.stream("q").close()
     assert not model.requests
 
 
-def test_two_streams_of_one_executor_do_not_meet() -> None:
+def test_streams_of_one_executor_are_independent() -> None:
     turns = [act("echo", text="a"), act("echo", text="b"), answer()]
     executor = AgentExecutor(agent=scripted(*turns), tools=[echo])
     alone = [line(event) for event in executor.stream("q")]
@@ -191,7 +191,7 @@ def test_two_streams_of_one_executor_do_not_meet() -> None:
     assert [line(left) for left, _ in pairs] == [line(right) for _, right in pairs] == alone
 
 
-def test_what_ends_a_run_with_an_exception_is_raised_out_of_the_stream() -> None:
+def test_stream_raises_the_runs_exception() -> None:
     events = react("garbage").stream("q")
     told: list[str] = []
 
@@ -217,7 +217,7 @@ def test_the_last_event_is_the_result() -> None:
     assert isinstance(asyncio.run(last()), Done)
 
 
-def test_a_model_call_is_told_with_its_request() -> None:
+def test_model_call_has_its_request() -> None:
     model = ScriptedModel(["Final Answer: a"])
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[])
     (asked,) = [event for event in executor.stream("q") if isinstance(event, Asked)]

@@ -41,18 +41,18 @@ def test_invoke_returns_the_inputs_and_the_output() -> None:
     assert invoke(executor, "q") == {"input": "q", "output": "42"}
 
 
-def test_outputs_win_over_inputs_and_every_return_value_is_returned() -> None:
+def test_outputs_override_inputs_of_the_same_name() -> None:
     executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "because"})), tools=[])
     assert invoke(executor, {"output": "mine"}) == {"output": "42", "why": "because"}
 
 
-def test_an_agent_may_name_its_answer_as_it_likes() -> None:
+def test_agent_may_choose_the_output_key() -> None:
     executor = AgentExecutor(agent=scripted(AgentFinish({"answer": "42"})), tools=[])
     assert invoke(executor, "q") == {"input": "q", "answer": "42"}
     assert executor.run("q").output == "42"
 
 
-def test_intermediate_steps_are_pairs_of_action_and_observation() -> None:
+def test_intermediate_steps_are_pairs() -> None:
     turns = [[act("echo", text="a"), act("nope")], answer()]
     executor = AgentExecutor(agent=scripted(*turns), tools=[echo], return_intermediate_steps=True)
     steps: list[tuple[Any, Any]] = invoke(executor, "q")["intermediate_steps"]
@@ -71,7 +71,7 @@ def test_a_step_unpacks_as_the_pair() -> None:
     assert step == AgentStep(act("echo", text="a"), "a", "ok")
 
 
-def test_a_stop_is_returned_in_langchains_words_and_does_not_raise() -> None:
+def test_stop_is_returned_with_langchains_text() -> None:
     executor = AgentExecutor(
         agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1, return_intermediate_steps=True
     )
@@ -83,7 +83,7 @@ def test_a_stop_is_returned_in_langchains_words_and_does_not_raise() -> None:
 
 
 @HOW
-def test_a_result_says_all_there_is_to_know(run: Run) -> None:
+def test_result_has_ending_steps_and_usage(run: Run) -> None:
     model = ScriptedModel(
         [ModelReply("", (call("echo", text="a"),), Usage(10, 2)), ModelReply("done", usage=Usage(20, 3))]
     )
@@ -98,7 +98,7 @@ def test_a_result_says_all_there_is_to_know(run: Run) -> None:
 
 
 @pytest.mark.parametrize("inputs", [None, 42, ["a"], [("role", "user")], b"bytes"])
-def test_inputs_that_are_neither_named_nor_a_text_are_refused(inputs: Any) -> None:
+def test_inputs_of_another_type_are_refused(inputs: Any) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
         with pytest.raises(InputError, match="pass a dict of inputs by name, or the only input as a string"):
@@ -109,7 +109,7 @@ def test_inputs_that_are_neither_named_nor_a_text_are_refused(inputs: Any) -> No
         executor.astream(inputs)
 
 
-def test_missing_inputs_are_refused_by_every_door_before_anything_is_asked() -> None:
+def test_missing_inputs_are_refused_before_the_run() -> None:
     model = ScriptedModel([])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
     for run in (executor.run, executor.invoke, executor.stream):
@@ -146,7 +146,7 @@ def test_a_batch_returns_its_results_in_order() -> None:
     ]
 
 
-def test_a_batch_raises_the_exception_or_returns_it_in_its_place() -> None:
+def test_batch_raises_or_returns_exceptions() -> None:
     executor = AgentExecutor(agent=echoing, tools=[])
     with pytest.raises(LookupError, match="bad"):
         executor.batch(["a", "bad", "b"])
@@ -162,7 +162,7 @@ def test_a_batch_raises_the_exception_or_returns_it_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_a_batch_runs_as_many_at_once_as_allowed(width: int) -> None:
+def test_batch_runs_as_many_as_allowed(width: int) -> None:
     door = threading.Barrier(width)
     lock = threading.Lock()
     inside = 0
@@ -186,7 +186,7 @@ def test_a_batch_runs_as_many_at_once_as_allowed(width: int) -> None:
         executor.batch(["q"], max_concurrency=0)
 
 
-def test_an_interrupt_ends_a_batch_whatever_becomes_of_exceptions() -> None:
+def test_interrupt_ends_a_batch_despite_return_exceptions() -> None:
     def interrupted(steps: Any, inputs: Any) -> AgentFinish:
         raise KeyboardInterrupt
 
@@ -195,7 +195,7 @@ def test_an_interrupt_ends_a_batch_whatever_becomes_of_exceptions() -> None:
 
 
 @HOW
-def test_the_agents_own_finish_is_not_touched(run: Run) -> None:
+def test_finish_of_the_agent_is_not_changed(run: Run) -> None:
     values = {"output": "42"}
     finish = AgentFinish(values, "log")
     executor = AgentExecutor(
@@ -241,7 +241,7 @@ def test_the_inputs_of_the_caller_are_not_changed() -> None:
     assert returned == {"input": "q", "output": "done"}
 
 
-def test_an_agent_sees_the_steps_so_far_and_cannot_change_them() -> None:
+def test_agent_cannot_change_the_steps_it_sees() -> None:
     seen: list[Any] = []
 
     def agent(steps: Any, inputs: dict[str, Any]) -> Any:
@@ -255,19 +255,19 @@ def test_an_agent_sees_the_steps_so_far_and_cannot_change_them() -> None:
 
 
 @pytest.mark.parametrize("agent", [None, 42, "gpt", ScriptedModel([])])
-def test_an_agent_that_is_none_is_refused_when_the_executor_is_made(agent: Any) -> None:
+def test_invalid_agent_is_refused(agent: Any) -> None:
     with pytest.raises(InputError, match="make one with create_react_agent, say, or give a function"):
         AgentExecutor(agent=agent, tools=[])
 
 
-def test_an_early_stopping_method_that_there_is_not_is_refused_when_the_executor_is_made() -> None:
+def test_unknown_early_stopping_method_is_refused() -> None:
     method: Any = "guess"
     with pytest.raises(InputError, match="early_stopping_method is 'guess'; give 'force' or 'generate'"):
         AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
 
 
 @HOW
-def test_what_a_model_raises_goes_through(run: Run) -> None:
+def test_exception_of_a_model_is_raised(run: Run) -> None:
     error = LookupError("of the model")
     with pytest.raises(LookupError) as raised:
         run(AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([error]), []), tools=[]))
@@ -275,7 +275,7 @@ def test_what_a_model_raises_goes_through(run: Run) -> None:
 
 
 @HOW
-def test_an_agent_without_a_model_is_told_that_nobody_answers(run: Run) -> None:
+def test_agent_without_a_model_has_no_handler(run: Run) -> None:
     agent = create_tool_calling_agent(ScriptedModel([]), [])
     from graphexec import Agent
 
@@ -284,7 +284,7 @@ def test_an_agent_without_a_model_is_told_that_nobody_answers(run: Run) -> None:
 
 
 @HOW
-def test_a_tool_may_run_an_executor_of_its_own(run: Run) -> None:
+def test_tool_may_run_another_executor(run: Run) -> None:
     inner = AgentExecutor(agent=echoing, tools=[])
 
     @tool

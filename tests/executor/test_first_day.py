@@ -50,7 +50,7 @@ def test_an_agent_of_plain_functions_is_refused(create: Callable[..., Any]) -> N
 
 
 @EACH
-def test_the_name_of_a_model_is_not_a_model(create: Callable[..., Any]) -> None:
+def test_name_of_a_model_is_refused(create: Callable[..., Any]) -> None:
     with pytest.raises(InputError, match=r"the model is 'gpt-5'; (make one|give a model), such as"):
         create("gpt-5", [echo])
 
@@ -69,7 +69,7 @@ def test_one_input_is_not_a_batch(many: Any) -> None:
         executor.batch(many)
 
 
-def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
+def test_graph_must_start_with_ready() -> None:
     @node
     def stop(reached: LimitReached) -> StoppedResponse:
         return StoppedResponse("", reached.limit)
@@ -113,7 +113,7 @@ def test_a_machine_that_does_not_start_with_ready_is_refused() -> None:
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
-def test_an_option_that_cannot_be_is_refused_by_its_name(options: dict[str, Any], told: str) -> None:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], told: str) -> None:
     given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
     with pytest.raises(InputError, match=told):
         AgentExecutor(**(given | options))
@@ -129,7 +129,7 @@ def test_a_number_is_not_limits() -> None:
 @pytest.mark.parametrize(
     ("trimmed", "told"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
 )
-def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told: str) -> None:
+def test_trimming_function_must_return_steps(trimmed: Any, told: str) -> None:
     def trim(steps: Steps) -> Any:
         return trimmed
 
@@ -156,7 +156,7 @@ def test_a_trimming_function_that_returns_no_steps_is_told_so(trimmed: Any, told
         ),
     ],
 )
-def test_a_decision_that_cannot_be_is_refused_where_it_is_made(make: Callable[[], object], told: str) -> None:
+def test_invalid_decision_is_refused_when_created(make: Callable[[], object], told: str) -> None:
     with pytest.raises(InputError, match=told):
         make()
 
@@ -166,7 +166,7 @@ def anything(value: object) -> Any:
     return value
 
 
-def test_a_memory_of_text_is_refused_by_an_agent_that_reads_messages() -> None:
+def test_text_memory_is_refused_where_messages_are_read() -> None:
     agent = create_tool_calling_agent(ScriptedModel(["so"]), [])
     with pytest.raises(InputError, match=r"the memory provides chat_history as text, .*; make it with as_"):
         AgentExecutor(agent=agent, tools=[], memory=BufferMemory())
@@ -178,7 +178,7 @@ def test_an_executor_shows_its_tools() -> None:
     assert "AgentExecutor with echo" in repr(executor)
 
 
-def test_a_paused_run_goes_on_with_the_executor() -> None:
+def test_executor_resumes_a_paused_run() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: said"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
     executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
@@ -209,7 +209,7 @@ def test_a_callable_agent_may_raise_a_parse_error() -> None:
         AgentExecutor(agent=agent, tools=[]).run("?")
 
 
-def test_a_machine_that_ends_otherwise_is_refused() -> None:
+def test_graph_with_another_ending_is_refused() -> None:
     @final
     @dataclass(frozen=True)
     class Verdict:

@@ -82,7 +82,7 @@ def asked(agent: Agent, **inputs: Any) -> ModelRequest:
 
 
 @HOW
-def test_messages_come_between_the_instructions_and_the_question(kind: str) -> None:
+def test_history_comes_between_instructions_and_question(kind: str) -> None:
     agent = made(kind)
     assert (agent.input_keys, agent.optional_keys) == (("input",), ("chat_history",))
     instructions, question = messages(asked(agent, input="Who am I?"))
@@ -100,7 +100,7 @@ def test_messages_come_between_the_instructions_and_the_question(kind: str) -> N
 
 
 @HOW
-def test_a_memory_of_messages_is_told_to_every_agent_that_is_asked_with_messages(kind: str) -> None:
+def test_message_memory_reaches_every_chat_agent(kind: str) -> None:
     memory = BufferMemory(MemoryHistory(), key="talk", as_messages=True)
     memory.history.add(Turn("I am Ada.", "Hello, Ada."))
     agent = made(kind, history="talk")
@@ -110,7 +110,7 @@ def test_a_memory_of_messages_is_told_to_every_agent_that_is_asked_with_messages
 
 
 @HOW
-def test_a_template_that_mentions_it_has_it_as_text(kind: str) -> None:
+def test_template_variable_receives_history_as_text(kind: str) -> None:
     agent = made(kind, "{chat_history}|{input}")
     assert (agent.input_keys, agent.optional_keys) == (("chat_history", "input"), ())
     for before in (BEFORE, "Human: I am Ada.\nAI: Hello, Ada."):
@@ -122,12 +122,12 @@ def test_a_template_that_mentions_it_has_it_as_text(kind: str) -> None:
 @pytest.mark.parametrize(
     "other", ["", "Human: I am Ada.", None, 3, [("human", "I am Ada.")], [{"role": "human"}], b"", b"I"]
 )
-def test_what_is_no_list_of_messages_is_refused_with_what_to_give(kind: str, other: Any) -> None:
+def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
     with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
         made(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
 
 
-def test_worked_examples_come_before_what_was_said() -> None:
+def test_examples_come_before_the_history() -> None:
     agent = made("structured", examples=[WorkedExample("Say a.", (), "a")])
     told = messages(asked(agent, input="q", chat_history=BEFORE))
     assert told[1] == UserMessage("Say a.")
@@ -147,7 +147,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> None:
+def test_messages_survive_json(said: list[Message]) -> None:
     stored = json.loads(json.dumps([dataclasses.asdict(message) for message in said]))
     assert parse_messages(stored) == parse_messages(said) == tuple(said)
 
@@ -162,7 +162,7 @@ def test_messages_stored_as_json_are_read_as_they_were(said: list[Message]) -> N
         {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
     ],
 )
-def test_json_that_is_half_a_message_is_none(other: Any) -> None:
+def test_incomplete_message_in_json_is_refused(other: Any) -> None:
     assert parse_messages([*BEFORE, other]) is None
 
 
@@ -171,7 +171,7 @@ TURNS = st.lists(st.builds(Turn, st.text(max_size=20), st.text(max_size=20)), ma
 
 @pytest.mark.parametrize("kind", ASKED_WITH_TEXT)
 @given(turns=TURNS)
-def test_messages_in_a_text_prompt_are_written_as_a_memory_writes_them(kind: str, turns: list[Turn]) -> None:
+def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]) -> None:
     create, one = ASKED_WITH_TEXT[kind]
     agent = create(ScriptedModel([]), [one], prompt="{tools}{tool_names}{chat_history}|{input}{agent_scratchpad}")
     history = MemoryHistory()
@@ -185,7 +185,7 @@ def test_messages_in_a_text_prompt_are_written_as_a_memory_writes_them(kind: str
     assert others == [first, first]
 
 
-def test_the_conversational_agent_calls_itself_by_its_name() -> None:
+def test_conversational_agent_uses_its_own_name() -> None:
     agent = create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
     assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(asked(agent, input="q", chat_history=BEFORE))
 
@@ -212,14 +212,14 @@ def test_other_messages_have_names_too() -> None:
     ]
 
 
-def test_a_summary_is_told_as_a_message_of_the_system() -> None:
+def test_summary_is_a_system_message() -> None:
     memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
     memory.save({"input": "I am Ada."}, {"output": "Hello."})
     agent = create_conversational_agent(ScriptedModel([]), [echo])
     assert "\nSystem: Summary: They met.\n" in prompt(asked(agent, input="q", **memory.load({})))
 
 
-def test_lists_of_other_things_are_written_as_they_are() -> None:
+def test_other_lists_are_formatted_unchanged() -> None:
     agent = made("tool calling", "{input}")
     for value in ([1, 2], ["a"], [*BEFORE, 3], {"role": "user"}, (None,)):
         assert messages(asked(agent, input=value))[-1] == UserMessage(str(value))

@@ -69,7 +69,7 @@ both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
 @both
-def test_each_turn_gives_its_steps_and_the_last_one_leaves_the_result(how: str) -> None:
+def test_each_turn_yields_its_steps(how: str) -> None:
     turns = counting().iter("tea")
     assert gone_through(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
@@ -87,7 +87,7 @@ def test_the_steps_of_one_turn_come_together(how: str) -> None:
 
 
 @both
-def test_a_run_without_a_step_has_no_turn_and_a_result(how: str) -> None:
+def test_run_without_steps_has_no_turns(how: str) -> None:
     turns = AgentExecutor(agent=scripted(answer("at once")), tools=[]).iter("q")
     assert gone_through(turns, how) == []
     assert turns.result.output == "at once"
@@ -100,7 +100,7 @@ def test_a_parse_error_is_a_turn(how: str) -> None:
 
 
 @both
-def test_who_leaves_the_loop_ends_the_run(how: str) -> None:
+def test_leaving_the_loop_ends_the_run(how: str) -> None:
     asked: list[int] = []
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -117,7 +117,7 @@ def test_who_leaves_the_loop_ends_the_run(how: str) -> None:
 
 
 @both
-def test_between_two_turns_what_is_spent_is_known(how: str) -> None:
+def test_usage_is_known_between_turns(how: str) -> None:
     turns = counting().iter("q")
     spent: list[tuple[int, float]] = []
     gone_through(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
@@ -125,7 +125,7 @@ def test_between_two_turns_what_is_spent_is_known(how: str) -> None:
 
 
 @both
-def test_a_run_is_changed_between_two_turns_and_what_is_spent_stays(how: str) -> None:
+def test_changing_a_run_keeps_its_usage(how: str) -> None:
     turns = counting().iter("tea")
 
     def edit(number: int, steps: tuple[AgentStep, ...]) -> None:
@@ -141,7 +141,7 @@ def test_a_run_is_changed_between_two_turns_and_what_is_spent_stays(how: str) ->
 
 
 @both
-def test_steps_may_be_taken_back(how: str) -> None:
+def test_steps_may_be_removed(how: str) -> None:
     turns = counting(2).iter("tea")
 
     def edit(number: int, _: tuple[AgentStep, ...]) -> None:
@@ -153,7 +153,7 @@ def test_steps_may_be_taken_back(how: str) -> None:
 
 
 @both
-def test_the_limits_hold_for_a_run_that_is_changed_for_ever(how: str) -> None:
+def test_limits_stop_endless_changes(how: str) -> None:
     turns = counting(max_iterations=4).iter("tea")
 
     def edit(*_: Any) -> None:
@@ -167,7 +167,7 @@ def test_the_limits_hold_for_a_run_that_is_changed_for_ever(how: str) -> None:
 
 
 @both
-def test_a_run_that_is_set_to_itself_is_not_begun_again(how: str) -> None:
+def test_setting_the_same_run_changes_nothing(how: str) -> None:
     turns = counting().iter("tea")
 
     def edit(*_: Any) -> None:
@@ -185,7 +185,7 @@ def test_iterating_again_runs_again(how: str) -> None:
 
 
 @both
-def test_a_node_of_ones_own_on_the_way_back_neither_hides_nor_repeats_a_step(how: str) -> None:
+def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
     @node
     def guard(ready: Ready) -> Ready:
         return Ready(ready.run)
@@ -218,7 +218,7 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
     assert [step.observation for step in turns.run.steps] == ["a"]
 
 
-def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
+def test_run_is_unavailable_before_its_first_turn() -> None:
     turns = counting().iter("q")
     assert turns.spent.iterations == 0
     with pytest.raises(InputError, match="the run has not begun; iterate over it first"):
@@ -231,7 +231,7 @@ def test_before_its_first_turn_a_run_is_neither_seen_nor_changed() -> None:
 
 
 @both
-def test_a_snapshot_is_gone_on_with_step_by_step(how: str) -> None:
+def test_snapshot_is_resumed_step_by_step(how: str) -> None:
     executor = counting()
     entered = [event for event in executor.stream("tea") if isinstance(event, Entered) and event.node == "plan"]
     paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
@@ -241,7 +241,7 @@ def test_a_snapshot_is_gone_on_with_step_by_step(how: str) -> None:
 
 
 @both
-def test_what_a_memory_takes_is_of_the_runs_time(how: str) -> None:
+def test_time_of_the_memory_counts(how: str) -> None:
     now = [0.0]
 
     class Slow:
@@ -274,7 +274,7 @@ def test_what_a_memory_takes_is_of_the_runs_time(how: str) -> None:
 
 
 @both
-def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> None:
+def test_last_turn_is_marked_as_ended(how: str) -> None:
     executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], max_iterations=5)
     turns = executor.iter("q")
     ended: list[bool] = []
@@ -293,7 +293,7 @@ def test_a_turn_whose_steps_are_the_end_says_that_it_is_the_last(how: str) -> No
 
 @pytest.mark.parametrize("changed", [False, True])
 @both
-def test_the_clock_goes_on_while_the_caller_thinks(how: str, changed: bool) -> None:
+def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     now = [100.0]
     executor = counting(9, max_execution_time=25)
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])

@@ -62,7 +62,7 @@ ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
 
 @pytest.mark.parametrize("kind", ENDLESS)
 @pytest.mark.parametrize("allowed", [0, 1, 15])
-def test_max_iterations_makes_exactly_so_many_model_calls(kind: str, allowed: int) -> None:
+def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> None:
     make, reply, status = ENDLESS[kind]
     models: list[ScriptedModel] = []
 
@@ -106,7 +106,7 @@ def scratchless(model: ScriptedModel) -> Agent:
 
 
 @pytest.mark.parametrize("limit", ["max_iterations", "max_model_calls"])
-def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
+def test_run_may_finish_in_its_last_iteration(limit: str) -> None:
     limits: dict[str, Any] = {limit: 3}
     told = run_executor(
         lambda: AgentExecutor(
@@ -118,7 +118,7 @@ def test_finishing_on_the_last_allowed_iteration_wins(limit: str) -> None:
     assert told.spent["model_calls"] == 3
 
 
-def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> None:
+def test_run_may_return_directly_in_its_last_iteration() -> None:
     direct = tool(return_direct=True)(echo.function)
     told = run_executor(
         lambda: AgentExecutor(
@@ -129,7 +129,7 @@ def test_return_direct_on_the_last_allowed_iteration_and_tool_call_wins() -> Non
     assert isinstance(told.outcome, AgentFinish)
 
 
-def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
+def test_iterations_may_be_unlimited() -> None:
     turns = [act("echo", text="a")] * 40
     told = run_executor(
         lambda: AgentExecutor(
@@ -140,7 +140,7 @@ def test_no_limit_of_iterations_is_none_and_not_a_large_one() -> None:
     assert told.spent.iterations == 41
 
 
-def test_an_iteration_with_several_actions_counts_once() -> None:
+def test_iteration_with_several_actions_counts_once() -> None:
     batch = [act("echo", text=str(number)) for number in range(3)]
     told = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
     assert observations(told) == ["0", "1", "2"] * 2
@@ -161,7 +161,7 @@ def test_model_calls_are_limited_exactly(allowed: int) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
-def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, name: str) -> None:
+def test_failing_tool_calls_count_too(allowed: int, name: str) -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=50, max_tool_calls=allowed
@@ -174,7 +174,7 @@ def test_tool_calls_are_limited_exactly_whether_they_work_or_not(allowed: int, n
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
-def test_a_fan_out_that_exceeds_what_is_left_runs_none_of_its_tools(run: Callable[[AgentExecutor], Any]) -> None:
+def test_fan_out_beyond_the_limit_runs_no_tool(run: Callable[[AgentExecutor], Any]) -> None:
     called: list[int] = []
 
     @tool
@@ -208,7 +208,7 @@ def test_tokens_are_compared_before_each_model_call() -> None:
     assert {one.output for one in reached.values()} == {"Agent stopped due to token limit."}
 
 
-def test_a_model_that_reports_no_usage_spends_no_tokens_and_is_still_stopped() -> None:
+def test_missing_usage_does_not_prevent_the_stop() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["Well."], repeat_last=True), [echo]),
@@ -222,7 +222,7 @@ def test_a_model_that_reports_no_usage_spends_no_tokens_and_is_still_stopped() -
     assert told.outcome.limit == Exhausted("iterations", 4, 4)
 
 
-def test_of_several_spent_limits_the_one_reached_first_is_named() -> None:
+def test_first_limit_reached_is_named() -> None:
     def ending(**limits: Any) -> Any:
         return AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], **limits).run("q").reason
 
@@ -231,7 +231,7 @@ def test_of_several_spent_limits_the_one_reached_first_is_named() -> None:
     assert ending(max_iterations=2, max_tool_calls=9, max_model_calls=9) == "iterations"
 
 
-def test_a_stop_says_which_limit_its_value_and_what_was_reached() -> None:
+def test_stop_names_the_limit_and_the_usage() -> None:
     result = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2).run("q")
     assert result.reason == "iterations"
     assert result.stopped is not None
@@ -240,19 +240,19 @@ def test_a_stop_says_which_limit_its_value_and_what_was_reached() -> None:
 
 @pytest.mark.parametrize("name", ["max_iterations", "max_model_calls", "max_tool_calls", "max_tokens"])
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "3", 1.5, [1]])
-def test_a_limit_that_is_no_count_is_refused_by_its_name(name: str, value: object) -> None:
+def test_invalid_limit_is_refused_by_name(name: str, value: object) -> None:
     limits: dict[str, Any] = {name: value}
     with pytest.raises(LimitsError, match=name.removeprefix("max_")):
         AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 
 @pytest.mark.parametrize("value", [-1, -0.1, math.nan, math.inf, True, "3"])
-def test_a_time_limit_that_is_no_number_of_seconds_is_refused(value: Any) -> None:
+def test_invalid_time_limit_is_refused(value: Any) -> None:
     with pytest.raises(LimitsError, match="seconds"):
         AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=value)
 
 
-def test_with_limits_makes_another_executor_and_leaves_the_first_as_it_is() -> None:
+def test_with_limits_returns_another_executor() -> None:
     executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=4)
     shorter = executor.with_limits(Limits(iterations=1))
     assert len(shorter.run("q").steps) == 1

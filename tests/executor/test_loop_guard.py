@@ -73,23 +73,23 @@ def naive(steps: Sequence[object], most: int) -> int:
         ("abaab", 1),
     ],
 )
-def test_a_round_is_a_step_or_a_few_in_turn(letters: str, times: int) -> None:
+def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
     assert count_repeats(steps_of(letters), 3) == times
 
 
 @settings(max_examples=400, deadline=None)
 @example(letters="abcabcabc", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
-def test_repetitions_are_those_that_one_would_count_by_hand(letters: str, most: int) -> None:
+def test_count_agrees_with_the_naive_count(letters: str, most: int) -> None:
     assert count_repeats(steps_of(letters), most) == naive(letters, most)
 
 
 @given(letters=st.text("abc", max_size=8), round_=st.text("abcd", min_size=1, max_size=ROUND), most=st.integers(2, 4))
-def test_whatever_was_done_before_a_round_done_so_often_is_seen(letters: str, round_: str, most: int) -> None:
+def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: int) -> None:
     assert count_repeats(steps_of(letters + round_ * most), most) == most
 
 
-def test_the_same_tool_input_and_result_are_the_same_whatever_else_differs() -> None:
+def test_only_tool_input_and_result_are_compared() -> None:
     one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
     same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, as I said")
     assert count_repeats([one, same], 3) == 2
@@ -111,7 +111,7 @@ def at_once(*letters: str, reply: str) -> list[AgentStep]:
     ]
 
 
-def test_calls_of_one_reply_repeat_nothing_and_replies_do() -> None:
+def test_replies_repeat_but_not_calls_of_one() -> None:
     thrice, pair = at_once("a", "a", "a", reply="r"), at_once("a", "b", reply="s")
     assert count_repeats(thrice, 3) == 1
     assert count_repeats([*thrice, *thrice], 3) == 2
@@ -140,7 +140,7 @@ class Vague:
         return self.text
 
 
-def test_results_are_compared_as_the_model_is_told_them() -> None:
+def test_results_are_compared_as_text() -> None:
     action = AgentAction("look", "a")
     assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("y"))], 3) == 1
     assert count_repeats([AgentStep(action, Vague("x")), AgentStep(action, Vague("x"))], 3) == 2
@@ -170,7 +170,7 @@ class Long(Sequence[AgentStep]):
         raise AssertionError("the whole history is looked at")
 
 
-def test_a_look_costs_the_same_however_long_the_run_is() -> None:
+def test_cost_is_independent_of_the_runs_length() -> None:
     short, long = Long(100), Long(1_000_000)
     assert count_repeats(short, 3) == count_repeats(long, 3) == 3
     assert short.seen == long.seen <= ROUND * 3 * ROUND
@@ -186,7 +186,7 @@ def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> Agen
     return executor.with_graph(stop_repeats(executor.graph, **given))
 
 
-def test_a_run_that_goes_on_repeating_itself_is_stopped_with_the_reason_in_every_driver() -> None:
+def test_repeating_run_is_stopped() -> None:
     told = run_executor(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
     ending = told.outcome
     assert isinstance(ending, StoppedResponse)
@@ -196,7 +196,7 @@ def test_a_run_that_goes_on_repeating_itself_is_stopped_with_the_reason_in_every
     assert told.spent.iterations == 3
 
 
-def test_the_model_is_warned_before_it_is_stopped_and_may_think_better_of_it() -> None:
+def test_warned_model_may_change_its_mind() -> None:
     model = ScriptedModel([ACT, ACT, DONE])
     result = watched(create_react_agent(model, [echo])).run("q")
     assert isinstance(result.ending, AgentFinish)
@@ -212,9 +212,7 @@ def test_the_model_is_warned_before_it_is_stopped_and_may_think_better_of_it() -
 @pytest.mark.parametrize(
     ("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)]
 )
-def test_it_is_warned_and_stopped_after_as_many_times_as_one_says(
-    warn_after: int, stop_after: int, warned: int
-) -> None:
+def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
     executor = watched(scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after)
     result = executor.run("q")
     assert isinstance(result.ending, StoppedResponse)
@@ -223,7 +221,7 @@ def test_it_is_warned_and_stopped_after_as_many_times_as_one_says(
     assert [step.model_text is not None for step in result.steps].count(True) == warned
 
 
-def test_two_steps_in_turn_are_a_repetition() -> None:
+def test_two_alternating_steps_are_a_repetition() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
         return act("echo", text="ab"[len(steps) % 2])
 
@@ -232,7 +230,7 @@ def test_two_steps_in_turn_are_a_repetition() -> None:
     assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 6)
 
 
-def test_a_run_that_does_something_else_each_time_is_left_alone() -> None:
+def test_run_without_repetition_is_not_stopped() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
 
@@ -251,14 +249,14 @@ def dice(text: str) -> str:
 rolled: list[str] = []
 
 
-def test_a_call_that_comes_out_differently_is_no_repetition() -> None:
+def test_different_results_are_no_repetition() -> None:
     rolled.clear()
     result = watched(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert result.ending.limit.limit == "iterations"
 
 
-def test_replies_that_cannot_be_read_are_steps_that_repeat() -> None:
+def test_unreadable_replies_may_repeat() -> None:
     model = ScriptedModel(["garbage"], repeat_last=True)
     result = watched(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
     assert isinstance(result.ending, StoppedResponse)
@@ -266,7 +264,7 @@ def test_replies_that_cannot_be_read_are_steps_that_repeat() -> None:
     assert WARNING.format(times=2) in prompt(model.requests[-1])
 
 
-def test_the_model_may_have_the_last_word_on_it() -> None:
+def test_repeating_run_may_generate_a_last_answer() -> None:
     model = ScriptedModel([ACT, ACT, ACT, DONE])
     result = watched(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
     assert isinstance(result.ending, StoppedResponse)
@@ -277,7 +275,7 @@ def test_the_model_may_have_the_last_word_on_it() -> None:
 
 
 @pytest.mark.parametrize("table", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR])
-def test_the_node_stands_on_every_way_back_and_the_machine_is_proved(table: Any) -> None:
+def test_node_is_on_every_edge_to_plan(table: Any) -> None:
     graph = stop_repeats(table)
     assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"notice_repeats"}
     back = {edge.source for edge in table.edges if edge.target == "plan"}
@@ -300,7 +298,7 @@ def test_the_picture_has_the_node() -> None:
     assert "notice_repeats" not in f"{AGENT_EXECUTOR:mermaid}"
 
 
-def test_the_start_of_a_run_is_not_noticed() -> None:
+def test_node_is_not_at_the_start() -> None:
     assert stop_repeats(AGENT_EXECUTOR).start == "plan"
     executor = watched(scripted(answer()))
     entered = [getattr(event, "node", "") for event in executor.stream("q")]
@@ -308,27 +306,27 @@ def test_the_start_of_a_run_is_not_noticed() -> None:
 
 
 @pytest.mark.parametrize(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
-def test_numbers_that_cannot_be_are_refused(warn_after: int, stop_after: int) -> None:
+def test_invalid_numbers_are_refused(warn_after: int, stop_after: int) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
         stop_repeats(AGENT_EXECUTOR, warn_after=warn_after, stop_after=stop_after)
 
 
 @pytest.mark.parametrize("number", ["2", 2.5, True, None])
-def test_what_is_no_number_of_times_is_refused(number: Any) -> None:
+def test_values_other_than_numbers_are_refused(number: Any) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
         stop_repeats(AGENT_EXECUTOR, warn_after=number)
     with pytest.raises(InputError, match=r"stop_repeats has stop_after=.*; give a whole number, 2 or more"):
         stop_repeats(AGENT_EXECUTOR, stop_after=number)
 
 
-def test_it_is_not_stopped_before_it_is_warned() -> None:
+def test_stop_before_the_warning_is_refused() -> None:
     with pytest.raises(
         InputError, match="stop_repeats has warn_after=3 and stop_after=2; make stop_after at least warn_after"
     ):
         stop_repeats(AGENT_EXECUTOR, warn_after=3, stop_after=2)
 
 
-def test_a_graph_that_is_no_agents_is_refused() -> None:
+def test_graph_without_the_agents_nodes_is_refused() -> None:
     clock: Any = CLOCK
     with pytest.raises(InputError, match=r"the graph has no plan; make it from executor\.graph"):
         stop_repeats(clock)

@@ -79,7 +79,7 @@ def acting(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
 
 
 @HOW
-def test_what_it_knows_is_an_input_and_it_is_told_of_the_answer(run: Run) -> None:
+def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
     memory = Notebook()
     result = run(AgentExecutor(agent=answering, tools=[], memory=memory), "tea?")
     assert result.output == "nothing yet; tea?"
@@ -88,7 +88,7 @@ def test_what_it_knows_is_an_input_and_it_is_told_of_the_answer(run: Run) -> Non
 
 
 @HOW
-def test_what_the_caller_passes_counts_more(run: Run) -> None:
+def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
     memory = Notebook()
     assert (
         run(AgentExecutor(agent=answering, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
@@ -97,7 +97,7 @@ def test_what_the_caller_passes_counts_more(run: Run) -> None:
 
 
 @HOW
-def test_it_is_told_of_a_run_that_was_stopped(run: Run) -> None:
+def test_stopped_run_is_saved(run: Run) -> None:
     memory = Notebook()
     result = run(AgentExecutor(agent=acting, tools=[echo], memory=memory, max_iterations=1), "tea?")
     assert result.stopped is not None
@@ -105,7 +105,7 @@ def test_it_is_told_of_a_run_that_was_stopped(run: Run) -> None:
 
 
 @HOW
-def test_it_is_never_told_of_a_run_that_an_exception_ended(run: Run) -> None:
+def test_failed_run_is_not_saved(run: Run) -> None:
     def failing(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
         raise LookupError("of the agent")
 
@@ -116,7 +116,7 @@ def test_it_is_never_told_of_a_run_that_an_exception_ended(run: Run) -> None:
 
 
 @HOW
-def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
+def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     memory = Notebook(fails=True)
     executor = AgentExecutor(agent=answering, tools=[], memory=memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
@@ -130,7 +130,7 @@ def test_what_it_raises_loses_nothing_of_the_run(run: Run) -> None:
 
 
 @HOW
-def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) -> None:
+def test_failing_summary_loses_nothing(run: Run) -> None:
     def greeting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
         return AgentFinish({"output": f"hello; before: {inputs['chat_history']}"})
 
@@ -143,7 +143,7 @@ def test_a_summary_that_fails_loses_neither_the_answer_nor_the_turn(run: Run) ->
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_what_it_reports_is_news_of_its_effect(how: str) -> None:
+def test_reports_of_a_memory_name_its_effect(how: str) -> None:
     watched: list[Any] = []
     memory = SummaryMemory(ScriptedModel([ServerError("gone")]))
     executor = AgentExecutor(agent=scripted(answer("hello")), tools=[], memory=memory, observers=[watched.append])
@@ -163,7 +163,7 @@ def test_what_it_reports_is_news_of_its_effect(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_it_is_read_by_its_node_and_wrong_inputs_are_refused_before(how: str) -> None:
+def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     memory = Notebook()
     executor = AgentExecutor(agent=answering, tools=[], memory=memory)
     many: Any = ["tea?"]
@@ -185,7 +185,7 @@ def test_it_is_read_by_its_node_and_wrong_inputs_are_refused_before(how: str) ->
     assert memory.asked == [{"input": "tea?"}]
 
 
-def test_its_effects_are_the_first_and_the_last() -> None:
+def test_effects_of_the_memory_come_first_and_last() -> None:
     events = list(AgentExecutor(agent=answering, tools=[], memory=Notebook()).stream("tea?"))
     assert [(event.node, event.effect) for event in events if isinstance(event, Asked)][::2] == [
         ("load_memory", LoadMemory({"input": "tea?"})),
@@ -197,7 +197,7 @@ def test_its_effects_are_the_first_and_the_last() -> None:
     assert [event.reply for event in events if isinstance(event, Answered)][::2] == [{"notes": "nothing yet"}, None]
 
 
-def test_a_conversation_goes_on_from_run_to_run() -> None:
+def test_conversation_continues_over_runs() -> None:
     def counting(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
         return AgentFinish({"output": str(inputs["chat_history"].count("Human"))})
 
@@ -208,14 +208,14 @@ def test_a_conversation_goes_on_from_run_to_run() -> None:
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
 
-def test_intermediate_steps_do_not_confuse_it() -> None:
+def test_memory_ignores_intermediate_steps() -> None:
     executor = AgentExecutor(agent=answering, tools=[], memory=Notebook(), return_intermediate_steps=True)
     outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
 
 
-def test_an_input_that_it_lacks_is_named() -> None:
+def test_missing_input_of_the_memory_is_named() -> None:
     def silent(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
         return AgentFinish({"output": ""})
 
@@ -240,7 +240,7 @@ def test_messages_of_a_memory_survive_a_pause() -> None:
     assert memory.history.turns()[-1] == Turn("Who am I?", "Ada.")
 
 
-def test_a_text_is_the_one_input_that_no_memory_provides() -> None:
+def test_string_is_the_input_not_provided_by_memory() -> None:
     model = ScriptedModel(["AI: hello"], repeat_last=True)
     executor = AgentExecutor(agent=create_conversational_agent(model, []), tools=[], memory=BufferMemory())
     assert executor.invoke("I am Ada.") == {"input": "I am Ada.", "output": "hello"}
@@ -261,7 +261,7 @@ NO_MEMORIES: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("what", NO_MEMORIES)
-def test_a_memory_that_cannot_serve_is_refused_when_the_executor_is_made(what: str) -> None:
+def test_invalid_memory_is_refused(what: str) -> None:
     memory, told = NO_MEMORIES[what]
     with pytest.raises(InputError, match=told):
         AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
@@ -271,7 +271,7 @@ def test_a_memory_that_cannot_serve_is_refused_when_the_executor_is_made(what: s
         )
 
 
-def test_a_watcher_that_fails_at_the_end_loses_nothing() -> None:
+def test_observer_failing_at_the_end_loses_nothing() -> None:
     class Failing:
         """An observer that ends the run at its end."""
 

@@ -101,12 +101,12 @@ def remembering(memory: Any, **options: Any) -> AgentExecutor:
 # ---- the table
 
 
-def test_without_a_memory_the_table_has_no_such_nodes() -> None:
+def test_table_without_memory_has_no_memory_nodes() -> None:
     graph = AgentExecutor(agent=scripted(answer()), tools=[]).graph
     assert list(graph.nodes) == ["plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response"]
 
 
-def test_the_nodes_stand_before_and_behind_the_others() -> None:
+def test_memory_nodes_come_first_and_last() -> None:
     executor = remembering(BufferMemory())
     names = list(executor.graph.nodes)
     assert names[0] == executor.graph.start == "load_memory"
@@ -120,7 +120,7 @@ def test_the_nodes_stand_before_and_behind_the_others() -> None:
 
 
 @pytest.mark.parametrize("method", ["force", "generate"])
-def test_a_save_may_take_longest(method: Any) -> None:
+def test_save_has_the_longest_grace(method: Any) -> None:
     executor = remembering(BufferMemory(), early_stopping_method=method)
     graces = {one.name: one.grace for one in executor.graph if one.grace is not None}
     assert graces["save_memory"] == pytest.approx(graces.get("stopped_response", 0) + 0.1)
@@ -195,7 +195,7 @@ def test_an_ending_of_a_users_node_is_saved(run: RunExecutor, kind: str, bare: b
         assert memory.saved[-1] == ({"before": "nothing", "input": "q"}, {"output": output})
 
 
-def test_nodes_that_ask_for_themselves_are_left() -> None:
+def test_users_memory_nodes_are_kept() -> None:
     @charged(when_spent=limit_reached)
     @node
     def recall(ready: Ready) -> Asks[LoadMemory, Ready | LimitReached]:
@@ -209,7 +209,7 @@ def test_nodes_that_ask_for_themselves_are_left() -> None:
     assert list(executor.with_graph(mine).graph.nodes) == list(executor.graph.nodes)
 
 
-def test_a_node_of_the_same_name_is_refused() -> None:
+def test_node_of_the_same_name_is_refused() -> None:
     executor = remembering(BufferMemory())
     graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
     other = splice(graph, edges(rename(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
@@ -217,7 +217,7 @@ def test_a_node_of_the_same_name_is_refused() -> None:
         executor.with_graph(other)
 
 
-def test_the_stop_of_the_users_own_is_kept() -> None:
+def test_users_stop_node_is_kept() -> None:
     executor = remembering(BufferMemory())
     executor = executor.with_graph(wrap(executor.graph, stopped_response, after=lambda stop: stop))
     (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is LimitReached]
@@ -228,7 +228,7 @@ def test_the_stop_of_the_users_own_is_kept() -> None:
 
 
 @HOW
-def test_an_input_that_was_not_loaded_is_missed(run: RunExecutor) -> None:
+def test_missing_loaded_input_is_reported(run: RunExecutor) -> None:
     class Forgetful(Diary):
         keys = ("chat_history",)
 
@@ -243,7 +243,7 @@ def test_an_input_that_was_not_loaded_is_missed(run: RunExecutor) -> None:
     assert snapshot.node == "load_memory"
 
 
-def test_what_is_no_dict_is_not_loaded() -> None:
+def test_loaded_value_must_be_a_dict() -> None:
     class Silent(Diary):
         def load(self, inputs: Mapping[str, Any], /) -> Any:
             return None
@@ -277,7 +277,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
 
 
 @HOW
-def test_a_save_that_is_late_is_left_behind(run: RunExecutor) -> None:
+def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     held, heard = threading.Event(), list[Any]()
     memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
     executor = remembering(memory, max_execution_time=0.05, observers=[heard.append])
@@ -326,7 +326,7 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
 
 
 @HOW
-def test_a_summarys_tokens_and_cost_are_the_runs(run: RunExecutor) -> None:
+def test_run_is_charged_for_a_summary(run: RunExecutor) -> None:
     model = ScriptedModel([ModelReply("They met.", usage=Usage(10, 5), cost=0.5)])
     result = run(remembering(SummaryMemory(model)), "q")
     assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (Usage(10, 5), 15 + 1, 0.5)
@@ -341,7 +341,7 @@ def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
     assert [type(event.news) for event in heard if isinstance(event, Reported)] == [SummaryFailed]
 
 
-def test_an_async_save_left_behind_goes_on() -> None:
+def test_late_async_save_is_completed() -> None:
     async def story() -> None:
         let = asyncio.Event()
         memory = Diary(saving=let.wait)
@@ -379,7 +379,7 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
     assert memory.saved == []
 
 
-def test_what_is_spent_has_the_memorys_seconds() -> None:
+def test_usage_includes_the_memorys_seconds() -> None:
     now = [0.0]
 
     def pass_time() -> None:
@@ -402,7 +402,7 @@ def _nodes_asked(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
 
 @HOW
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-def test_a_run_that_its_save_ends_only_saves(run: RunExecutor, error: type[BaseException]) -> None:
+def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseException]) -> None:
     failing: list[type[BaseException]] = [error]
 
     def fail() -> None:
@@ -444,7 +444,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
 
-def test_ctrl_c_in_an_async_save_loses_no_answer() -> None:
+def test_ctrl_c_during_a_save_loses_no_answer() -> None:
     """As asyncio does on the first Ctrl-C: the main task is cancelled, and `KeyboardInterrupt` raised in its place."""
     executor = remembering(Diary(saving=lambda: asyncio.sleep(LONG)))
 
@@ -463,7 +463,7 @@ def test_ctrl_c_in_an_async_save_loses_no_answer() -> None:
     assert snapshot.node == "save_memory"
 
 
-def test_another_runs_exception_is_not_taken_for_this() -> None:
+def test_exception_of_another_run_is_ignored() -> None:
     executor = remembering(Diary(saving=lambda: 1 / 0))
 
     def fail() -> None:
@@ -477,7 +477,7 @@ def test_another_runs_exception_is_not_taken_for_this() -> None:
     assert snapshot_of(caught.value) is None
 
 
-def test_streams_are_as_without_a_memory() -> None:
+def test_streams_are_the_same_with_memory() -> None:
     def executor(**options: Any) -> AgentExecutor:
         agent = scripted(act("echo", text="a"), answer("done"))
         return AgentExecutor(agent=agent, tools=[echo], return_intermediate_steps=True, **options)
@@ -510,7 +510,7 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
     assert turns.run.inputs["before"] == "nothing"
 
 
-def test_what_memory_reports_while_loading_is_heard() -> None:
+def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
     remembering(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
     (reported,) = [event for event in heard if isinstance(event, Reported)]

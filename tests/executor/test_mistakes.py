@@ -59,7 +59,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
 
 @EACH
 @pytest.mark.parametrize("mistake", ARGUMENTS)
-def test_other_things_than_a_model_and_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
+def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
     wrong, told = ARGUMENTS[mistake]
     with pytest.raises(InputError if told.startswith("the model is") else ToolDefinitionError, match=told) as raised:
         create(*wrong(ScriptedModel([]), tools_for(create)))
@@ -81,7 +81,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 @EACH
-def test_other_options_than_can_be_are_refused(create: Callable[..., Agent]) -> None:
+def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
     _, _, *options = inspect.signature(create).parameters
     assert options
     for option in options:
@@ -93,7 +93,7 @@ def test_other_options_than_can_be_are_refused(create: Callable[..., Agent]) -> 
 
 
 @EACH
-def test_options_stand_in_one_order(create: Callable[..., Agent]) -> None:
+def test_options_have_the_same_order(create: Callable[..., Agent]) -> None:
     order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
     order += ["stop", "protocol", "history"]
     names = list(inspect.signature(create).parameters)
@@ -110,7 +110,7 @@ def test_tools_may_be_any_iterable(create: Callable[..., Agent]) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CREATE if "stop" in inspect.signature(CREATE[name]).parameters])
-def test_stop_texts_are_part_of_the_question(name: str) -> None:
+def test_stop_texts_are_part_of_the_request(name: str) -> None:
     create = CREATE[name]
     agent = create(ScriptedModel([]), tools_for(create), stop=["END", "STOP"])
     effect = agent.ask(Run({"input": "q", **({"chat_history": ""} if "chat_history" in agent.input_keys else {})}))
@@ -119,14 +119,14 @@ def test_stop_texts_are_part_of_the_question(name: str) -> None:
     assert effect.request.stop == ("END", "STOP")
 
 
-def test_a_prompt_that_would_lose_the_question_is_refused() -> None:
+def test_prompt_without_the_question_is_refused() -> None:
     create = CREATE["create_tool_calling_agent"]
     with pytest.raises(InputError, match=r"the prompt has no variable, .* write \{input\} .*, and pass instruct"):
         create(ScriptedModel([]), [echo], prompt="You are a helpful assistant.")
 
 
 @EACH
-def test_a_template_that_cannot_be_read_is_called_by_its_name(create: Callable[..., Agent]) -> None:
+def test_invalid_template_is_named(create: Callable[..., Agent]) -> None:
     for option in {"prompt", "question", "tool_response"} & {*inspect.signature(create).parameters}:
         with pytest.raises(InputError, match=rf"the {option} has the variable \{{a b\}}, which is not a name"):
             create(ScriptedModel([]), tools_for(create), **{option: "{a b}"})
@@ -140,7 +140,7 @@ def test_a_history_without_a_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("keys", ["input_keys", "optional_keys"])
-def test_the_keys_of_an_agent_of_ones_own_are_a_list(keys: str) -> None:
+def test_input_keys_must_be_a_list(keys: str) -> None:
     made: Any = create_structured_agent(ScriptedModel([]), [echo])
     wrong: Any = {keys: "question"}
     with pytest.raises(InputError, match=f"{keys} is 'question'; give a list of strings"):
@@ -148,6 +148,6 @@ def test_the_keys_of_an_agent_of_ones_own_are_a_list(keys: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, "gpt-4", create_structured_agent(ScriptedModel([]), [])])
-def test_an_agent_of_no_function_is_refused(wrong: Any) -> None:
+def test_agent_must_be_a_function(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
         callable_agent(wrong)

@@ -84,7 +84,7 @@ WHOLE = [Entered, Asked, Answered, Moved, Entered, Moved, Entered, Asked, Answer
 
 
 @every_door
-def test_every_door_tells_every_watcher_everything_once(door: str) -> None:
+def test_every_observer_receives_every_event_once(door: str) -> None:
     first: list[Any] = []
     second: list[Any] = []
     DOORS[door](executor_of(first.append, second.append))
@@ -240,7 +240,7 @@ def raise_boom(steps: Any, inputs: Any) -> Any:
 
 
 @every_door
-def test_observers_hear_last_that_the_run_failed(door: str) -> None:
+def test_failed_is_the_last_event_of_observers(door: str) -> None:
     seen: list[Any] = []
     with pytest.raises(OSError, match="boom") as caught:
         DOORS[door](AgentExecutor(agent=raise_boom, tools=[], observers=[seen.append]))
@@ -318,7 +318,7 @@ def test_stream_closed_at_its_end_is_done() -> None:
     assert Failed not in kinds(seen)
 
 
-def test_failing_observers_hide_no_error() -> None:
+def test_failing_observers_do_not_hide_the_error() -> None:
     first, second = Failing(Failed, raise_error=True), Failing(Failed)
     with pytest.raises(OSError, match="boom"):
         AgentExecutor(agent=raise_boom, tools=[], observers=[first, second]).run("q")
@@ -430,7 +430,7 @@ def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, se
     assert result.observer_seconds == 1000 * observed * 12
 
 
-def test_a_watcher_is_told_before_whoever_iterates() -> None:
+def test_observers_are_called_before_the_consumer() -> None:
     order: list[str] = []
     executor = executor_of(lambda event: order.append(f"watcher {type(event).__name__}"))
     for event in executor.stream("q"):
@@ -438,7 +438,7 @@ def test_a_watcher_is_told_before_whoever_iterates() -> None:
     assert order[::2] == [line.replace("iterates", "watcher") for line in order[1::2]]
 
 
-def test_two_runs_tell_the_same_watcher() -> None:
+def test_observer_is_shared_by_runs() -> None:
     seen: list[Any] = []
     executor = executor_of(seen.append)
     executor.run("q")
@@ -446,20 +446,20 @@ def test_two_runs_tell_the_same_watcher() -> None:
     assert sum(isinstance(event, Done) for event in seen) == 2
 
 
-def test_a_copy_with_other_limits_keeps_its_watchers() -> None:
+def test_copy_with_other_limits_keeps_its_observers() -> None:
     seen: list[Any] = []
     executor_of(seen.append).with_limits(Limits(iterations=1)).run("q")
     assert isinstance(seen[-1], Done)
 
 
-def test_the_result_is_the_same_with_and_without() -> None:
+def test_observers_do_not_change_the_result() -> None:
     watched, unwatched = executor_of(lambda event: None), executor_of()
     one, other = watched.run("q"), unwatched.run("q")
     assert (one.ending, one.steps) == (other.ending, other.steps)
     assert one.spent.iterations == other.spent.iterations
 
 
-def test_a_run_that_nobody_watches_is_told_to_nobody() -> None:
+def test_unobserved_run_emits_no_events() -> None:
     # The table itself, driven without the executor, knows of no observers.
     seen: list[Any] = []
     executor = executor_of(seen.append)
@@ -468,7 +468,7 @@ def test_a_run_that_nobody_watches_is_told_to_nobody() -> None:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_watched_run_keeps_none_of_its_events(how: str) -> None:
+def test_observed_run_keeps_no_events(how: str) -> None:
     alive: list[int] = []
 
     def watch(event: object) -> None:
@@ -500,7 +500,7 @@ WRONG: dict[str, object] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_watch_is_refused_when_the_executor_is_made(what: str) -> None:
+def test_invalid_observer_is_refused(what: str) -> None:
     observers: Any = WRONG[what]
     with pytest.raises(InputError, match=r"^observers (is|has) .*; pass"):
         AgentExecutor(agent=scripted(answer()), tools=[], observers=observers)

@@ -66,7 +66,7 @@ EACH = pytest.mark.parametrize("kind", AGENTS)
 
 
 @EACH
-def test_false_raises_a_parse_error_that_names_the_remedy_and_keeps_the_run(kind: str) -> None:
+def test_false_raises_a_parse_error_with_a_remedy(kind: str) -> None:
     make, garbage, *_ = AGENTS[kind]
     for run in (run_sync, run_async):
         with pytest.raises(ParseError) as raised:
@@ -85,7 +85,7 @@ def named(error: ParseError) -> str:
 
 @EACH
 @pytest.mark.parametrize("policy", ["true", "text", "empty text", "function"])
-def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, policy: str) -> None:
+def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
     make, garbage, good, said, wrong = AGENTS[kind]
     policies: dict[str, tuple[Any, str]] = {
         "true": (True, wrong),
@@ -116,7 +116,7 @@ def test_the_model_is_told_what_it_said_and_what_was_wrong_with_it(kind: str, po
         model.assert_complete()
 
 
-def test_true_tells_a_model_whose_agent_says_nothing_that_its_response_is_invalid() -> None:
+def test_true_has_a_default_feedback() -> None:
     def read(reply: Any) -> Any:
         raise ParseError("unreadable")
 
@@ -128,7 +128,7 @@ def test_true_tells_a_model_whose_agent_says_nothing_that_its_response_is_invali
 
 
 @HOW
-def test_an_exception_of_the_policy_goes_through(run: Callable[[AgentExecutor], Any]) -> None:
+def test_exception_of_the_policy_is_raised(run: Callable[[AgentExecutor], Any]) -> None:
     def policy(error: ParseError) -> str:
         raise LookupError("of the policy") from error
 
@@ -139,7 +139,7 @@ def test_an_exception_of_the_policy_goes_through(run: Callable[[AgentExecutor], 
 
 @HOW
 @pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
-def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor], Any], returned: Any) -> None:
+def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], returned: Any) -> None:
     model = ScriptedModel(["garbage"])
     executor = AgentExecutor(
         agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
@@ -149,13 +149,13 @@ def test_a_policy_that_returns_no_text_is_told_so(run: Callable[[AgentExecutor],
 
 
 @pytest.mark.parametrize("policy", [None, 0, 1, 3, [True]])
-def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+def test_invalid_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match="give True, False, a string, or a function"):
         AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
 
 
 @pytest.mark.parametrize("policy", [True, "Mend it!"])
-def test_an_empty_list_of_actions_is_a_parse_error_and_costs_an_iteration(policy: Any) -> None:
+def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a"), []), tools=[echo], handle_parsing_errors=policy, max_iterations=3
@@ -166,12 +166,12 @@ def test_an_empty_list_of_actions_is_a_parse_error_and_costs_an_iteration(policy
     assert told.spent.iterations == 3
 
 
-def test_an_empty_list_of_actions_raises_where_parse_errors_are_not_handled() -> None:
+def test_unhandled_empty_list_of_actions_raises() -> None:
     with pytest.raises(ParseError, match="empty list of actions"):
         run_executor(lambda: AgentExecutor(agent=scripted([]), tools=[echo], max_iterations=3))
 
 
-def test_an_agent_of_ones_own_that_reads_no_actions_does_not_loop_without_a_word() -> None:
+def test_users_agent_without_actions_does_not_loop() -> None:
     agent = create_react_agent(ScriptedModel(["x"], repeat_last=True), [])
     idle = Agent(agent.ask, lambda reply: (), model=agent.model)
     with pytest.raises(ParseError, match="empty list of actions"):
@@ -189,9 +189,7 @@ def test_an_agent_of_ones_own_that_reads_no_actions_does_not_loop_without_a_word
         ([answer()], "returned a list with AgentFinish"),
     ],
 )
-def test_what_is_no_decision_of_a_callable_agent_is_an_agent_error(
-    run: Callable[[AgentExecutor], Any], returned: Any, says: str
-) -> None:
+def test_invalid_decision_is_an_agent_error(run: Callable[[AgentExecutor], Any], returned: Any, says: str) -> None:
     def confused(steps: Any, inputs: Any) -> Any:
         return returned
 
@@ -212,7 +210,7 @@ def test_an_async_callable_agent_works_in_every_run(run: Callable[[AgentExecutor
     assert run(AgentExecutor(agent=decide, tools=[echo])).output == "q"
 
 
-def test_a_parse_error_inside_a_tool_is_the_tools_failure() -> None:
+def test_parse_error_in_a_tool_is_its_failure() -> None:
     from graphexec import tool
 
     @tool

@@ -371,16 +371,12 @@ def test_no_run_falls_into_a_known_trap(trap: str, flavour: Flavour) -> None:
 @example(
     turns=(GARBAGE, Turn("act", (Call("echo"), Call("", "x")))), given=Settings(iterations=2), flavour="tool calling"
 )
-def test_every_run_ends_as_the_semantics_say_and_every_driver_agrees(
-    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
-) -> None:
+def test_every_driver_agrees_with_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     check(turns, given, flavour)
 
 
 @pytest.mark.slow
 @settings(max_examples=3000)
 @given(turns=SCRIPTS, given=all_settings(), flavour=st.sampled_from(FLAVOURS))
-def test_every_run_ends_as_the_semantics_say_at_length(
-    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
-) -> None:
+def test_long_runs_agree_with_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     check(turns, given, flavour)

@@ -131,7 +131,7 @@ WRAPPERS: Mapping[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS.keys())
 @pytest.mark.parametrize("value", [0.01, None, "3"])
-def test_wrappers_refuse_invalid_usage_of_the_model_inside(wrapper: Callable[[Any], Any], value: Any) -> None:
+def test_wrappers_refuse_invalid_usage(wrapper: Callable[[Any], Any], value: Any) -> None:
     model = wrapper(Hostile(replies({"prompt_tokens": value})))
     with pytest.raises(InvalidReplyError, match="the model Hostile returned a reply with prompt_tokens="):
         model.complete(CompletionRequest("?"))

@@ -157,19 +157,19 @@ def pieces(made: Callable[[], AgentExecutor]) -> list[str]:
 
 
 @pytest.mark.parametrize("talk", TALKS)
-def test_the_answer_alone_is_told_as_it_comes(talk: str) -> None:
+def test_only_the_answer_is_streamed(talk: str) -> None:
     make, replies, letter_by_letter = TALKS[talk]
     found = pieces(lambda: executor(make, replies))
     assert "".join(found).strip() == ANSWER
     assert len(found) > 5 if letter_by_letter else len(found) == 1
 
 
-def test_a_run_that_is_stopped_says_so() -> None:
+def test_stopped_run_streams_its_text() -> None:
     found = pieces(lambda: executor(react, [ACT], max_iterations=1))
     assert found == ["Agent stopped due to iteration limit or time limit."]
 
 
-def test_what_turns_out_to_be_no_answer_is_followed_by_the_answer() -> None:
+def test_answer_follows_discarded_pieces() -> None:
     both = f"Final Answer: 7\n{ACT}"
 
     def made() -> AgentExecutor:
@@ -280,7 +280,7 @@ def test_embedded_agents_answer_comes_in_pieces() -> None:
     assert pieces(lambda: made(guarded=True)) == ["I cannot say."]
 
 
-def test_an_agent_within_a_tool_is_not_heard() -> None:
+def test_pieces_of_a_nested_run_are_not_streamed() -> None:
     def made() -> AgentExecutor:
         inner = executor(react, ["Final Answer: inner"])
 
@@ -365,9 +365,7 @@ def is_held_back(rest: str, written: Callable[[str, bool], str], way: bool) -> b
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
-def test_an_answer_cut_anywhere_is_the_answer_read_as_a_whole(
-    kind: str, answer: str, way: bool, cuts: list[int]
-) -> None:
+def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cuts: list[int]) -> None:
     make, written = WRITTEN[kind]
     said = written(answer, way)
     answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
@@ -406,9 +404,7 @@ PARTS = {
 
 @pytest.mark.parametrize("kind", PARTS)
 @given(data=st.data(), cuts=CUTS)
-def test_of_a_reply_that_is_an_answer_only_its_beginning_is_told(
-    kind: str, data: st.DataObject, cuts: list[int]
-) -> None:
+def test_pieces_are_the_beginning_of_the_answer(kind: str, data: st.DataObject, cuts: list[int]) -> None:
     make, parts = PARTS[kind]
     # It begins as an answer more often than chance has it.
     begun = data.draw(st.sampled_from([parts[0], parts[1], ""]))
@@ -422,9 +418,7 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 
 
 @given(answer=ONE_LINE, before=st.text("Final Asw:\n"), more=ONE_LINE, cuts=CUTS)
-def test_a_text_cut_anywhere_gives_what_follows_the_marker(
-    answer: str, before: str, more: str, cuts: list[int]
-) -> None:
+def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
     said = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
         assert read_in(make_label_reader("Final Answer:"), said, cuts) == answer.strip()
@@ -434,11 +428,11 @@ def test_a_text_cut_anywhere_gives_what_follows_the_marker(
 
 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
-def test_a_marker_within_a_line_is_none(word: str) -> None:
+def test_marker_must_start_a_line(word: str) -> None:
     assert read_in(make_label_reader("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
 
 
-def test_a_line_that_is_not_made_up_after_all_is_told() -> None:
+def test_held_line_is_streamed_if_genuine() -> None:
     text = "AI: one\nobs two\n  Observe!\nObservation: x"
     assert read_in(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
@@ -459,7 +453,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_what_is_no_answer_gives_none(text: str) -> None:
+def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
         assert told_of(make, text, list(range(0, 2_000, 7))) == ""
 

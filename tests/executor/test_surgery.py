@@ -63,7 +63,7 @@ def reviewing(**options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
-def test_a_loop_that_the_executors_limits_end_is_accepted() -> None:
+def test_loop_within_the_executors_limits_is_accepted() -> None:
     def executor() -> AgentExecutor:
         return reviewing(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
 
@@ -116,7 +116,7 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
     assert set(re.findall(r"max_\w+", refusal or "")) <= {unset}
 
 
-def test_everything_else_of_the_executor_is_kept() -> None:
+def test_surgery_keeps_the_executors_options() -> None:
     plain = reviewing(max_model_calls=10, return_intermediate_steps=True)
     changed = plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish)
     assert (changed.limits, changed.agent, changed.return_intermediate_steps) == (plain.limits, plain.agent, True)
@@ -142,7 +142,7 @@ def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedRes
 
 
 @pytest.mark.parametrize("wanted", [1, 2])
-def test_a_guard_on_every_exit_stands_before_the_memory(wanted: int) -> None:
+def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
     """`END` in the rows is where the machine ends: behind the node that saves the memory."""
     memory = BufferMemory()
     executor = AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
@@ -181,7 +181,7 @@ def test_a_replacement_is_narrowed() -> None:
     assert plain.replace(rename(read, "parse"), narrowed=True).run("q").output == "read"
 
 
-def test_a_replacement_is_proved_within_the_executors_limits() -> None:
+def test_replacement_is_proved_within_the_limits() -> None:
     @metered(when_spent=limit_reached)
     @node
     def guess(ready: Ready) -> Replied:
@@ -216,7 +216,7 @@ def test_nodes_behind_a_dropped_edge_go_with_it() -> None:
     assert executor.run("q").output == "done"
 
 
-def test_a_machine_that_can_only_stop_ends_and_is_warned_of() -> None:
+def test_graph_that_can_only_stop_has_a_warning() -> None:
     plain = AgentExecutor(agent=scripted(answer()), tools=[]).drop_edge(after=check_return_direct, on=AgentFinish)
     verdict = plain.drop_edge(after=parse, on=AgentFinish).verify()
     assert verdict.proved
@@ -225,7 +225,7 @@ def test_a_machine_that_can_only_stop_ends_and_is_warned_of() -> None:
         plain.drop_edge(after=plan, on=LimitReached)
 
 
-def test_a_graph_alone_is_spliced_where_some_limit_ends_it() -> None:
+def test_graph_is_spliced_if_some_limit_ends_it() -> None:
     plain = reviewing(max_model_calls=10)
     changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))
     assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish).graph.edges

@@ -90,7 +90,7 @@ def stubborn_tool(released: threading.Event) -> AnyTool:
 
 @pytest.mark.parametrize("how", ["sync", "async"])
 @pytest.mark.parametrize("make", [blocking_tool, awaiting_tool, stubborn_tool])
-def test_a_slow_tool_is_cut_at_the_time_limit_and_its_finished_siblings_keep_their_results(
+def test_slow_tool_is_cut_without_losing_other_results(
     how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
 ) -> None:
     turns = [act("echo", text="before"), [act("echo", text="first"), act("slow"), act("echo", text="last")]]
@@ -113,7 +113,7 @@ def test_a_slow_tool_is_cut_at_the_time_limit_and_its_finished_siblings_keep_the
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_slow_model_is_cut_at_the_time_limit(how: str) -> None:
+def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     model = BlockingModel()
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_execution_time=SECONDS)
     try:
@@ -126,7 +126,7 @@ def test_a_slow_model_is_cut_at_the_time_limit(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_slow_callable_agent_is_cut_and_the_steps_before_it_are_kept(how: str, released: threading.Event) -> None:
+def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
             released.wait(30)
@@ -140,7 +140,7 @@ def test_a_slow_callable_agent_is_cut_and_the_steps_before_it_are_kept(how: str,
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_calls_that_had_no_turn_before_the_deadline_never_start(how: str, released: threading.Event) -> None:
+def test_queued_calls_do_not_start_after_the_deadline(how: str, released: threading.Event) -> None:
     started: list[int] = []
 
     @tool
@@ -160,7 +160,7 @@ def test_calls_that_had_no_turn_before_the_deadline_never_start(how: str, releas
 
 @pytest.mark.parametrize("make", [blocking_tool, awaiting_tool])
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_tools_own_timeout_is_an_observation_and_the_run_goes_on(
+def test_timeout_of_a_tool_is_an_observation(
     how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
 ) -> None:
     patient = make(released)
@@ -177,9 +177,7 @@ def test_a_tools_own_timeout_is_an_observation_and_the_run_goes_on(
 
 @pytest.mark.parametrize("limit", [None, 20.0])
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_timeout_error_of_a_tool_is_its_own_and_not_our_deadline(
-    how: str, limit: float | None, released: threading.Event
-) -> None:
+def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, released: threading.Event) -> None:
     @tool
     def blocking() -> str:
         """Fail with a timeout."""
@@ -206,7 +204,7 @@ def test_a_timeout_error_of_a_tool_is_its_own_and_not_our_deadline(
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_timeout_error_of_a_model_is_raised_as_it_is(how: str, released: threading.Event) -> None:
+def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event) -> None:
     class TimingOut(BlockingModel):
         def complete(self, request: Any, *, timeout: float | None = None) -> Any:
             raise TimeoutError("the model's")
@@ -220,9 +218,7 @@ def test_a_timeout_error_of_a_model_is_raised_as_it_is(how: str, released: threa
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_model_that_gives_up_in_the_time_it_is_given_does_not_get_ahead_of_the_time_limit(
-    how: str, released: threading.Event
-) -> None:
+def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.Event) -> None:
     class Punctual(BlockingModel):
         """As an HTTP client does: it waits as long as it is told to, by a clock that is a little fast."""
 
@@ -241,7 +237,7 @@ def test_a_model_that_gives_up_in_the_time_it_is_given_does_not_get_ahead_of_the
 
 @pytest.mark.parametrize("limit", [0, 0.0])
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: float, released: threading.Event) -> None:
+def test_time_limit_of_zero_stops_before_planning(how: str, limit: float, released: threading.Event) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=limit)
     result, _ = timed(executor, how, released)
     assert result.reason == "seconds"
@@ -249,7 +245,7 @@ def test_a_time_limit_of_nothing_stops_before_the_first_plan(how: str, limit: fl
     assert (result.spent.iterations, result.spent["model_calls"]) == (0, 0)
 
 
-def test_the_time_that_the_consumer_of_a_stream_takes_counts() -> None:
+def test_time_of_the_streams_consumer_counts() -> None:
     clock = FakeClock()
     executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], max_execution_time=5)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
@@ -272,11 +268,11 @@ def ticking(clock: FakeClock) -> AnyTool:
     return tick
 
 
-def test_seconds_are_counted_by_a_clock_that_cannot_be_set() -> None:
+def test_seconds_are_counted_by_a_monotonic_clock() -> None:
     assert AgentExecutor(agent=scripted(answer()), tools=[]).run_context.clock is time.monotonic
 
 
-def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
+def test_time_continues_after_a_pause() -> None:
     def script() -> Script[Ready, Ending]:
         clock = FakeClock(1000)
         executor = AgentExecutor(
@@ -304,7 +300,7 @@ def test_time_is_counted_call_by_call_and_on_through_a_pause() -> None:
         assert len(resumed.outcome.steps) == 3
 
 
-def test_a_cancelled_async_run_cancels_its_tools_and_goes_through() -> None:
+def test_cancelled_run_cancels_its_tools() -> None:
     cancelled: list[str] = []
 
     async def cancelling() -> None:
@@ -334,7 +330,7 @@ def test_a_cancelled_async_run_cancels_its_tools_and_goes_through() -> None:
 
 @pytest.mark.parametrize("how", ["run('q')", "arun('q')"])
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_an_abandoned_tool_does_not_hold_up_the_exit_of_the_program(how: str, kind: str) -> None:
+def test_abandoned_tool_does_not_delay_the_exit(how: str, kind: str) -> None:
     wait = "time.sleep(60)" if kind == "def" else "await asyncio.sleep(60)"
     run = f"executor.{how}" if how.startswith("run") else f"asyncio.run(executor.{how})"
     program = f"""

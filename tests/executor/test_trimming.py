@@ -69,19 +69,19 @@ def texts(steps: Steps) -> list[str]:
         (as_pairs, ["again", "again"]),
     ],
 )
-def test_the_agent_is_shown_what_is_left(trim: Any, last: list[str]) -> None:
+def test_agent_sees_the_selected_steps(trim: Any, last: list[str]) -> None:
     assert shown_with(trim)[-1] == last
 
 
 @settings(max_examples=40, deadline=None)
 @given(trim=st.integers(-3, 6), steps=st.integers(0, 5))
-def test_a_number_shows_the_last_so_many_at_every_turn(trim: int, steps: int) -> None:
+def test_number_selects_the_last_steps(trim: int, steps: int) -> None:
     every = [str(number) for number in range(1, steps + 1)]
     kept = [every[:turn] for turn in range(steps + 1)]
     assert shown_with(trim, steps=steps) == [done[-trim:] if trim > 0 else done for done in kept]
 
 
-def test_a_model_is_told_of_the_last_step_only_in_every_driver() -> None:
+def test_model_sees_only_the_last_step() -> None:
     models: list[ScriptedModel] = []
 
     def make() -> AgentExecutor:
@@ -96,7 +96,7 @@ def test_a_model_is_told_of_the_last_step_only_in_every_driver() -> None:
         assert "Observation: one" not in last
 
 
-def test_a_function_is_given_all_the_steps_and_cannot_change_the_run() -> None:
+def test_function_cannot_change_the_run() -> None:
     lengths: list[int] = []
 
     def last(steps: Steps) -> Sequence[AgentStep]:
@@ -109,25 +109,25 @@ def test_a_function_is_given_all_the_steps_and_cannot_change_the_run() -> None:
 
 
 @pytest.mark.parametrize("trim", ["last", None, 1.5, [1]])
-def test_what_is_neither_a_number_nor_a_function_is_refused_when_the_executor_is_made(trim: Any) -> None:
+def test_invalid_trim_is_refused(trim: Any) -> None:
     with pytest.raises(
         InputError, match=r"trim_intermediate_steps is .*; give the number of steps to show, or a function"
     ):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], trim_intermediate_steps=trim)
 
 
-def test_a_function_that_returns_no_steps_is_told_so() -> None:
+def test_function_must_return_steps() -> None:
     with pytest.raises(InputError, match="returned a sequence with 'step'; return steps of the run"):
         shown_with(texts)
 
 
 @pytest.mark.parametrize("policy", ["perhaps", None, 1])
-def test_a_way_to_return_directly_that_there_is_not_is_refused(policy: Any) -> None:
+def test_unknown_return_direct_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match=f"return_direct is {policy!r}; give 'single' or 'any'"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], return_direct=policy)
 
 
 @pytest.mark.parametrize("policy", [None, 3])
-def test_a_policy_of_parse_errors_that_there_is_not_is_refused(policy: Any) -> None:
+def test_invalid_parse_error_policy_is_refused(policy: Any) -> None:
     with pytest.raises(InputError, match=f"handle_parsing_errors is {policy!r}; give True, False, a string, or a"):
         AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[], handle_parsing_errors=policy)

@@ -93,7 +93,7 @@ def person(*answers: str) -> Callable[[AskHuman], str]:
 
 
 @pytest.mark.parametrize("handling", [True, False])
-def test_a_guard_that_asks_a_person_is_run_by_every_driver(handling: bool) -> None:
+def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
     def executor(said: str) -> AgentExecutor:
         plain = AgentExecutor(
             agent=scripted([act("echo", text="a"), act("echo", text="b")], answer()),
@@ -112,7 +112,7 @@ def test_a_guard_that_asks_a_person_is_run_by_every_driver(handling: bool) -> No
     assert (no.spent["tool_calls"], no.spent["model_calls"]) == (0, 1)
 
 
-def test_a_machine_is_changed_before_its_agent_is_known() -> None:
+def test_graph_may_be_changed_before_binding() -> None:
     def executor() -> AgentExecutor:
         plain = AgentExecutor(
             agent=scripted(act("echo", text="a"), answer()),
@@ -124,7 +124,7 @@ def test_a_machine_is_changed_before_its_agent_is_known() -> None:
     assert run_executor(executor).outcome.output == "done"
 
 
-def test_the_first_executor_is_as_it_was() -> None:
+def test_original_executor_is_unchanged() -> None:
     plain = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
     guarded = plain.with_graph(approved(plain.graph))
     assert "approve" in guarded.graph
@@ -136,7 +136,7 @@ def test_the_first_executor_is_as_it_was() -> None:
 
 @HOW
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_a_person_who_does_not_answer_is_cut_at_the_time_limit(run: Run, kind: str) -> None:
+def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None:
     released = threading.Event()
 
     def silent(asked: AskHuman) -> str:
@@ -165,7 +165,7 @@ def say_so(reached: LimitReached) -> StoppedResponse:
     return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
 
 
-def test_the_stopped_response_is_a_node_like_any_other() -> None:
+def test_stopped_response_may_be_replaced() -> None:
     def executor() -> AgentExecutor:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=2)
         return plain.with_graph(replace(plain.graph, rename(say_so, "stopped_response")))
@@ -178,7 +178,7 @@ def first_only(acted: Acted) -> Acted:
 
 
 @pytest.mark.parametrize("bound", [True, False])
-def test_a_wrapped_node_sees_what_it_is_given_and_returns_changed(bound: bool) -> None:
+def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
     def executor() -> AgentExecutor:
         model = ScriptedModel([(call("echo", "a", text="1"), call("echo", "b", text="2")), "done"])
         plain = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo])
@@ -207,7 +207,7 @@ def test_a_wrapped_parse_keeps_its_settings(bound: bool) -> None:
 
 
 @HOW
-def test_a_blocking_node_of_ones_own_is_cut_at_the_time_limit(run: Run) -> None:
+def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
     released = threading.Event()
 
     @charged(when_spent=limit_reached)
@@ -225,7 +225,7 @@ def test_a_blocking_node_of_ones_own_is_cut_at_the_time_limit(run: Run) -> None:
     assert result.reason == "seconds"
 
 
-def test_a_metered_node_of_ones_own_costs_iterations_too() -> None:
+def test_metered_users_node_costs_iterations() -> None:
     @metered(when_spent=limit_reached)
     @node
     def count(acted: Acted) -> Acted:
@@ -253,7 +253,7 @@ def test_with_graph_and_with_limits_go_together() -> None:
         assert guarded.run("q").spent.iterations == 1
 
 
-def test_a_splice_that_does_not_fit_says_what_to_write() -> None:
+def test_invalid_splice_names_the_remedy() -> None:
     machine = AgentExecutor(agent=scripted(answer()), tools=[]).graph
     with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
         splice(machine, APPROVED, after=parse, on=Ready)
@@ -264,7 +264,7 @@ def test_a_splice_that_does_not_fit_says_what_to_write() -> None:
         splice(machine, incomplete, after=parse, on=Acted)
 
 
-def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
+def test_users_plan_may_replace_the_executors() -> None:
     @metered(when_spent=limit_reached)
     @node
     def hasty(ready: Ready) -> Replied:
@@ -282,7 +282,7 @@ def test_a_plan_of_ones_own_may_take_the_place_of_the_executors() -> None:
 
 
 @HOW
-def test_an_undeclared_outcome_of_a_node_of_ones_own_is_never_followed(run: Run) -> None:
+def test_undeclared_outcome_is_not_followed(run: Run) -> None:
     called: list[str] = []
 
     @tool
@@ -302,7 +302,7 @@ def test_an_undeclared_outcome_of_a_node_of_ones_own_is_never_followed(run: Run)
     assert called == []
 
 
-def test_the_graph_is_the_one_that_is_run() -> None:
+def test_executor_runs_its_graph() -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     assert [edge.target for edge in executor.graph.edges if edge.source == "plan"] == ["parse", "stopped_response"]
     assert not any("--Ready--> plan" in str(edge) for edge in executor.graph.edges if edge.source == "parse")
@@ -393,14 +393,14 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
     assert outer.with_graph(WAYS[way](inner, outer)).run("q").output == "done"
 
 
-def test_graph_bound_by_hand_is_at_home_with_its_agent() -> None:
+def test_explicitly_bound_graph_runs_with_its_agent() -> None:
     machine = embedded(bind(AGENT_EXECUTOR, AGENT, Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
 
 
-def test_bare_graph_runs_in_the_outer_world() -> None:
+def test_unbound_graph_runs_with_the_outer_agent() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
     plain = AgentExecutor(agent=create_react_agent(model, [other_echo]), tools=[other_echo])
     result = plain.with_graph(embedded(AGENT_EXECUTOR)).run("q")

@@ -42,6 +42,6 @@ WRONG: list[tuple[Callable[..., object], Any, str]] = [
 
 
 @pytest.mark.parametrize(("make", "given", "told"), WRONG)
-def test_what_is_no_budget_is_named_with_its_remedy(make: Callable[..., object], given: Any, told: str) -> None:
+def test_invalid_budget_is_named_with_a_remedy(make: Callable[..., object], given: Any, told: str) -> None:
     with pytest.raises(LimitsError, match=f"^{re.escape(told)}"):
         make(given)

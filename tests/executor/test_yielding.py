@@ -48,7 +48,7 @@ BOTH = pytest.mark.parametrize("agent", [yielding, yielding_async])
         [[], [act("echo", text="a")], (), act("echo", text="b"), (act("echo", text="c"),)],
     ],
 )
-def test_actions_add_up_in_their_order(agent: Callable[..., Any], chunks: Any) -> None:
+def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
     told = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
     # All of them are one decision.
@@ -77,14 +77,14 @@ def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> Non
         ([[answer()]], "returned a list with AgentFinish"),
     ],
 )
-def test_two_finishes_a_mix_and_nothing_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
+def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says: str) -> None:
     with pytest.raises(AgentError) as raised:
         run(AgentExecutor(agent=agent(*chunks), tools=[echo], handle_parsing_errors=True))
     assert str(raised.value).startswith(f"the agent decide {says}")
 
 
 @BOTH
-def test_empty_lists_alone_are_a_parse_error_as_they_are_when_returned(agent: Callable[..., Any]) -> None:
+def test_empty_chunks_are_a_parse_error(agent: Callable[..., Any]) -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=agent([], []), tools=[echo], handle_parsing_errors=True, max_iterations=3)
     )
@@ -92,7 +92,7 @@ def test_empty_lists_alone_are_a_parse_error_as_they_are_when_returned(agent: Ca
 
 
 @HOW
-def test_what_a_generator_returns_is_its_last_chunk(run: Any) -> None:
+def test_generators_return_value_is_its_last_chunk(run: Any) -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer(len(steps))
@@ -103,7 +103,7 @@ def test_what_a_generator_returns_is_its_last_chunk(run: Any) -> None:
 
 
 @HOW
-def test_a_parse_error_between_two_chunks_is_fed_back(run: Any) -> None:
+def test_parse_error_between_chunks_is_fed_back(run: Any) -> None:
     def decide(steps: Any, inputs: Any) -> Iterator[Any]:
         if steps:
             yield answer(steps[0].observation)
@@ -120,7 +120,7 @@ def test_a_parse_error_between_two_chunks_is_fed_back(run: Any) -> None:
 
 
 @HOW
-def test_what_hides_that_it_is_async_or_yields_is_asked_all_the_same(run: Any) -> None:
+def test_hidden_async_agents_and_generators_work(run: Any) -> None:
     async def decide(steps: Any, inputs: Any) -> Any:
         return answer("awaited")
 
