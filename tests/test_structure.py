@@ -6,6 +6,7 @@ import ast
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +76,7 @@ def imports_in(parent: ast.AST, module: str, within: tuple[str, ...]) -> Iterato
 IMPORTS = [one for module in FILES for one in imports_of(module)]
 
 
+@cache
 def layers() -> dict[str, int]:
     """Return the height of each room, as the import contract has it."""
     contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]

@@ -33,7 +33,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
 
 
 # Most random machines ask for nothing, or are not proved.
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     drawn=(drawn_graphs() | drawn_graphs(loops=False)).filter(
         lambda drawn: any(one.asks != "nothing" for one in drawn.nodes)
