@@ -1,4 +1,4 @@
-"""The state machine: nodes, tables, the engine, snapshots. Pure: no I/O, no clock, no randomness, and no agents."""
+"""The state machine: nodes, tables, the engine, snapshots. Pure: no I/O, no clock, no randomness."""
 
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Askable, Asks, CallContext, CallId, Effect, Perform, ask, ask_all

@@ -1,9 +1,8 @@
-"""The counters of a run: what is spent, what its limits allow, and its rank.
+"""The counters of a run: what it has spent, what its limits allow, and its rank.
 
-A rank is a value that falls at every step of a run that is proved to end: a node's rank is a sequence of levels, whose
-value is, level by level, the number of the node's component and what is left of the level's budgets together, compared
-from left to right. Whole numbers of at least 0 cannot fall for ever (Floyd, 1967; the lexicographic form is of Alias et
-al., SAS 2010).
+A rank proves that a run ends: its value falls at every step. The rank of a node is a sequence of levels; each level
+contributes the number of the node's component and the remaining amounts of the level's budgets. Values are compared
+from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicographic form: Alias et al., SAS 2010).
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
 from graphexec.kernel.program import Charge, Step, Tariff, compile_program
 
-# No charges: most runs have no runs within or around them.
+# Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
-# `plan: ((3, ("iterations",)), (1, ()))`: in component 3, with the iterations that are left; within it, in part 1.
+# `plan: ((3, ("iterations",)), (1, ()))`: component 3, ordered by the remaining iterations; inside it, part 1.
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
 
-# Above the value of every rank.
+# Greater than the value of every rank.
 HIGHEST: tuple[float, ...] = (math.inf,)
 
-# A rank's value as a straight line over the iterations that are left: its height, slope, and limit.
+# A rank as a linear function of the remaining iterations: its height, its slope, and the limit on iterations.
 Line: TypeAlias = tuple[int, int, int]
 
 
 def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
-    """Return the ranks as lines over the iterations that are left of `most`; `None` if they count others too.
+    """Return the ranks as linear functions of the remaining iterations; `None` if they also count other budgets.
 
-    A rank of the component c, r iterations left of n, and the part p is (c * (n + 1) + r) * P + p, where P is above
-    every part: numbers of this kind are ordered as the ranks are.
+    With component c, r of n (`most`) iterations remaining, and part p, the number is (c * (n + 1) + r) * P + p, where P
+    is greater than every part. These numbers have the same order as the ranks.
     """
     parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
     lines: dict[str, Line] = {}
@@ -55,27 +54,27 @@ def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
 
 
 class Counters:
-    """The amounts that one run has spent, and those that its limits and the runs `around` it allow."""
+    """What one run has spent, and what its limits and the runs that contain it (`outer`) allow."""
 
-    # Without a dictionary a run that waits is a tenth smaller.
+    # Slots make a waiting run a tenth smaller.
     __slots__ = (
+        "_blocked",
         "_counts",
+        "_foreign_charges",
         "_limits",
         "_lines",
-        "_others",
+        "_nested_charges",
         "_outer",
         "_outer_seconds",
-        "_over",
         "_program",
         "_ranks",
         "_restarts",
         "_spent",
         "_step",
         "_timed",
-        "_within",
         "seconds",
     )
-    # Where the run is.
+    # The current node.
     _step: Step
 
     def __init__(
@@ -89,41 +88,46 @@ class Counters:
             spent.iterations,
             *(spent.budgets.get(name, 0) for name in program.budgets),
             *(spent.meters.get(name, 0) for name in program.meters),
-        ].copy()  # which keeps no room to grow
-        # What runs within calls have charged: of the open request, and before of meters that are not this run's.
-        self._within = _NO_CHARGES
-        self._others = {name: count for name, count in spent.meters.items() if name not in program.slots} or _NO_CHARGES
+        ].copy()  # A copy reserves no room to grow.
+        # Charged by nested runs during the open request; and before it, on meters that this run does not have.
+        self._nested_charges = _NO_CHARGES
+        self._foreign_charges = {
+            name: count for name, count in spent.meters.items() if name not in program.slots
+        } or _NO_CHARGES
         self.seconds = spent.seconds
-        # Read more often than it changes.
+        # Cached: it is read more often than it changes.
         self._spent: Spent | None = None
-        # A restart is allowed or not before anything else is.
+        # A limit that was exceeded before the run began stops it at its first charge.
         self._restarts = spent.restarts
         over = limits.restarts is not None and spent.restarts > limits.restarts
-        self._over = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
-        # The second at which the deadline of a run around is.
+        self._blocked = Exhausted("restarts", limits.restarts or 0, spent.restarts) if over else None
+        # The second of this run's clock at which the first deadline of an outer run passes.
         self._outer_seconds = None if outer is None else outer.seconds
         if outer is not None:
-            self._over = self._over or outer.refusal
+            self._blocked = self._blocked or outer.refusal
         self._timed = limits.seconds is not None or self._outer_seconds is not None
         self._ranks = ranks
         self._lines = None if ranks is None else linearize(ranks, limits.iterations)
 
     def spent(self) -> Spent:
-        """Return what is spent so far."""
+        """Return what the run has spent so far."""
         if self._spent is None:
             counts, program, own = self._counts, self._program, self._program.own
             names: tuple[str, ...] = program.meters
             amounts = counts[own:]
-            if self._within or self._others:
-                # Another thread may be charging, which makes another one.
-                within = self._within
-                names = tuple(dict.fromkeys((*names, *self._others, *within)))
+            if self._nested_charges or self._foreign_charges:
+                # Read once: another thread may charge meanwhile, which replaces the mapping.
+                within = self._nested_charges
+                names = tuple(dict.fromkeys((*names, *self._foreign_charges, *within)))
                 slots = program.slots
                 amounts = [
-                    add_counts(counts[slots[name]] if name in slots else self._others.get(name, 0), within.get(name, 0))
+                    add_counts(
+                        counts[slots[name]] if name in slots else self._foreign_charges.get(name, 0),
+                        within.get(name, 0),
+                    )
                     for name in names
                 ]
-            # As `Spent(...)`, without a look at what is counted here.
+            # The engine counts correctly, so the counts need no validation.
             self._spent = Spent.unchecked(
                 int(counts[0]),
                 self.seconds,
@@ -135,42 +139,42 @@ class Counters:
 
     @property
     def deadline(self) -> float | None:
-        """The second of the run's clock at which what the node asks for is cut, if there is one."""
+        """The second of the run's clock at which the current node's effects are cut; `None` without a deadline."""
         seconds, outer = self._limits.seconds, self._outer_seconds
         own = None if seconds is None else seconds + self._step.grace
         return outer if own is None else own if outer is None else min(own, outer)
 
     def find_exhausted(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
-        """Return what does not allow charging these amounts, by meter; `stops` must be below their limits."""
+        """Return the limit that refuses to charge these amounts, by meter; each of `stops` must be below its limit."""
         caps = self._program.caps
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
             limit = caps.get(name)
             if limit is not None:
                 slot = self._program.slots.get(name)
-                counted = self._others.get(name, 0) if slot is None else self._counts[slot]
-                spent = add_counts(counted, self._within.get(name, 0))
+                counted = self._foreign_charges.get(name, 0) if slot is None else self._counts[slot]
+                spent = add_counts(counted, self._nested_charges.get(name, 0))
                 if spent + amount > limit or (not amount and spent >= limit):
                     return Exhausted(name, limit, spent, wanted=int(amount) or 1)
         return None
 
     def charge(self, amounts: Mapping[str, float]) -> None:
-        """Charge these amounts, by meter, for a run within a call of this one: from any thread, one at a time."""
-        within = dict(self._within)
+        """Charge amounts by meter for a nested run. Any thread may call it, one thread at a time."""
+        within = dict(self._nested_charges)
         for name, amount in amounts.items():
             within[name] = add_counts(within.get(name, 0), amount)
-        self._within = within
+        self._nested_charges = within
         self._spent = None
 
     def _fold(self) -> None:
-        """Count what runs within the answered calls have charged as this run's."""
+        """Add what nested runs have charged to the counters of this run."""
         slots, self._spent = self._program.slots, None
-        others = dict(self._others)
-        for name, amount in self._within.items():
+        others = dict(self._foreign_charges)
+        for name, amount in self._nested_charges.items():
             if name in slots:
                 self._counts[slots[name]] = add_counts(self._counts[slots[name]], amount)
             else:
                 others[name] = add_counts(others.get(name, 0), amount)
-        self._within, self._others = _NO_CHARGES, others or _NO_CHARGES
+        self._nested_charges, self._foreign_charges = _NO_CHARGES, others or _NO_CHARGES
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
         seconds, outer = self._limits.seconds, self._outer_seconds
@@ -184,8 +188,8 @@ class Counters:
         counts = self._counts
         if self._timed and (late := self._out_of_time(0.0)) is not None:
             return late
-        if self._over is not None:
-            return self._over
+        if self._blocked is not None:
+            return self._blocked
         for slot, amount, limit in step.entry:
             if counts[slot] + amount > limit:
                 return self._refund(step.entry, slot, limit, amount)
@@ -194,7 +198,7 @@ class Counters:
         return None
 
     def _rank(self, node: str) -> tuple[float, ...]:
-        assert self._ranks is not None, "asked for where there are ranks"
+        assert self._ranks is not None, "only a run with ranks computes one"
         if self._lines is not None:
             height, slope, most = self._lines[node]
             return (height + slope * max(0, most - self._counts[0]),)
@@ -205,22 +209,22 @@ class Counters:
         return tuple(value)
 
     def _remaining(self, name: str) -> float:
-        """Return what is left of a counter: 0 where more is spent, by a measured call, or under lower limits."""
+        """Return the remaining amount of a counter; 0 if a measured call or lower limits have overspent it."""
         limit = self._program.caps.get(name)
         if limit is None:
-            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine for these limits")
+            raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")
         return max(0, limit - self._counts[self._program.slots[name]])
 
     def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
-        """Charge an effect, or a batch (without `tariff`) as a whole; return what does not allow it.
+        """Charge an effect, or a whole batch (without `tariff`); return the `Exhausted` if a limit refuses.
 
-        `asked` is how many effects this visit has asked for, these included.
+        `asked` is the number of effects that this visit has asked for, including these.
         """
         counts = self._counts
         if self._timed and (late := self._out_of_time(step.grace)) is not None:
             return late
-        if self._over is not None:
-            return self._over
+        if self._blocked is not None:
+            return self._blocked
         if asked > step.fan_out:
             wanted = len(members_of(effect))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
@@ -234,7 +238,7 @@ class Counters:
         return None
 
     def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
-        """Charge several effects, all or none."""
+        """Charge several effects together: all of them, or none."""
         counts = self._counts
         wanted: dict[int, int] = {}
         limits: dict[int, float] = {}
@@ -264,7 +268,7 @@ class Counters:
         return None
 
     def _refund(self, charges: tuple[Charge, ...], slot: int, limit: float, amount: int) -> Exhausted:
-        """Give back what was paid of the charges before that of `slot`, and return what is exhausted."""
+        """Refund the charges before the one of `slot`, and return the `Exhausted` of that one."""
         for paid, given, _ in takewhile(lambda charge: charge[0] != slot, charges):
             self._counts[paid] -= given
         return self._exhaust(slot, limit, amount)
@@ -273,7 +277,7 @@ class Counters:
         return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
-        """Count what a reply reports beyond what was prepaid."""
+        """Charge the amounts that a reply reports beyond what was prepaid."""
         counts, limits, slots = self._counts, self._limits, self._program.slots
         more: dict[str, float] = {}
         for meter, amount in measure_reply(self._step.name, effect, reply):
@@ -281,7 +285,7 @@ class Counters:
                 if limits[meter] is not None:
                     asked = f"{self._step.name} asked for {type(effect).__name__}"
                     raise InputError(
-                        f"{asked}, and the reply does not say its {meter}, which is limited; {meter.remedy}"
+                        f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
                     )
             elif (beyond := amount - effect.charges.get(meter, 0)) > 0:
                 more[meter.name] = beyond

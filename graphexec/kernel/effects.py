@@ -1,6 +1,6 @@
-"""Effects: values with typed replies, which nodes yield (`page = yield from ask(Fetch(url))`) and handlers answer.
+"""Effects: requests that nodes yield (`page = yield from ask(Fetch(url))`) and handlers answer with a typed reply.
 
-An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effect of one run: `CallContext`.
+An effect is a frozen dataclass, `class Fetch(Effect[Page])`. A call is one effect in one run: `CallContext`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ O = TypeVar("O")  # noqa: E741 - an outcome, throughout the package
 
 
 class Effect(Generic[R_co]):
-    """A request to the world whose reply is an `R`. Subclasses are frozen dataclasses.
+    """A request to the outside world whose reply is an `R`. Subclasses are frozen dataclasses.
 
-    `charges` is the cost of one such effect by meter, in whole numbers of at least 1, paid before it is carried out,
-    successful or not. `measures` are the meters that its reply reports, in the order of `measure`. Of a meter in both,
-    the charge is a prepayment: the least that such an effect takes.
+    `charges` is the cost of one such effect by meter, in whole numbers of at least 1. It is paid before the effect is
+    carried out, successful or not. `measures` lists the meters that the reply reports, in the order of `measure`. If a
+    meter is in both, its charge is a prepayment: the least that such an effect costs.
 
-    Both belong to the class, as a proof knows of no single effect. Raises `NodeError`, when the class is defined, for
-    invalid charges, and for measures without a `measure`, and when a node asks for it, if they are fields.
+    Both belong to the class, because a proof knows classes of effects, not single ones. Defining the class raises
+    `NodeError` for invalid charges and for measures without a `measure` method; using it in a node raises `NodeError`
+    if one of them is a field.
     """
 
     __slots__ = ()
@@ -52,7 +53,7 @@ class Effect(Generic[R_co]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        # Any: a class may have a property or a field in its place.
+        # Any: a subclass may define a property or a field under this name.
         charges, measures = (getattr(cls, name) for name in _CLASS_WIDE)
         check_class_wide(cls, isinstance(charges, Mapping), isinstance(measures, (tuple, list)))
         for meter, amount in cls.charges.items():
@@ -61,45 +62,47 @@ class Effect(Generic[R_co]):
                     f"{cls.__name__} has charges={{{format_value(meter)}: {amount!r}}}; charge a whole meter a whole "
                     f'number, 1 or more: {{Meter("pages"): 1}}'
                 )
-        # Any: the class of the reply has nothing to do with it.
+        # Any: the class of the reply does not matter here.
         if cls.measures and cls.measure is Effect[Any].measure:
             names = ", ".join(map(str, cls.measures))
-            raise NodeError(f"{cls.__name__} measures {names} and does not say how; define measure(self, reply)")
+            raise NodeError(
+                f"{cls.__name__} measures {names} but defines no measure method; define measure(self, reply)"
+            )
 
     def __ask__(self) -> Generator[Self, Any, R_co]:
-        """Ask for this effect alone. `ask` is the way to call it."""
-        # The reply comes from outside: from a handler, whose word is taken, or from JSON, read by its type.
+        """Yield this effect and return its reply. Call it through `ask`."""
+        # A handler returned the reply, and is trusted; or it was read from JSON, by its type.
         reply: R_co = yield self
         return reply
 
     def measure(self, reply: Any) -> Sequence[float | None]:
-        """Return what the reply (an `R`, which a covariant class cannot say) took of each of `measures`.
+        """Return the amount of each of `measures` that the reply reports; a covariant class cannot annotate an `R`.
 
-        `None` is an amount that the reply does not report: a limit on that meter cannot be kept. The others are at
-        least 0 and finite, and whole where the meter is: anything else ends the run with an `InputError`.
+        `None` stands for an amount that the reply does not report; if that meter is limited, the run ends with an
+        `InputError`. So it does unless all other amounts are finite, at least 0, and whole for a whole meter.
         """
         del reply
         return ()
 
     @property
     def provider_id(self) -> str | None:
-        """The id that a model's provider gave the call, if it has one."""
+        """The id that the model's provider gave the call, if any."""
         return None
 
     def cut(self, exhausted: Exhausted) -> Any:
-        """Return the reply to use when the run's deadline cuts this effect, or `None` if the node must be left."""
+        """Return the reply to use if the run's deadline cuts this effect; `None` makes the run leave the node."""
         del exhausted
         return None
 
 
 def answers_cut(kind: type[Effect[Any]]) -> bool:
-    """Return whether effects of a class have a reply for the deadline that cuts them."""
-    # Any: checkers do not know the class of its replies.
+    """Return whether effects of this class define their own reply to being cut by the deadline."""
+    # Any: type checkers cannot infer the class of the reply.
     usual: Any = Effect
     return kind.cut is not usual.cut
 
 
-# What belongs to a class of effects, and how it is written.
+# The class-wide attributes of effects, with an example of each.
 _CLASS_WIDE = {
     "charges": 'charges: ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1}',
     "measures": 'measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)',
@@ -107,17 +110,17 @@ _CLASS_WIDE = {
 
 
 def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
-    """Raise `NodeError` where the charges or the measures of effects are not of their class, but of each of them."""
+    """Raise `NodeError` if charges or measures are not attributes of the class; the flags are in that order."""
     for (name, written), is_class_wide in zip(_CLASS_WIDE.items(), class_wide, strict=True):
         if not is_class_wide:
             raise NodeError(
-                f"{kind.__name__} has {name} that differ from effect to effect, and limits count by class; write "
+                f"{kind.__name__} has {name} that differ from effect to effect, but limits count by class; write "
                 f"{written} in the class, and one class for each price"
             )
 
 
 class Askable(Protocol[E_co, R_co]):
-    """An effect, seen as what it is and what it replies: this is how both types survive `ask`."""
+    """An effect, typed by its own class and by its reply, so that `ask` preserves both types."""
 
     def __ask__(self) -> Generator[E_co, Any, R_co]: ...
 
@@ -125,11 +128,11 @@ class Askable(Protocol[E_co, R_co]):
 @final
 @dataclass(frozen=True, slots=True)
 class NestedRuns:
-    """What the runs that a machine's calls start charge at most, for its proof: a setting that its nodes are bound to.
+    """The most that the nested runs of a machine's calls charge. The machine's nodes are bound to it, for the proof.
 
-    A call that charges `meter` starts up to `attempts` of them. `charges` are rows of a meter, what one such run
-    charges by itself, however deep it is, and what it charges with the runs within it; `None` is no bound. The runs
-    that the tools `unproved` start are not proved to end.
+    A call that charges `meter` starts up to `attempts` nested runs. Each row of `charges` holds a meter, the most that
+    one such run charges by itself, and the most including the runs nested in it; `None` is no bound. The runs that the
+    tools `unproved` start have no proof of termination.
     """
 
     meter: str
@@ -139,7 +142,7 @@ class NestedRuns:
 
     @staticmethod
     def merge(several: Sequence[NestedRuns]) -> NestedRuns | None:
-        """Return what runs of several kinds charge, which calls of one meter start; `None` of none."""
+        """Return the common bound of several kinds of nested runs that charge one meter; `None` if there are none."""
         if not several:
             return None
         names = dict.fromkeys(name for one in several for name, *_ in one.charges)
@@ -161,12 +164,12 @@ class NestedRuns:
 @final
 @dataclass(frozen=True, slots=True)
 class All(Generic[E_co]):
-    """Several effects at once; the reply is the tuple of their replies, in the order asked."""
+    """A batch: several effects at once. The reply is the tuple of their replies, in the same order."""
 
     effects: tuple[E_co, ...]
 
 
-# What a node yields, whatever its replies are.
+# What a node yields.
 Request: TypeAlias = Effect[Any] | All[Effect[Any]]
 
 
@@ -176,11 +179,11 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
 
 
 def measure_reply(node: str, effect: Effect[Any], reply: object) -> list[tuple[Meter, float | None]]:
-    """Return what the reply to an effect of `node` took of each of its `measures`; `None` is not reported.
+    """Return the amount of each measured meter that the reply reports; `None` if it does not report one.
 
-    Raises `InputError` for an amount that is negative, not finite or not whole, and for another number of amounts.
+    Raises `InputError` for an amount that is negative, not finite or not whole, and for a wrong number of amounts.
     """
-    # Any: what `measure` returns is the user's word.
+    # Any: users write `measure`, which may return anything.
     amounts: Sequence[Any] = effect.measure(reply)
     meters = effect.measures
     if not isinstance(amounts, (tuple, list)) or len(amounts) != len(meters):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -189,7 +192,7 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> list[tuple[M
     for meter, amount in zip(meters, amounts, strict=True):
         if amount is not None and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
-            remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not say it"
+            remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"
             raise _invalid_measure(node, effect, amount, remedy)
     return list(zip(meters, amounts, strict=True))
 
@@ -204,12 +207,12 @@ Asks: TypeAlias = Generator[E | All[E], Any, O]
 
 
 def ask(effect: Askable[E, R]) -> Generator[E, Any, R]:
-    """Ask for one effect: `page = yield from ask(Fetch(url))`. What its handler raises ends the run."""
+    """Ask for one effect: `page = yield from ask(Fetch(url))`. An exception of its handler ends the run."""
     return effect.__ask__()
 
 
 def ask_all(effects: Sequence[Askable[E, R]]) -> Generator[All[E], Any, tuple[R, ...]]:
-    """Ask for several effects at once; the replies come in the order asked. Asking for none answers at once."""
+    """Ask for several effects at once; return their replies in the same order. An empty sequence returns at once."""
     if not effects:
         return ()
     # An Askable[E, R] is an E: `__ask__` yields the effect itself.
@@ -232,9 +235,9 @@ class Perform(Effect[Any]):
 
 
 class CallId(NamedTuple):
-    """The identity of a call: the same after a retry and after a resume.
+    """The identity of a call: it stays the same after a retry and after a resume.
 
-    `sequence` numbers the requests of a run from 1 on, `member` the effects of one request from 0 on.
+    `sequence` counts the requests of a run from 1; `member` counts the effects of one request from 0.
     """
 
     run: str
@@ -246,7 +249,7 @@ class CallId(NamedTuple):
 
 
 class RunScope(Protocol):
-    """The common part of a run's calls: its id, its context, and its deadline."""
+    """What all calls of a run share: its id, its context, and its deadline."""
 
     @property
     def run_id(self) -> str:
@@ -255,7 +258,7 @@ class RunScope(Protocol):
 
     @property
     def context(self) -> Any:
-        """What the caller passed as `run(..., context=value)`."""
+        """The value that the caller passed as `run(..., context=value)`."""
         ...
 
     def seconds_left(self) -> float | None:
@@ -265,10 +268,10 @@ class RunScope(Protocol):
 
 @final
 class CallContext(Generic[D_co]):
-    """A call of a run: the `effect` that `node` asks for, and the run around it.
+    """A call in a run: the `effect` that `node` asks for, and the run that it belongs to.
 
-    Tools, handlers and nodes get it for a parameter annotated `CallContext[User]`, where `User` is the class of the
-    run's `context`; events have it as `call`. `charged` is what runs within the call were charged, by meter.
+    Tools, handlers and nodes receive it in a parameter annotated `CallContext[User]`, where `User` is the class of the
+    run's `context`; events have it as `call`. `charged` holds the charges of the call's nested runs, by meter.
     """
 
     __slots__ = ("charged", "closed", "effect", "listener", "member", "node", "request", "scope", "sequence")
@@ -284,16 +287,16 @@ class CallContext(Generic[D_co]):
     ) -> None:
         self.scope = scope
         self.node = node
-        # `None` of an event that is about no effect, such as the entry into a node.
+        # `None` in an event that concerns no effect, such as the entry into a node.
         self.effect = effect
-        # What the node asked for: the effect, or the batch that it is in.
+        # The effect, or the batch that contains it.
         self.request = request
         self.sequence = sequence
         self.member = member
         self.charged: Mapping[str, float] | None = None
-        # Once it is answered nothing more is charged within it.
+        # A closed call is answered: nested runs can charge nothing more to it.
         self.closed = False
-        # Who hears what is reported while it is carried out; the runner's.
+        # Receives what handlers report during the call; set by the runner.
         self.listener: Any = None
 
     @property
@@ -303,19 +306,19 @@ class CallContext(Generic[D_co]):
 
     @property
     def run_id(self) -> str:
-        """The id of the run, which its snapshots keep."""
+        """The id of the run; its snapshots keep it."""
         return self.scope.run_id
 
-    # Any: a covariant class cannot hold it, and the runner has checked it.
+    # Any in the scope: a covariant class cannot store it, and the runner has checked its class.
     @property
     def context(self) -> D_co:
-        """What the caller passed as `run(..., context=value)`; it is stored nowhere."""
+        """The value that the caller passed as `run(..., context=value)`; snapshots do not store it."""
         context: D_co = self.scope.context
         return context
 
     @property
     def provider_id(self) -> str | None:
-        """The id that a model's provider gave the call, if the effect has one."""
+        """The id that the model's provider gave the call, if the effect has one."""
         return None if self.effect is None else self.effect.provider_id
 
     @property
@@ -330,7 +333,7 @@ class CallContext(Generic[D_co]):
         return hash(self.id)
 
     def __reduce__(self) -> tuple[type[CallContext[Any]], tuple[object, ...]]:
-        # The run's context is stored nowhere, and its clock belongs to this process.
+        # The run's context is never stored, and its clock belongs to this process.
         scope = DetachedScope(self.run_id)
         return type(self), (scope, self.node, self.effect, self.request, self.sequence, self.member)
 
@@ -339,20 +342,20 @@ class CallContext(Generic[D_co]):
 
 
 def find_call_parameter(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
-    """Return the parameter that is annotated `CallContext`, and the class of context that it wants, if it says one."""
+    """Return the parameter annotated `CallContext`, and the class of context that it requires, if it names one."""
     for name, annotation in hints.items():
         hint = _bare(annotation)
         if hint is CallContext:
             return name, None
         if get_origin(hint) is CallContext:
             (wanted,) = get_args(hint)
-            # `Any` is a class, too.
+            # Since Python 3.11, `Any` is a class, too.
             return name, wanted if isinstance(wanted, type) and wanted not in (object, Any) else None
     return None, None
 
 
 def _bare(hint: Any) -> Any:
-    """Return an annotation without `Annotated` and `None`."""
+    """Return the annotation without `Annotated` and `None`."""
     if get_origin(hint) is Annotated:
         return _bare(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
@@ -363,7 +366,7 @@ def _bare(hint: Any) -> Any:
 
 @final
 class Batch:
-    """Several calls at once: the members of one request."""
+    """The calls of one batch."""
 
     __slots__ = ("calls", "open", "request")
 
@@ -372,13 +375,13 @@ class Batch:
     ) -> None:
         self.request = request
         self.calls = calls
-        # The positions of those without a reply, now: in a resumed run, not all.
+        # The members without a reply; in a resumed run, some members may have one already.
         self.open = open_
 
 
 @final
 class DetachedScope:
-    """The scope of a run without a clock: one that is stepped by its caller, or replayed."""
+    """The scope of a run without a clock: one that its caller steps or replays."""
 
     __slots__ = ("context", "run_id")
 
@@ -392,25 +395,25 @@ class DetachedScope:
 
 
 class OuterRuns(Protocol):
-    """The runs around a run that is within a call of theirs: what they allow, and what is charged to them."""
+    """The runs that contain a nested run: what they allow, and what the nested run charges to them."""
 
     @property
     def seconds(self) -> float | None:
-        """The second of the inner run's clock at which the first of their deadlines is; `None` without one."""
+        """The second of the nested run's clock at which the first of their deadlines passes; `None` without one."""
         ...
 
     @property
     def refusal(self) -> Exhausted | None:
-        """Why the inner run may not do anything: it is too deep within others."""
+        """The limit that forbids the nested run altogether, such as the limit on depth; `None` if it may run."""
         ...
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
-        """Charge every run around, by meter, or none; return what does not allow it.
+        """Charge amounts by meter to every outer run, or to none; return the `Exhausted` if a limit refuses.
 
-        `stops` are meters that are only compared with their limits. Raises `AbandonedError` if a call around is over.
+        `stops` are meters that are only compared with their limits. Raises `AbandonedError` if an outer call has ended.
         """
         ...
 
     def settle(self, amounts: Mapping[str, float]) -> None:
-        """Charge every run around what a reply has reported beyond what was paid."""
+        """Charge to every outer run what a reply reported beyond what was prepaid."""
         ...

@@ -1,4 +1,4 @@
-"""What a run tells its observers: news, in the order in which it happens."""
+"""The events of a run, in order, and the journal of its replies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphexec.kernel.snapshot import Snapshot, find_attached
 @final
 @dataclass(frozen=True, slots=True)
 class MemberStarted:
-    """Sent to the path of a run: the member at this position of the open batch is being carried out."""
+    """Sent to `Execution.run`: this member of the open batch has started."""
 
     member: int
 
@@ -23,7 +23,7 @@ class MemberStarted:
 @final
 @dataclass(frozen=True, slots=True)
 class MemberReply:
-    """Sent to the path of a run: the reply (or `Cut`) to the member at this position of the open batch."""
+    """Sent to `Execution.run`: the reply (or `Cut`) to this member of the open batch."""
 
     member: int
     reply: object
@@ -32,21 +32,21 @@ class MemberReply:
 @final
 @dataclass(frozen=True, slots=True)
 class ChargedReply:
-    """A reply in a journal, with what runs within the call were charged, by meter."""
+    """A reply in a journal, with the charges of the call's nested runs, by meter."""
 
     reply: object
     charged: Mapping[str, float]
 
 
-# What was sent to the run's path, the second of the run's clock, and how many seconds it took.
+# What was sent to `Execution.run`, the second of the run's clock, and how many seconds the call took.
 JournalEntry: TypeAlias = tuple[object, float, float]
 
 
 @final
 class Journal:
-    """The replies of a run of `graph` within `limits`, in order, and the snapshot that it began with.
+    """The replies of a run of `graph` within `limits`, in order, and the snapshot that the run started from.
 
-    It holds the very objects that handlers returned. It belongs to this process: a pickled result has none.
+    It holds the objects that handlers returned. It belongs to this process: pickling a result drops its journal.
     """
 
     __slots__ = ("_parts", "graph", "limits", "scope", "start")
@@ -59,23 +59,23 @@ class Journal:
         parts: Sequence[Any],
         scope: RunScope | None = None,
     ) -> None:
-        # With the run's context, which nodes may have been given.
+        # It has the run's context, because nodes may receive it.
         self.scope = scope
         self.graph = graph
         self.limits = limits
         self.start = start
-        # JournalEntry after reply, the three parts of each in turn: a tuple of each would cost a long run a tenth more.
+        # The three parts of each entry, one after the other: a tuple for each would cost a long run a tenth more.
         self._parts = parts
 
     def __copy__(self) -> Journal:
         return self
 
     def __deepcopy__(self, memo: object) -> Journal:
-        # Functions are in its graph, and nobody changes it.
+        # It never changes, and its graph contains functions.
         return self
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
-        # Its graph is made of functions, which another process may not have.
+        # Its graph contains functions, which another process may not have.
         return (type(None), ())
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class Journal:
 
 
 def attach_journal(error: BaseException, journal: Journal) -> None:
-    """Attach the replies of a run so far to the exception that ends it."""
+    """Attach the journal of a run to the exception that ends it."""
     error.__dict__["graphexec_journal"] = journal
 
 
@@ -106,7 +106,7 @@ F_co = TypeVar("F_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The run is at `node` with `value`; `spent` does not yet contain this entry."""
+    """The run arrives at `node` with `value`; `spent` does not include the entry yet."""
 
     node: str
     value: object
@@ -116,7 +116,7 @@ class Entered:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`node` asks for `effect`, which is charged already and is carried out now; of a batch each has its own event."""
+    """`node` asks for `effect`, which is charged and starts now. Each effect of a batch has its own event."""
 
     node: str
     effect: Effect[Any]
@@ -129,18 +129,18 @@ class Reported:
 
     node: str
     effect: Effect[Any] | None
-    # Whatever handlers report.
+    # Any: handlers may report any value.
     news: Any
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`effect` was answered with `reply` after `seconds`; `spent` contains what it cost."""
+    """`effect` was answered with `reply` after `seconds`; `spent` includes its cost."""
 
     node: str
     effect: Effect[Any]
-    # The reply of whatever effect it was.
+    # Any: its class depends on the effect.
     reply: Any
     seconds: float
     spent: Spent
@@ -149,7 +149,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`node` was left with `outcome` for `target`, a node's name or `"END"`: one edge of the table."""
+    """The run moves along one edge: from `node` with `outcome` to `target`, a node's name or `"END"`."""
 
     node: str
     outcome: object
@@ -160,11 +160,11 @@ class Moved:
 @final
 @dataclass(frozen=True, slots=True)
 class Done(Generic[F_co]):
-    """The run is over, with the result `outcome`: the last event, unless an exception ended the run.
+    """The run has ended with the result `outcome`. This is the last event, unless an exception ends the run.
 
-    `snapshot` is the run at its last node, with all that it spent; `journal` has its replies, if it was driven whole.
-    `observer_seconds` is the time that observers took before this event, and `node_seconds` that of the nodes, and of
-    the policies that they call: neither can be cut. `call` is the last node's, as that of `Failed` is.
+    `snapshot` is the run at its last node, with everything it spent. `journal` has the replies; manual stepping has
+    none. `observer_seconds` is the time that observers took before this event, and `node_seconds` the time of the nodes
+    and of the policies that they call: a deadline cuts neither. `call` belongs to the last node.
     """
 
     outcome: F_co
@@ -176,16 +176,16 @@ class Done(Generic[F_co]):
 
     @property
     def spent(self) -> Spent:
-        """What the whole run spent."""
+        """The spending of the whole run."""
         return self.snapshot.spent
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An exception ends the run at `snapshot`: the last event of observers; whoever iterates gets `error` itself.
+    """An exception ends the run at `snapshot`. This is the last event of observers; a stream raises `error` instead.
 
-    What is not an `Exception` has ended the run from outside: an interrupt, a cancellation, or a closed stream.
+    An `error` that is not an `Exception` comes from outside: an interrupt, a cancellation, or a closed stream.
     """
 
     error: BaseException
@@ -194,7 +194,7 @@ class Failed:
 
     @property
     def spent(self) -> Spent:
-        """What the run has spent."""
+        """The spending of the run until then."""
         return self.snapshot.spent
 
 

@@ -1,6 +1,7 @@
-"""The engine: one run through a graph. It charges, asks, takes in replies, and follows the edges.
+"""The engine: it runs a graph. It charges each request, yields it, records the reply, and follows the edges.
 
-Pure: no clock, no I/O, no randomness. The runner keeps an `Execution`; `stepping` makes one of each snapshot.
+The engine is pure: it has no clock, no I/O and no randomness. The runner keeps one `Execution` for a whole run; manual
+stepping creates one from each snapshot.
 """
 
 from __future__ import annotations
@@ -40,27 +41,28 @@ from graphexec.kernel.node import END, close_asking
 from graphexec.kernel.program import Step, check_request
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply
 
-# A set, because a checker that narrowed a node to the class would forget what it yields.
+# A set, because after `type(node) is GeneratorType` a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The answer to an effect that the deadline cut; for `All`, `finished` has a reply or a `Cut` for each."""
+    """The answer to an effect that the deadline cut; for a batch, `finished` has a reply or a `Cut` for each member."""
 
     finished: tuple[object, ...] = ()
 
 
-# The state of a request with one member, which is being carried out.
+# The open members of a request with a single effect: it is charged, and has no reply yet.
 _ONE_PAID = (PAID,)
 
 
 @final
 class Execution(Counters):
-    """One run: its counters, and its path, which is sent each reply with the second it came at and those it took.
+    """One run of a graph: its position, its counters, and the replies of the current visit.
 
-    `scope` is what its calls know of it. `around` are the runs that it is within: what it charges they are charged too.
+    `scope` is what all calls of the run share. A nested run has `outer`, the runs that contain it: what it charges is
+    charged to them, too.
     """
 
     __slots__ = (
@@ -91,21 +93,21 @@ class Execution(Counters):
         super().__init__(graph, snapshot.spent, limits, ranks, outer)
         if snapshot.node not in self._program.steps:
             raise SnapshotError(
-                f"the snapshot is at {snapshot.node}, which this graph does not have; resume it with its own"
+                f"the snapshot is at {snapshot.node}, which is not a node of this graph; resume it with its own graph"
             )
         self._step = self._program.steps[snapshot.node]
         self._value = snapshot.value
         self._replies = list(snapshot.replies)
-        # Of the open request, for each member its reply, PAID or UNPAID.
+        # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
-        # How many requests were answered.
+        # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
         self._notify: Callable[[Any], object] | None = None
         self._entered = snapshot.entered or bool(snapshot.replies or snapshot.open)
 
     def snapshot(self) -> Snapshot:
-        """Return the run as it stands."""
+        """Return a snapshot of the current state."""
         return Snapshot(
             self._step.name,
             self._value,
@@ -119,148 +121,155 @@ class Execution(Counters):
 
     @property
     def context_types(self) -> tuple[type, ...]:
-        """The classes that nodes want the run's context to be of."""
+        """The classes that the nodes require of the run's context."""
         return self._program.context_types
 
     def call(self) -> CallContext[Any]:
-        """Return the context of the visit: the id is that of its first request, in a resumed visit, too."""
+        """Return a call that stands for the current visit; its id is that of the visit's first request."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
 
     def run(
         self, *, observed: bool = False, by_member: bool = False, notify: Callable[[Any], object] | None = None
     ) -> Generator[Any, tuple[Any, float, float], Any]:
-        """Follow the run from here to its end.
+        """Run from the current position to the end; return the outcome.
 
-        What is yielded is a call, a `Batch`, or, `observed`, an `Event` (answered with anything). A batch is yielded
-        until it is answered: `by_member` with `MemberStarted` and `MemberReply`, else as a whole. With a `notify`, that
-        is called with the events instead, and none is yielded.
+        The generator yields each request, a call or a `Batch`. It receives `(answer, at, seconds)`: the answer, the
+        second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as a whole or,
+        `by_member`, with `MemberStarted` and `MemberReply`, and is yielded again until every member has its reply.
+
+        If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
+        `notify`, it calls that function with each event instead.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         ranks, lines, counts = self._ranks, self._lines, self._counts
-        # What is about no call is about the run.
-        whole: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
-        # In the middle of a node the rank at its entry is not known any more.
-        before = HIGHEST if ranks is None or self._entered else self._rank(step.name)
+        # The call of the events that concern no effect.
+        run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
+        # A run that is resumed inside a node no longer knows its rank at the entry.
+        previous_rank = HIGHEST if ranks is None or self._entered else self._rank(step.name)
         while True:
             outcome: Any = None
             exhausted = None
-            # A resumed run may be in the middle of a node, whose entry is paid for.
+            # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
-                    event: Any = Entered(step.name, value, self.spent(), whole)
+                    event: Any = Entered(step.name, value, self.spent(), run_call)
                     (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
-                # A refused entry is not recorded: a resumed run tries it again.
+                # A refused entry is not recorded, so a resumed run tries it again.
                 self._entered = exhausted is None
             if exhausted is None:
                 if step.asks:
-                    outcome = yield from self._drive_asking(step, value)
+                    outcome = yield from self._run_asking_node(step, value)
                     if type(outcome) is Exhausted:
                         exhausted = outcome
                 else:
                     outcome = step.function(value) if step.call_parameter is None else self._call_node(step, value)
             if exhausted is not None:
-                assert step.when_spent is not None, "a graph is not built without it"
+                assert step.when_spent is not None, "every node that a limit can stop has a when_spent"
                 outcome = step.when_spent(value, exhausted)
             declared = step.returns if exhausted is None else step.spent_outcomes
-            # Not what it was narrowed to.
+            # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
             if kind not in declared:
-                raise _undeclared(step, outcome, declared)
+                raise _undeclared_outcome(step, outcome, declared)
             try:
-                following = step.following[kind]
+                next_step = step.following[kind]
             except KeyError:
-                # Only a draft lacks an edge.
+                # Only a draft can lack an edge.
                 raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
-                event = Moved(step.name, outcome, END.name if following is None else following.name, whole)
+                event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
                 (yield event) if notify is None else notify(event)
-            if following is None:
+            if next_step is None:
                 return outcome
-            # Not before the move is made: a run that is resumed at this node has refilled nothing.
+            # Refill budgets only after the move: a run that is resumed at this node must not find them refilled.
             if step.resets:
                 for slot in step.resets.get(kind, ()):
                     counts[slot] = 0
                 self._spent = None
             if ranks is not None:
                 if lines is not None:
-                    # As in `_rank`, which would cost three times as much.
-                    height, slope, most = lines[following.name]
+                    # `_rank` written out here: the call would take three times as long.
+                    height, slope, most = lines[next_step.name]
                     left = most - counts[0]
-                    # After a resume with lower limits, more may be spent than they allow.
+                    # After a resume with lower limits, the run may have spent more than they allow.
                     rank: tuple[float, ...] = (height + slope * left if left > 0 else height,)
                 else:
-                    rank = self._rank(following.name)
-                if not rank < before:
+                    rank = self._rank(next_step.name)
+                if not rank < previous_rank:
                     raise CertificateError(
-                        f"the rank does not fall from {step.name} {before} to {following.name} {rank}; the certificate "
-                        f"is of another machine or of other limits, or a run around this one has a limit that the "
-                        f"machine was proved without: prove it again, with that limit"
+                        f"the rank does not fall from {step.name} {previous_rank} to {next_step.name} {rank}; the "
+                        f"certificate belongs to another machine or to other limits, or an outer run has a limit that "
+                        f"the proof did not include; prove the machine again, with that limit"
                     )
-                before = rank
-            self._step = step = following
+                previous_rank = rank
+            self._step = step = next_step
             self._value = value = outcome
             self._entered = False
-            # Of a resumed batch whose other calls a limit has refused.
+            # A resumed batch is still open if a limit refused to charge its calls again.
             if self._open:
                 self._open = ()
             if self._replies:
                 self._replies = []
 
     def apply_answer(self, effect: Request, answer: object, at: float) -> Snapshot:
-        """Return the run with `effect`, for which it stands waiting, answered."""
-        # An `Exhausted` in the place of a reply is where the deadline cut the node; `path` takes the edge.
+        """Answer the open request; return the run after it."""
+        # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
         if isinstance(effect, All):
-            self._open = self._settle_all(effect, self._states(effect), answer, at)
-            self._close_batch()
+            self._open = self._apply_to_batch(effect, self._member_states(effect), answer, at)
+            self._record_batch()
         else:
-            self._close(self._settle(effect, answer, at))
+            self._record_reply(self._apply(effect, answer, at))
         return self.snapshot()
 
     def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
-        """Return the run with one member of the batch `request` answered, for which it stands waiting."""
-        states = self._open = self._states(request)
-        states[member] = self._settle(request.effects[member], answer, at)
+        """Answer one member of the open batch; return the run after it."""
+        states = self._open = self._member_states(request)
+        states[member] = self._apply(request.effects[member], answer, at)
         if not any(state is PAID for state in states):
-            self._close_batch()
+            self._record_batch()
         return self.snapshot()
 
-    def _states(self, request: All[Effect[Any]]) -> list[object]:
-        """Return the replies to the members of the open batch, and which are open."""
+    def _member_states(self, request: All[Effect[Any]]) -> list[object]:
+        """Return the state of each member of the batch: its reply, PAID or UNPAID."""
         return [
             state.read(effect, self.graph.outcomes) if type(state) is StoredReply else state
             for state, effect in zip(self._open or (PAID,) * len(request.effects), request.effects, strict=True)
         ]
 
-    def _close(self, reply: object) -> None:
-        """Take in the reply to the open request."""
-        # In this order no interrupt comes in between: Python looks for one after a call.
+    def _record_reply(self, reply: object) -> None:
+        """Record the reply to the open request, and close the request."""
+        # The call is last, so that no interrupt separates these statements: Python handles one only after a call.
         self._open = ()
         self._sequence += 1
         self._replies.append(reply)
-        if self._within:
+        if self._nested_charges:
             self._fold()
 
-    def _close_batch(self) -> object:
-        """Take in the replies to the open batch; return them, or what is exhausted where the node must be left."""
+    def _record_batch(self) -> object:
+        """Record the replies to the open batch; return them, or the `Exhausted` with which the run leaves the node."""
         states = self._open
-        cut = next((state for state in states if type(state) is Exhausted), None)
-        reply: object = tuple(states) if cut is None else cut
-        self._close(reply)
+        exhausted = next((state for state in states if type(state) is Exhausted), None)
+        reply: object = tuple(states) if exhausted is None else exhausted
+        self._record_reply(reply)
         return reply
 
     def _call_node(self, step: Step, value: Any) -> Any:
         return step.function(value, **{str(step.call_parameter): self.call()})
 
-    def _drive_asking(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
-        """Drive a node that asks: charge, yield and answer its effects; return its outcome, or what is exhausted."""
+    def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Charge, yield and answer what a node asks for; return its outcome, or the `Exhausted` that stops it."""
         node: GeneratorType[Any, Any, Any]
         node = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
         if type(node) not in _GENERATORS:
-            given = an(type(node).__name__)
-            raise NodeError(f"{step.name} is to ask and returned {given} at once; write reply = yield from ask(...)")
+            returned = an(type(node).__name__)
+            raise NodeError(
+                f"{step.name} is declared as Asks[...] but returned {returned} without asking; "
+                f"write reply = yield from ask(...)"
+            )
+        # The recorded replies bring a resumed node back to where it was.
         replay = iter(self._replies) if self._replies else None
         observed, notify = self._observed, self._notify
         asked = 0
@@ -270,18 +279,19 @@ class Execution(Counters):
                 try:
                     effect: Any = node.send(reply)
                 except StopIteration as end:
-                    # Only the engine returns an `Exhausted`.
+                    # An `Exhausted` comes from the engine alone: no node may return one.
                     if type(end.value) is Exhausted:
-                        raise _undeclared(step, end.value, step.returns) from None
+                        raise _undeclared_outcome(step, end.value, step.returns) from None
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                wanted, single, tariff = check_request(step, effect, asked)
-                if not wanted:
-                    # To ask for nothing is no effect: it is answered at once, and no limit stops it.
+                count, single, tariff = check_request(step, effect, asked)
+                if not count:
+                    # An empty batch contains no effect: it costs nothing, and its reply is empty.
                     reply = ()
                     continue
-                asked += wanted
+                asked += count
+                # `self` stands for "no recorded reply", because a reply may be `None`.
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
                     reply = stored.read(effect, self.graph.outcomes) if type(stored) is StoredReply else stored
@@ -294,8 +304,8 @@ class Execution(Counters):
                     )
                     if exhausted is not None:
                         return exhausted
-                    if wanted > 1:
-                        reply = yield from self._drive_batch(step, effect)
+                    if count > 1:
+                        reply = yield from self._run_batch(step, effect)
                     else:
                         call: CallContext[Any] = CallContext(
                             self.scope, step.name, single, effect, self._sequence + 1, 0
@@ -304,62 +314,64 @@ class Execution(Counters):
                         if observed:
                             event: Any = Asked(step.name, single, call)
                             (yield event) if notify is None else notify(event)
-                        answer, at, took = yield call
-                        settled = self._settle(single, answer, at)
-                        reply = settled if single is effect or type(settled) is Exhausted else (settled,)
-                        # Before the event: an observer may raise, and a consumer close the stream.
-                        self._close(reply)
+                        answer, at, seconds = yield call
+                        single_reply = self._apply(single, answer, at)
+                        # The reply to a batch with one member is a tuple, too.
+                        is_whole = single is effect or type(single_reply) is Exhausted
+                        reply = single_reply if is_whole else (single_reply,)
+                        # Record it before the event: an observer may raise, and a consumer may close the stream.
+                        self._record_reply(reply)
                         if observed:
-                            event = Answered(step.name, single, settled, took, self.spent(), call)
+                            event = Answered(step.name, single, single_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)
                 if type(reply) is Exhausted:
                     return reply
         finally:
-            # One that has ended needs no call.
+            # A node that has ended needs no closing.
             if node.gi_frame is not None:
                 close_asking(node)
 
-    def _drive_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
-        """Yield a batch until each member is answered, one by one or as a whole; return the replies."""
+    def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
+        """Yield a batch until every member has its reply; return the replies."""
         sequence = self._sequence + 1
         observed, notify = self._observed, self._notify
         calls: tuple[CallContext[Any], ...] = tuple(
             CallContext(self.scope, step.name, effect, request, sequence, member)
             for member, effect in enumerate(request.effects)
         )
-        states = self._open = self._states(request)
+        states = self._open = self._member_states(request)
         batch = Batch(request, calls, {member: state for member, state in enumerate(states) if state is PAID})
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])
                 (yield event) if notify is None else notify(event)
         while batch.open:
-            answer, at, took = yield batch
+            answer, at, seconds = yield batch
             if type(answer) is MemberStarted:
                 if observed:
                     event = Asked(step.name, request.effects[answer.member], calls[answer.member])
                     (yield event) if notify is None else notify(event)
                 continue
             if type(answer) is MemberReply:
-                states[answer.member] = self._settle(request.effects[answer.member], answer.reply, at)
+                states[answer.member] = self._apply(request.effects[answer.member], answer.reply, at)
                 answered = [answer.member]
                 del batch.open[answer.member]
             else:
                 answered, batch.open = list(batch.open), {}
-                states[:] = self._settle_all(request, states, answer, at)
+                states[:] = self._apply_to_batch(request, states, answer, at)
             if observed:
                 for member in answered:
                     effect, call = request.effects[member], calls[member]
-                    event = Answered(step.name, effect, states[member], took, self.spent(), call)
+                    event = Answered(step.name, effect, states[member], seconds, self.spent(), call)
                     (yield event) if notify is None else notify(event)
-        return self._close_batch()
+        return self._record_batch()
 
     def _charge_unpaid(self, step: Step, effect: Request, asked: int) -> Exhausted | None:
-        """Charge the members of a resumed request that are not paid; return what does not allow it."""
+        """Charge the unpaid members of a resumed request; return the `Exhausted` if a limit refuses."""
         members = members_of(effect)
         if len(members) != len(self._open):
             raise SnapshotError(
-                f"the snapshot has {len(self._open)} open calls, and {step.name} asks for {len(members)}; resume it "
+                f"the snapshot has {len(self._open)} open calls, but {step.name} asks for {len(members)}; resume it "
                 "with its own graph"
             )
         unpaid = tuple(one for one, state in zip(members, self._open, strict=True) if state is UNPAID)
@@ -370,45 +382,45 @@ class Execution(Counters):
             self._open = [PAID if state is UNPAID else state for state in self._open]
         return exhausted
 
-    def _settle(self, effect: Effect[Any], answer: Any, at: float) -> Any:
-        """Apply an answer (clock, measures, a cut); return the reply, or what is exhausted."""
+    def _apply(self, effect: Effect[Any], answer: Any, at: float) -> Any:
+        """Advance the clock, count what the reply reports, and return the reply, or the `Exhausted` of a cut."""
         self._spent = None
-        # A clock that seems to go backwards, as after a resume, does not give time back.
+        # A clock that goes backwards, as it may after a resume, does not give time back.
         if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
             self.seconds = at
-        # Not what it was narrowed to, here and below.
+        # Annotated here and below, because pyright has narrowed the answer to an unknown type.
         kind: type[Any] = type(answer)  # pyright: ignore[reportUnknownVariableType]
         if kind is ChargedReply:
             self.charge(answer.charged)
             answer = answer.reply
             kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
         if kind is Exhausted:
-            raise _not_a_reply(self._step, effect, "only the engine says that a limit is spent")
+            raise _invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
         if kind is Cut:
-            return self._cut(effect)
+            return self._reply_to_cut(effect)
         if type(effect) is Perform:
             if kind not in self._step.returns:
-                raise _undeclared(self._step, answer, self._step.returns)
+                raise _undeclared_outcome(self._step, answer, self._step.returns)
         elif self._step.tariffs[type(effect)].is_measured:
             self._measure(effect, answer)
         return answer
 
-    def _settle_all(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
-        """Apply an answer to a whole batch: a tuple of replies, or a `Cut`, perhaps with those that have finished."""
+    def _apply_to_batch(self, request: All[Effect[Any]], states: list[object], answer: Any, at: float) -> list[object]:
+        """Apply the answer to a whole batch, a tuple of replies or a `Cut`; return the state of each member."""
         answers: Any = answer
         if type(answer) is Cut:
             answers = answer.finished or (answer,) * len(request.effects)
-        # The members that a resumed run has replies of keep them.
+        # In a resumed run, some members may have a reply already.
         return [
-            self._settle(effect, one, at) if state is PAID else state
+            self._apply(effect, one, at) if state is PAID else state
             for effect, one, state in zip(request.effects, answers, states, strict=True)
         ]
 
-    def _cut(self, effect: Effect[Any]) -> Any:
-        """Return the reply to what the deadline cut, or what is exhausted where the node must be left."""
+    def _reply_to_cut(self, effect: Effect[Any]) -> Any:
+        """Return the effect's own reply to being cut, or the `Exhausted` with which the run leaves the node."""
         deadline = self.deadline
         if deadline is None:
-            raise _not_a_reply(self._step, effect, "there is no deadline that could cut it")
+            raise _invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
         # A cut call used all remaining time, even if the clock lags slightly.
         self.seconds = max(self.seconds, deadline)
         limit, outer = self._limits.seconds, self._outer_seconds
@@ -420,10 +432,9 @@ class Execution(Counters):
         return exhausted if reply is None else reply
 
 
-def _not_a_reply(step: Step, effect: Request, why: str) -> InputError:
-    asked = type(effect).__name__
-    return InputError(f"{step.name} asked for {asked}, and the answer says it was stopped: {why}; give a reply to it")
+def _invalid_answer(step: Step, effect: Request, answer: str) -> InputError:
+    return InputError(f"{step.name} asked for {type(effect).__name__} and was answered with {answer}; give a reply")
 
 
-def _undeclared(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
+def _undeclared_outcome(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
     return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])

@@ -1,7 +1,7 @@
-"""The table: which outcome of which node leads to which node. It is total, or it is not built.
+"""The transition table: it maps each outcome of each node to the next node. A graph is only built of a total table.
 
 A row is `edges(review, on(Approved, ship) | on(Refused, END))`, a table is rows joined with `|`, and `graph(table,
-start=review)` is the machine. Totality is checked by type checkers, and again when the graph is built.
+start=review)` is the machine. Type checkers verify that the table is total, and `graph` verifies it again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where one class of outcomes goes, and which budgets are full again then."""
+    """The target of one class of outcomes, and the budgets that this edge resets."""
 
     outcome: type
     target: Node[Any, Any] | End
@@ -51,7 +51,7 @@ class Route:
 
 
 class Routes(Generic[H_contra, F_co]):
-    """Where outcomes go: handles the classes `H`, of which `F` end the run. Made by `on`, joined with `|`."""
+    """Routes for the outcome classes `H`, of which `F` end the run. Created by `on`, joined with `|`."""
 
     __slots__ = ("routes",)
 
@@ -59,10 +59,10 @@ class Routes(Generic[H_contra, F_co]):
         self.routes = routes
 
     def __call__(self, outcome: H_contra) -> F_co:
-        """Return an outcome that ends the run. Raises `LookupError` for one that goes on, or has no route."""
+        """Return an outcome that ends the run. Raises `LookupError` if its route leads to a node, or if it has none."""
         if any(route.outcome is type(outcome) and route.target is END for route in self.routes):
             value: Any = outcome
-            # An outcome of a class that is routed to the end is an F.
+            # An outcome whose class is routed to END is an F.
             ending: F_co = value
             return ending
         raise LookupError(f"{type(outcome).__name__} does not end the run")
@@ -72,7 +72,7 @@ class Routes(Generic[H_contra, F_co]):
 
 
 class Table(Generic[F_co]):
-    """Rows of a table, of whose outcomes `F` end the run. Made by `edges`, joined with `|`."""
+    """Rows of a transition table; the outcomes `F` end the run. Created by `edges`, joined with `|`."""
 
     __slots__ = ("rows",)
 
@@ -88,27 +88,27 @@ def on(outcome: type[O], target: End, *, resets: Sequence[Budget] = ()) -> Route
 @overload
 def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = ()) -> Routes[O, Never]: ...
 def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
-    """Send outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
+    """Route outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
 
-    The budgets that it `resets` are full again when this edge is taken: `on(Next, work, resets=[REVISIONS])`. Raises
-    `NodeError` if `outcome` is not one class, or `target` is not a node.
+    Taking this edge resets the budgets in `resets`: `on(Next, work, resets=[REVISIONS])`. Raises `NodeError` if
+    `outcome` is not one class, or `target` is not a node.
     """
     # Users without a type checker write on("Outcome", ...) and on(A | B, ...).
     if not isinstance(outcome, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"{outcome!r} is not a class of outcomes; write on(Outcome, target), one for each class")
+        raise NodeError(f"{outcome!r} is not an outcome class; write on(Outcome, target), one for each class")
     if not isinstance(target, End):
         require_node(target, "decorate the function with @node")
-    # Users without a type checker pass names, and a budget alone.
+    # Users without a type checker pass names, and a single budget.
     if not isinstance(resets, (list, tuple)) or not all(isinstance(budget, Budget) for budget in resets):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"on({outcome.__name__}, ...) resets {resets!r}; write resets=[BUDGET], a list of budgets")
+        raise NodeError(f"on({outcome.__name__}, ...) has resets={resets!r}; write resets=[BUDGET], a list of budgets")
     return Routes((Route(outcome, target, tuple(resets)),))
 
 
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
-    """Return the row of `source`: `routes` has an `on` for every outcome. Raises `NodeError` for any other argument."""
+    """Return the row of `source`: `routes` has one `on` for each outcome. Raises `NodeError` for other arguments."""
     require_node(source, "decorate the function with @node")
-    # Routes, seen as a function of every outcome: were the parameter `Routes[O, F]`, pyright would infer a lone `on`
-    # from it, and let an outcome that has none pass.
+    # `routes` is typed as a function of every outcome: with `Routes[O, F]`, pyright would infer `O` from the routes
+    # themselves, and accept a row without a route for some outcome.
     if not isinstance(routes, Routes):
         raise NodeError(f"the routes of {source.name} are {routes!r}; write on(Outcome, target) | on(...)")
     return Table(((source, Routes(routes.routes)),))
@@ -116,11 +116,11 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
 
 @final
 class Graph(Generic[S_contra, F_co]):
-    """A checked, immutable machine that starts with an `S` and ends with an `F`; made by `graph` and by surgery.
+    """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 
-    `nodes` maps names to nodes, `edges` lists every transition. `f"{machine:mermaid}"` draws it (or `mermaid-state`,
-    `dot`, `svg`, `html`, `markdown`, `text`), `f"{machine}"` lists it. `budgets` maps the names of its own budgets to
-    their limits, `meters` the names of what its effects take to the meters.
+    `nodes` maps names to nodes, and `edges` lists every transition. `budgets` maps the names of the machine's budgets
+    to their limits, and `meters` the names of its effects' meters to the meters. `f"{machine:mermaid}"` draws the
+    machine (or `mermaid-state`, `dot`, `svg`, `html`, `markdown`, `text`); `f"{machine}"` lists its edges.
     """
 
     __slots__ = ("__weakref__", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
@@ -128,13 +128,13 @@ class Graph(Generic[S_contra, F_co]):
     def __init__(
         self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
     ) -> None:
-        # Of a draft: what is wrong with its rows, and cannot be seen in its edges any more.
+        # The faults of a draft's rows, which its edges no longer show.
         self.faults = tuple(faults)
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
         self.edges = tuple(edges)
         self.start = start
         carried = (*self.nodes[start].takes, *(edge.outcome for edge in self.edges))
-        # Iterations have their limit in `Limits`.
+        # The limit of iterations is in `Limits`.
         own = [one for node in self.nodes.values() for one in node.meters if one.name != ITERATIONS.name]
         self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
@@ -166,17 +166,17 @@ class Graph(Generic[S_contra, F_co]):
         return "\n".join(map(str, self.edges))
 
     def verify(self, limits: Limits | None = None) -> Verdict:
-        """Prove that every run ends within `limits` (`Limits()` unless given), or show one that does not.
+        """Prove that every run ends within `limits` (by default `Limits()`), or find one that does not.
 
-        Raises `LimitsError` for a limit of a budget that the machine does not have.
+        Raises `LimitsError` for a limit on a budget that the machine does not have.
         """
-        # As with pictures: proofs are made of tables, and looked at from above.
+        # Imported here, because the prover is a layer above the kernel.
         from graphexec.verify import verify
 
         return verify(self, limits)
 
     def to_networkx(self) -> nx.MultiDiGraph[str]:
-        """Return the table as a graph of networkx; `graphexec.verify.to_networkx` lists its attributes."""
+        """Return the table as a networkx graph; `graphexec.verify.to_networkx` lists its attributes."""
         from graphexec.verify import to_networkx
 
         return to_networkx(self)
@@ -190,16 +190,17 @@ class Graph(Generic[S_contra, F_co]):
         allow_nonterminating: bool = False,
         **options: Unpack[RunSettings],
     ) -> Done[F_co]:
-        """Run the machine from `value`, or on from a snapshot, to its end; return the outcome, and what it spent.
+        """Run the machine from `value`, or resume it from a snapshot; return the outcome and the spending.
 
-        `handlers` answer the effects, `{Fetch: function}`: functions of the effect, `def` or `async def`. Every run is
-        proved to end within `limits` (`Limits()` unless given) before its first step, unless it `allow_nonterminating`.
-        `options` are the fields of `RunOptions`: the `context` of the run's calls, its `run_id`, the `host` around it.
+        `handlers` maps classes of effects to functions that answer them, `{Fetch: function}`, `def` or `async def`.
+        Before the first step, the machine is proved to end within `limits` (by default `Limits()`), unless you
+        `allow_nonterminating`. `options` are the fields of `RunOptions`: the `context` of the run's calls, its
+        `run_id`, and its `host`, the call that it is nested in.
 
         Raises `UnprovedError` without a proof, `InputError` for a value that the first node does not take,
-        `MissingHandlerError`, and what a node or a handler raises: `snapshot_of(error)` is where the run was.
+        `MissingHandlerError`, and any exception of a node or a handler; `snapshot_of(error)` is the run's last state.
         """
-        # As with proofs: what runs a machine is above it. So here and below.
+        # Imported here and below, because the runner is a layer above the kernel.
         from graphexec.runtime.runner import RunOptions, run
 
         world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
@@ -214,7 +215,7 @@ class Graph(Generic[S_contra, F_co]):
         allow_nonterminating: bool = False,
         **options: Unpack[RunSettings],
     ) -> Done[F_co]:
-        """Run like `run`, on the running event loop; functions that block run in threads."""
+        """Run like `run`, on the running event loop; blocking functions run in threads."""
         from graphexec.runtime.runner import RunOptions, arun
 
         world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
@@ -229,7 +230,7 @@ class Graph(Generic[S_contra, F_co]):
         allow_nonterminating: bool = False,
         **options: Unpack[RunSettings],
     ) -> Generator[Event[F_co], None, None]:
-        """Run like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run."""
+        """Run like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run."""
         from graphexec.runtime.runner import RunOptions, stream
 
         world = self._world(handlers, limits, allow_nonterminating=allow_nonterminating)
@@ -274,24 +275,24 @@ class Graph(Generic[S_contra, F_co]):
         marks: Marks | None = None,
         runs: AnyRun | Iterable[AnyRun] = (),
     ) -> Path:
-        """Write a picture with its proof to a file, `machine.draw("flow.svg")`; return the path.
+        """Write a picture of the machine and its proof to a file, `machine.draw("flow.svg")`; return the path.
 
-        It is proved within `limits`, or those of the runs, or `Limits()`. The suffix is the format: .svg, .png, .html,
-        .md, .mmd, .dot or .txt. `runs`, such as an executor's results, are laid over it; several make a heat map.
-        Raises `InputError` for what cannot be drawn.
+        The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
+        .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
+        several runs make a heat map. Raises `InputError` if the format or the runs cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 
         return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs)
 
     def __format__(self, specification: str) -> str:
-        # An import that points up, and only when it is asked for: a picture is one format away.
+        # Imported here, because pictures are a layer above the kernel.
         from graphexec.draw import draw
 
         return draw(self, specification) if specification else str(self)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """What a notebook shows: the picture with its proof, as SVG or, without the extra `draw`, as Mermaid."""
+        """Return the picture and its proof for a notebook: as SVG or, without the extra `draw`, as Mermaid."""
         from graphexec.draw import draw
 
         verdict = self.verify()
@@ -303,31 +304,31 @@ class Graph(Generic[S_contra, F_co]):
 
 
 def require_graph(given: object, call: str) -> None:
-    """Raise `InputError`, with what to `call`, if `given` is not a graph: users pass executors."""
+    """Raise `InputError` if `given` is not a graph, such as an executor; the error recommends `call`."""
     if not isinstance(given, Graph):
         raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
 def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build the machine, or raise `GraphError` with everything that is wrong with the table.
+    """Build the machine. Raises `GraphError` with every fault of the table.
 
-    An outcome needs exactly one edge, and one that can occur and fits its target; a node needs exactly one row, and a
-    way from the start and to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and
-    a node that asks for effects says how it is left when a limit is spent.
+    Each outcome needs exactly one edge, whose target takes it; each node needs exactly one row, a path from the start
+    and a path to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and a node that
+    asks for effects has a `when_spent`, the outcome for a limit that stops it.
     """
     faults, nodes, found = _read_table(table, start)
     return check_table(nodes.values(), found, start.name, faults)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
-    """Build a machine of a table that may be wrong, to draw it; `verify()` finds the faults."""
+    """Build a machine from a table that may have faults, to draw it; `verify()` reports the faults."""
     faults, nodes, found = _read_table(table, start)
     nodes, found, first = inline_subgraphs(nodes, found, start.name)
     return Graph(nodes.values(), found, first, faults)
 
 
 def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
-    # Users without a type checker pass lists of rows, and functions.
+    # Users without a type checker pass lists of rows, or functions.
     if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeError(f"the table is {table!r}; write edges(...) | edges(...)")
     require_node(start, "decorate the function with @node")
@@ -336,7 +337,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
     found: list[Edge] = []
     for source, routes in table.rows:
         if source.name in nodes:
-            text = f"{source.name} has two rows; join its routes with | in one"
+            text = f"{source.name} has two rows; join its routes with | in one row"
             faults.append(Fault("GX020", source.name, None, text))
             continue
         nodes[source.name] = source
@@ -355,14 +356,14 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
 
 
 def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
-    """The edges of a row."""
+    """Return the edges of a row."""
     return [Edge(source.name, route.outcome, route.target.name, route.resets) for route in routes.routes]
 
 
 def check_table(
     nodes: Iterable[Node[Any, Any]], found: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
 ) -> Graph[Any, Any]:
-    """Return the graph of these nodes and edges, or raise `GraphError` with `faults` and all that is found here."""
+    """Return the graph of these nodes and edges. Raises `GraphError` with `faults` and every other fault."""
     by_name = {node.name: node for node in nodes}
     every = [*faults, *faults_of(by_name, found, start)]
     if not every and any(node.inner is not None for node in by_name.values()):

@@ -1,7 +1,7 @@
-"""Budgets, meters and limits: what a run may spend, and has spent.
+"""Budgets, meters and limits: what a run may spend, and what it has spent.
 
-A `Budget` belongs to a machine: entering the nodes that it meters costs one of it, and an edge may refill it. A `Meter`
-belongs to effects, which charge it before they are carried out; their replies may report more of it.
+A `Budget` belongs to a machine: entering a node that it meters costs one, and an edge may reset it. A `Meter` belongs
+to effects: they charge it before they are carried out, and their replies may report more.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ V = TypeVar("V")
 # The limits that belong to no budget and no meter.
 _OWN_LIMITS = ("seconds", "fan_out", "restarts", "depth", "nested_runs")
 
-# The limit on the effects of one visit, unless another is set: above what agents ask for, and soon reached by a node
-# that asks until it likes the answer.
+# The default limit on the effects of one visit: more than agents need, but soon reached by a node that asks in an
+# endless loop.
 FAN_OUT = 1_000
 
-# The limits on runs within a run, unless others are set: the levels of them, and how many there are in all.
+# The default limits on nested runs: their levels, and their total number.
 DEPTH = 8
 NESTED_RUNS = 1_000
 
-# How long, in seconds, a cancelled coroutine may take to give control back; then it is abandoned.
+# Seconds that a cancelled coroutine may take to return control; then it is abandoned.
 GRACE = 0.05
 
 
@@ -82,10 +82,10 @@ def _check_name(kind: str, name: object) -> None:
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Budget:
-    """A count of a machine's own: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
+    """A counter of a machine: entering a node that it meters costs one, `metered(budget=Budget("revisions", 2))`.
 
-    A run may spend `limit` of it, unless `Limits(budgets={"revisions": 5})` says otherwise; `None` is no limit. Raises
-    `LimitsError` for an invalid limit, and for a name that is not an identifier or is a limit's.
+    A run may spend `limit` of it; `Limits(budgets={"revisions": 5})` overrides the limit, and `None` is no limit.
+    Raises `LimitsError` for an invalid limit, and for a name that is not an identifier or that a limit has already.
     """
 
     name: str
@@ -103,19 +103,19 @@ class Budget:
         return self.name
 
 
-# What `metered` charges unless told otherwise; its limit is `Limits.iterations`.
+# The default budget of `metered`; its limit is `Limits.iterations`.
 ITERATIONS = Budget("iterations")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """A count of what effects take of the world (`Effect.charges`, `Effect.measures`): calls, tokens, money.
+    """A counter of what effects consume (`Effect.charges`, `Effect.measures`): calls, tokens, money.
 
-    One that is not `whole` counts fractions, so no proof counts on it. In error messages, `unit` is the kind of a limit
-    ("an amount of money"), and `remedy` what to do where a reply does not report a limited meter.
+    A meter that is not `whole` counts fractions, and no proof relies on it. Error messages use `unit` for the kind of
+    its limit ("an amount of money"), and `remedy` for what to do if a reply does not report a limited meter.
 
-    Raises `LimitsError` for a name that is not an identifier or is a limit's.
+    Raises `LimitsError` for a name that is not an identifier or that a limit has already.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Meter:
 
 
 class FrozenMapping(Mapping[str, V], Generic[V]):
-    """An immutable, hashable mapping by name, in the order given."""
+    """An immutable, hashable mapping from names, in insertion order."""
 
     __slots__ = ("_hash", "_names", "_values")
     _hash: int
@@ -155,7 +155,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
         return len(self._names)
 
     def __hash__(self) -> int:
-        # Limits are looked up at the start of every run.
+        # Cached: every run looks up its limits.
         try:
             return self._hash
         except AttributeError:
@@ -163,7 +163,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
             return self._hash
 
     def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...], tuple[V, ...]]]:
-        # Another process has other hashes.
+        # The cached hash is invalid in another process.
         return type(self), (self._names, self._values)
 
     def __repr__(self) -> str:
@@ -172,7 +172,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
 
 @final
 class Counts(FrozenMapping[float]):
-    """How much is spent, by name. What was never spent is 0, also in comparisons."""
+    """The spent amounts by name. A missing name counts as 0, also in comparisons."""
 
     __slots__ = ()
 
@@ -182,7 +182,7 @@ class Counts(FrozenMapping[float]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Mapping):
             return NotImplemented
-        # The items of a foreign mapping may be anything, and then are not equal to ours.
+        # A foreign mapping may hold any items; they compare unequal.
         return dict(self._nonzero()) == {name: count for name, count in other.items() if count}  # pyright: ignore[reportUnknownVariableType]
 
     def __hash__(self) -> int:
@@ -203,20 +203,22 @@ def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Limits:
-    """The most that one run may spend. `None` is no limit; 0 is a limit: none of it may be spent.
+    """The most that one run may spend. `None` is no limit; 0 is a limit that allows nothing.
 
-    `iterations` counts entries into metered nodes, `seconds` the run's time without its pauses, `fan_out` the effects
-    of one visit of a node that does not say (`asks=`), each member of a batch by itself, `restarts` the resumptions
-    after a crash (`Snapshot.restarted`). `depth` counts the levels of runs within the run, which its tools start, say,
-    and `nested_runs` these runs, at all levels. `budgets` are limits for the machine's own budgets, by name.
-
-    `meters` are limits of what effects take. Charges are paid before the effect, successful or not. A meter that is
-    only measured is compared before each effect: the last one can exceed it.
+    - `iterations`: entries into metered nodes.
+    - `seconds`: the run's time, without its pauses.
+    - `fan_out`: effects of one visit to a node that does not declare `asks=`; each member of a batch counts.
+    - `restarts`: resumptions after a crash (`Snapshot.restarted`).
+    - `depth`: levels of nested runs, such as those that tools start.
+    - `nested_runs`: nested runs, at all levels together.
+    - `budgets`: limits of the machine's own budgets, by name.
+    - `meters`: limits of what effects consume. A charge is paid before the effect, successful or not. A meter that is
+      only measured is compared before each effect, so the last effect can exceed the limit.
 
     Limits are immutable and hashable; `dataclasses.replace(limits, seconds=60)` changes one of them.
 
     Raises `LimitsError` for a limit that is negative, infinite or not a number, for a limit of 0 on a meter that is not
-    whole, and for an invalid name of a budget.
+    whole, and for an invalid budget name.
     """
 
     iterations: int | None
@@ -228,7 +230,7 @@ class Limits:
     budgets: Mapping[str, int | None]
     meters: Mapping[str, float]
 
-    # The meters are given as such, and kept by name.
+    # Callers pass meters; the limits store their names.
     def __init__(
         self,
         meters: Mapping[Meter, float | None] | FrozenMapping[float] | None = None,
@@ -254,11 +256,11 @@ class Limits:
             _invalid(name, limit, whole=name not in units, unit=units.get(name, "")) for name, limit in limits.items()
         ]
         own = _limits_of_budgets(budgets or {}, faults)
-        # By name, as `dataclasses.replace` gives them back; but `Counts`, in which nothing is missing, are no limits.
+        # `dataclasses.replace` passes the stored mapping again. `Counts` are spent amounts, and not limits.
         if isinstance(meters, FrozenMapping) and not isinstance(meters, Counts):
             amounts = meters
         else:
-            # Any: a front door, where others come too.
+            # Any: users without a type checker pass other values.
             given: Any = meters or {}
             amounts = _limits_of_meters(given, faults)
         found = [fault for fault in faults if fault]
@@ -268,7 +270,7 @@ class Limits:
             object.__setattr__(self, name, value)
 
     def __getitem__(self, meter: Meter | str) -> float | None:
-        """Return the limit of a meter, given as such or by name; `None` where it has none."""
+        """Return the limit of a meter, given as a `Meter` or by name; `None` if it has none."""
         return self.meters.get(str(meter))
 
     def __repr__(self) -> str:
@@ -276,18 +278,18 @@ class Limits:
 
 
 def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | None]) -> FrozenMapping[int | None]:
-    # A front door: a list of names is a common mistake.
+    # Users without a type checker pass a list of names.
     if not isinstance(budgets, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         given = format_value(budgets)
         raise LimitsError(f"budgets is {given}; give a dict of names and limits: {{'revisions': 5}}")
     faults += [_invalid(name, limit) for name, limit in budgets.items()]
     faults += [
-        f"budgets has {format_value(name)}, which names none; give {{'revisions': 5}}, say"
+        f"budgets has {format_value(name)}, which is not a budget name; give names and limits, such as {{'revisions': 5}}"
         for name in budgets
         if not _is_name(name)
     ]
     faults += [
-        f"{name} is a limit of its own; write Limits({name}=...)"
+        f"{name} is a limit and not a budget; write Limits({name}=...)"
         for name in budgets
         if name in (*_OWN_LIMITS, ITERATIONS.name)
     ]
@@ -295,7 +297,7 @@ def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | Non
 
 
 def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | None]) -> FrozenMapping[float]:
-    # As above.
+    # Users without a type checker pass a list of meters.
     if not isinstance(meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LimitsError(f"the limits are {format_value(meters)}; give a dict of meters and limits: {{METER: 5}}")
     found: dict[str, float] = {}
@@ -305,7 +307,7 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
         fault = _invalid(meter.name, limit, whole=meter.whole, unit=meter.unit)
         if fault is None and limit == 0 and not meter.whole:
             fault = (
-                f"the limit {meter.name} is 0, and how much an effect takes of it is known after it; give more than 0"
+                f"the limit {meter.name} is 0, but what an effect consumes is only known afterwards; give more than 0"
             )
         faults.append(fault)
         if limit is not None:
@@ -315,9 +317,9 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Spent:
-    """The spending of a run so far, counted as `Limits` counts; `seconds` is the run's clock at the last reply.
+    """The spending of a run so far, counted as in `Limits`; `seconds` is the run's clock at the last reply.
 
-    `spent[METER]` is how much effects have taken of a meter. What an edge resets begins again at 0.
+    `spent[METER]` is the amount that effects have consumed of a meter. A budget that an edge resets starts again at 0.
 
     Raises `SnapshotError` for counts that are negative, not finite or not whole.
     """
@@ -329,7 +331,7 @@ class Spent:
     meters: Mapping[str, float] = field(default=NOTHING, hash=False)
 
     def __post_init__(self) -> None:
-        # From JSON and by hand anything comes.
+        # JSON and callers may supply any values.
         counts: list[tuple[str, object, bool]] = [
             ("iterations", self.iterations, True),
             ("seconds", self.seconds, False),
@@ -339,7 +341,7 @@ class Spent:
             given: object = getattr(self, name)
             if not isinstance(given, Mapping):
                 raise SnapshotError(f"Spent has {name}={format_value(given)}; give a dict of names and counts")
-            # isinstance cannot tell the types inside, which are looked at one by one.
+            # isinstance does not check the items; they are checked one by one below.
             items: list[tuple[Any, Any]] = list(given.items())  # pyright: ignore[reportUnknownArgumentType]
             counts += [(f"{name}[{format_value(one)}]", count, not isinstance(count, float)) for one, count in items]
             if not isinstance(given, Counts):
@@ -348,7 +350,7 @@ class Spent:
 
     @staticmethod
     def unchecked(iterations: int, seconds: float, restarts: int, budgets: Counts, meters: Counts) -> Spent:
-        """Return what the engine has counted, without looking at it again."""
+        """Return the spending without validation: the engine has counted it."""
         spent = object.__new__(Spent)
         object.__setattr__(spent, "iterations", iterations)
         object.__setattr__(spent, "seconds", seconds)
@@ -358,7 +360,7 @@ class Spent:
         return spent
 
     def __getitem__(self, meter: Meter | str) -> float:
-        """Return how much is spent of a meter, given as such or by name; 0 of one that was never charged."""
+        """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
         return self.meters.get(str(meter), 0)
 
     def __repr__(self) -> str:
@@ -366,14 +368,14 @@ class Spent:
 
 
 def check_spent(spent: Spent, meters: Mapping[str, Meter]) -> None:
-    """Raise `SnapshotError` where less than whole numbers are spent of whole meters, given by name."""
+    """Raise `SnapshotError` if the spent amount of a whole meter is not a whole number."""
     _check_counts(
         "Spent", [(name, count, meters[name].whole) for name, count in spent.meters.items() if name in meters]
     )
 
 
 def _check_counts(owner: str, counts: Iterable[tuple[str, object, bool]]) -> None:
-    """Raise `SnapshotError` unless each count, with its name and whether it is whole, can be one."""
+    """Raise `SnapshotError` unless each (name, count, is whole) is a valid count."""
     faults = [
         f"{owner} has {name}={format_value(count)}; give a {'whole' if whole else 'finite'} number, 0 or more"
         for name, count, whole in counts
@@ -385,22 +387,22 @@ def _check_counts(owner: str, counts: Iterable[tuple[str, object, bool]]) -> Non
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exhausted:
-    """The limit or budget that stopped a run: name, value, how much was spent, how much more wanted.
+    """The limit that stopped a run: its name and `value`, the amount `reached`, and how much more was `wanted`.
 
-    It may be that of an `outer` run, which this one runs within.
+    `outer` is true if the limit belongs to a run that contains this one.
 
     Raises `SnapshotError` for numbers that are negative or not finite.
     """
 
     limit: str
-    # Not `float` alone: as JSON, a whole number stays one.
+    # `int` is listed, so that a whole number stays one in JSON.
     value: int | float
     reached: int | float
     wanted: int = field(default=1, compare=False)
     outer: bool = False
 
     def __post_init__(self) -> None:
-        # As in `Spent`.
+        # JSON and callers may supply any values.
         named = isinstance(self.limit, str)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not named or not isinstance(self.outer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = f"limit={format_value(self.limit)} and outer={format_value(self.outer)}"
@@ -422,7 +424,7 @@ class Exhausted:
             return f"the limit of {format_count(self.value)} {levels} of runs within a run was reached"
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
-            # A meter that counts fractions has no unit: the limit on the cost.
+            # A meter that counts fractions has no unit, such as the cost.
             return f"the limit of {self.value:g} on the {units} was reached ({_format_amount(self.reached)} spent)"
         unit = units.removesuffix("s") if self.value == 1 and not units.endswith("ss") else units
         limit = f"the limit of {format_count(self.value)} {unit}"
@@ -436,5 +438,5 @@ def _format_amount(number: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """Return an integer as it is, or shortened (`1.0e+5000`), and seconds to the millisecond."""
+    """Return an integer in full, or shortened if it is long (`1.0e+5000`), and seconds to the millisecond."""
     return format_integer(number) if isinstance(number, int) else f"{number:.3f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Nodes: functions from one value to one of the outcomes that their annotation declares."""
+"""Nodes: functions of one value that return one of the outcomes in their annotation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphexec.kernel.signatures import accepts, name_of, read_classes, read_eff
 
 @final
 class End:
-    """Where a run ends: the target of an edge whose outcome is the run's result."""
+    """The end of a run: the target of an edge whose outcome is the run's result."""
 
     __slots__ = ()
     name = "END"
@@ -45,7 +45,7 @@ END = End()
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One transition: the class `outcome` of the node `source` leads to `target` (or `"END"`) and `resets` budgets."""
+    """A transition: outcomes of the class `outcome` lead from `source` to `target` (or `"END"`) and reset `resets`."""
 
     source: str
     outcome: type
@@ -68,13 +68,13 @@ W_co = TypeVar("W_co", covariant=True)
 # pure: runs inside the engine, so it must not do I/O.  asks: yields effects.  opaque: is one effect itself.
 NodeKind: TypeAlias = Literal["pure", "asks", "opaque"]
 
-# How many effects a visit asks for: exactly so many, or from the first to the second.
+# The number of effects per visit: an exact number, or (least, most).
 Count: TypeAlias = int | tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:
-    """A graph that stands in a node's place, and its `own` budgets, which are full again at each entry."""
+    """A graph that takes the place of a node; each entry resets its `own` budgets."""
 
     nodes: tuple[Node[Any, Any], ...]
     edges: tuple[Edge, ...]
@@ -82,12 +82,12 @@ class Subgraph:
     own: tuple[Budget, ...]
 
     def renamed_budgets(self, name: str) -> dict[str, Budget]:
-        """Return the budgets of this graph, or of graphs within it, as the node `name` has them, by their old names."""
+        """Map each own budget, also of graphs within this one, to its copy with the prefix `name`, by its old name."""
         deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
         return {budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)}
 
     def refilled_budgets(self, name: str) -> list[Budget]:
-        """Return the budgets that an entry into the node `name` makes full again."""
+        """Return the budgets that an entry into the node `name` resets."""
         renamed = self.renamed_budgets(name)
         return [renamed[budget.name] for budget in self.own]
 
@@ -96,18 +96,19 @@ class Subgraph:
 class Node(Generic[In_contra, Out_co]):
     """A named step of a machine, from a value of `In` to one of the outcomes `Out`.
 
-    `takes` and `outcomes` are the annotated classes, `effects` what it may ask for. An entry costs one of each of
-    `meters`. `when_spent` makes the outcome (a `spent_outcome`) when a limit stops it. A visit asks for `least` to
-    `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are what `bind` has still to
-    supply, `bound` what it was given. Made by `node`, `opaque`, `metered`, `charged`, `reserved` and `embed`.
+    `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
+    one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
+    asks for `least` to `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are the
+    parameters that `bind` has not supplied yet, and `bound` the values that it was given. Created by `node`, `opaque`,
+    `metered`, `charged`, `reserved` and `embed`.
     """
 
     name: str
     kind: NodeKind
-    # The function as it was written; what it returns depends on the kind.
+    # The original function; what it returns depends on the kind.
     function: Callable[Concatenate[In_contra, ...], Any]
     takes: tuple[type, ...]
-    # `Out_co` as classes: what the function `returns`, and `spent_outcome`.
+    # The classes of `Out_co`: `returns` and `spent_outcome`.
     outcomes: tuple[type, ...]
     returns: tuple[type, ...]
     effects: tuple[type[Effect[Any]], ...] = ()
@@ -116,21 +117,21 @@ class Node(Generic[In_contra, Out_co]):
     spent_outcome: type | None = None
     least: int = 0
     most: int | None = None
-    # The seconds beyond the run's deadline, of a node whose calls are reserved for it.
+    # Seconds beyond the run's deadline, for a reserved node.
     grace: float | None = None
-    # Parameters of the function that are not bound yet, by name, with their classes.
+    # The parameters that are not bound yet, with their classes.
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
-    # All that `bind` was given when it bound the node: they say where a node that asks is at home.
+    # All values that `bind` was given: they identify the agent that a node which asks belongs to.
     bound: tuple[object, ...] = ()
-    # The graph that stands in the node's place.
+    # The graph that takes the node's place.
     inner: Subgraph | None = None
-    # The function's parameter for the `CallContext`, and the class of context that it wants.
+    # The function's parameter for the `CallContext`, and the class of context that it requires.
     call_parameter: str | None = None
     context_type: type | None = None
 
     @property
     def metered(self) -> bool:
-        """Whether an entry costs anything."""
+        """True if an entry costs anything."""
         return bool(self.meters)
 
     def __repr__(self) -> str:
@@ -146,18 +147,18 @@ def node(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -> 
 @overload
 def node(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 def node(function: Callable[..., Any], /) -> Node[Any, Any]:
-    """Make a node of a function of one annotated value whose return annotation lists its outcomes.
+    """Make a node from a function of one annotated value whose return annotation lists its outcomes.
 
-    - `def f(x: A) -> B | C` is pure: the engine calls it, again when a run is resumed. It does no I/O and returns
-      promptly: no deadline can cut it. (`opaque` is for a function that blocks.)
+    - `def f(x: A) -> B | C` is pure: the engine calls it, and calls it again when a run is resumed there. It must do no
+      I/O and return promptly, because no deadline can cut it. (Use `opaque` for a function that blocks.)
     - `def f(x: A) -> Asks[Fetch, B | C]` asks for effects with `yield from ask(...)`.
-    - `async def f(x: A) -> B | C` runs arbitrary code: it is one opaque effect, cut at the deadline.
+    - `async def f(x: A) -> B | C` runs arbitrary code: it is one opaque effect, which the deadline cuts.
 
-    A parameter annotated `CallContext[User]` gets the visit's `CallContext`, for the `context` that the run was given.
-    Further parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings, which `bind`
-    supplies by class.
+    A parameter annotated `CallContext[User]` receives the visit's `CallContext`, which has the `context` of the run.
+    Other parameters without a default, `def f(x: A, translator: Translator) -> B`, are settings; `bind` supplies them
+    by class.
 
-    Raises `NodeError` if the annotations are missing, cannot be resolved, or name something that is not a class.
+    Raises `NodeError` if an annotation is missing, cannot be resolved, or is not a class.
     """
     return _node(function, blocking=False)
 
@@ -167,16 +168,16 @@ def opaque(function: Callable[Concatenate[I, ...], Coroutine[Any, Any, O]], /) -
 @overload
 def opaque(function: Callable[Concatenate[I, ...], O], /) -> Node[I, O]: ...
 def opaque(function: Callable[..., Any], /) -> Node[Any, Any]:
-    """Make a node of a function that does I/O of its own, `def` or `async def`: one opaque effect.
+    """Make a node from a function that does its own I/O, `def` or `async def`: it is one opaque effect.
 
-    It runs outside the engine and is cut at the deadline (a blocking function is abandoned in its thread). Its outcome
-    is stored: a resumed run does not call it again. Raises `NodeError` as `node` does.
+    It runs outside the engine, and the deadline cuts it (a blocking function is abandoned in its thread). Its outcome
+    is stored, so a resumed run does not call it again. Raises `NodeError` as `node` does.
     """
     return _node(function, blocking=True)
 
 
 class _Charge(Generic[W_co]):
-    """What `metered`, `charged` and `reserved` return: it adds the outcome for a spent limit to a node's outcomes."""
+    """A decorator that adds the outcome of `when_spent` to a node: `metered`, `charged` and `reserved` return one."""
 
     __slots__ = ("_asks", "_grace", "_meters", "_when_spent")
 
@@ -188,7 +189,7 @@ class _Charge(Generic[W_co]):
         meters: tuple[Budget, ...] = (),
         grace: float | None = None,
     ) -> None:
-        # Users without a type checker pass the node to which the outcome leads: it cannot be called.
+        # Users without a type checker pass the node that the outcome leads to.
         if not callable(when_spent):
             given = f"{when_spent.name}, a node" if isinstance(when_spent, Node) else format_value(when_spent)
             raise NodeError(f"when_spent is {given}; give a function of the value and the limit, such as limit_reached")
@@ -211,8 +212,8 @@ class _Charge(Generic[W_co]):
             )
         if charged_node.spent_outcome not in (None, spent_outcome):
             raise NodeError(
-                f"{charged_node.name} is left with {charged_node.spent_outcome.__name__} when one limit is spent and "
-                f"with {spent_outcome.__name__} when another is; give both the same when_spent"
+                f"{charged_node.name} has the outcome {charged_node.spent_outcome.__name__} when one limit stops it "
+                f"and {spent_outcome.__name__} when another does; give both decorators the same when_spent"
             )
         grace = charged_node.grace if self._grace is None else self._grace
         meters = tuple(dict.fromkeys((*charged_node.meters, *self._meters)))
@@ -220,7 +221,9 @@ class _Charge(Generic[W_co]):
             raise NodeError(f"{charged_node.name} is reserved, so its entry costs nothing; leave out @metered")
         least, most = _count(charged_node, self._asks)
         if grace is not None and most is None:
-            text = f"{charged_node.name} is reserved, so say how much it asks for; write asks=1, or (least, most)"
+            text = (
+                f"{charged_node.name} is reserved and needs the number of its effects; write asks=1, or (least, most)"
+            )
             raise NodeError(text)
         outcomes = charged_node.outcomes
         if spent_outcome not in outcomes:
@@ -241,8 +244,8 @@ def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(function)
     def called(*args: P.args, **named: P.kwargs) -> T:
         if args or "when_spent" not in named:
-            remedy = "put when_spent=limit_reached, say, in parentheses behind it"
-            raise NodeError(f"{function.__name__} needs to know how the node is left; {remedy}")
+            remedy = f"write @{function.__name__}(when_spent=limit_reached), for example"
+            raise NodeError(f"{function.__name__} needs a when_spent, the outcome for a limit that stops it; {remedy}")
         return function(*args, **named)
 
     return called
@@ -252,29 +255,30 @@ def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:
 def metered(
     *, when_spent: Callable[[Any, Exhausted], W], budget: Budget = ITERATIONS, asks: Count | None = None
 ) -> _Charge[W]:
-    """Charge one of `budget` at each entry into the node; when a limit is spent, leave it with `when_spent`'s outcome.
+    """Charge one of `budget` for each entry into the node; when a limit stops it, leave it with `when_spent`.
 
-    `when_spent(value, exhausted)` returns an outcome (a class with two such fields will do), which is routed by the
-    table. The engine calls it before the node runs. Effects are charged as with `charged`. A node may be metered by
-    several budgets, one `@metered` above the other, with the same `when_spent`.
+    `when_spent(value, exhausted)` returns an outcome, which the table routes; a class with these two fields will do. If
+    the budget is used up, the engine calls it instead of the node. Effects are charged as with `charged`. Several
+    `@metered`, one above the other with the same `when_spent`, meter a node by several budgets.
 
     Raises `NodeError` if `when_spent` does not take what the node takes, and for an invalid budget.
     """
-    # Users without a type checker pass names.
+    # Users without a type checker pass a name.
     if not isinstance(budget, Budget):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise NodeError(f"{budget!r} is no budget; write budget=Budget({str(budget)!r}, 3)")
+        raise NodeError(f"{budget!r} is not a budget; write budget=Budget({str(budget)!r}, 3)")
     if budget.name == ITERATIONS.name and budget.limit is not None:
-        raise NodeError("iterations have their limit in Limits(iterations=...); write @metered(when_spent=...) alone")
+        raise NodeError(
+            "the limit of iterations belongs in Limits(iterations=...); write @metered(when_spent=...) without a budget"
+        )
     return _Charge(when_spent, meters=(budget,), asks=asks)
 
 
 @_require_when_spent
 def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = None) -> _Charge[W]:
-    """Say how a node is left when a limit stops what it asks for; every node that asks needs this, or `metered`.
+    """Declare the outcome of a node when a limit stops its effects; every node that asks needs this, or `metered`.
 
-    `when_spent` is as in `metered`. `asks` is how many effects each visit asks for, exactly, or as `(least, most)`;
-    proofs rely on it and the engine holds the node to it. Without it, `Limits.fan_out` stops a visit. Entering the node
-    costs nothing.
+    `when_spent` is as in `metered`. `asks` is the number of effects per visit, exact or as `(least, most)`: proofs rely
+    on it, and the engine enforces it. Without it, `Limits.fan_out` limits a visit. Entering the node costs nothing.
 
     Raises `NodeError` as `metered` does, and if the node asks for nothing or `asks` is invalid.
     """
@@ -283,15 +287,15 @@ def charged(*, when_spent: Callable[[Any, Exhausted], W], asks: Count | None = N
 
 @_require_when_spent
 def reserved(*, when_spent: Callable[[Any, Exhausted], W], asks: Count = 1, grace: float = 10.0) -> _Charge[W]:
-    """Reserve what each visit of a node asks for: counted, but stopped by no limit on calls, tokens or cost.
+    """Reserve the effects of a node: they are counted, but no limit on calls, tokens or cost stops them.
 
-    It is for the last words of a stopped run. Its effects may take `grace` seconds beyond the run's deadline; cut then,
-    or after too many restarts, the node is left with `when_spent`'s outcome.
+    Use it for the last answer of a stopped run. Its effects may take `grace` seconds beyond the run's deadline. If they
+    take longer, or after too many restarts, the run leaves the node with `when_spent`'s outcome.
 
     Raises `NodeError` as `charged` does, for a node that is metered, and for an invalid grace.
     """
     if not is_number(grace) or grace < 0:
-        raise NodeError(f"the grace is {grace!r}; give seconds, 0 or more")
+        raise NodeError(f"grace is {grace!r}; give seconds, 0 or more")
     return _Charge(when_spent, asks=asks, grace=float(grace))
 
 
@@ -301,14 +305,14 @@ def _count(charged_node: Node[Any, Any], asks: Count | None) -> tuple[int, int |
     name = charged_node.name
     if charged_node.kind != "asks":
         raise NodeError(
-            f"{name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
+            f"{name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
         )
-    # Users without a type checker pass texts and lists.
+    # Users without a type checker pass strings and lists.
     match asks if isinstance(asks, tuple) else (asks, asks):
         case (least, most) if is_whole(least) and is_whole(most) and 0 <= least <= most:
             return least, most
         case _:
-            raise NodeError(f"{name} is to ask for {asks!r} effects; give how many, or (least, most)")
+            raise NodeError(f"{name} has asks={asks!r}; give a number of effects, or (least, most)")
 
 
 def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
@@ -338,11 +342,12 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
     waits = inspect.iscoroutinefunction(function)
     if inspect.isasyncgenfunction(function) or (waits and get_origin(returns) is Generator):
         raise NodeError(
-            f"{name} is async def, and what asks for effects is def; write def {name}(...) -> Asks[Effect, Outcome]"
+            f"{name} is async def, but a node that asks for effects is def; "
+            f"write def {name}(...) -> Asks[Effect, Outcome]"
         )
     if inspect.isgeneratorfunction(function) or get_origin(returns) is Generator:
         if blocking:
-            raise NodeError(f"{name} yields effects, so it is not opaque; make it a node with @node")
+            raise NodeError(f"{name} yields effects, so it is not opaque; decorate it with @node")
         if get_origin(returns) is not Generator:
             raise NodeError(f"{name} yields, but returns {returns!r}; write -> Asks[Effect, Outcome]")
         kind = "asks"
@@ -360,7 +365,7 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
         outcomes=declared,
         returns=declared,
         effects=effects,
-        # An opaque node is one effect itself.
+        # An opaque node is itself one effect.
         least=int(kind == "opaque"),
         most={"pure": 0, "opaque": 1}.get(kind),
         call_parameter=call_parameter,
@@ -370,27 +375,27 @@ def _node(function: Callable[..., Any], *, blocking: bool) -> Node[Any, Any]:
 
 
 def require_node(given: object, remedy: str) -> None:
-    """Raise `NodeError` with the remedy if `given` is no node: users without a type checker pass functions."""
+    """Raise `NodeError` with the remedy if `given` is not a node: users without a type checker pass functions."""
     if isinstance(given, str):
         itself = "END, imported from graphexec" if given == "END" else "the node itself"
-        raise NodeError(f"{given!r} is a text and not a node; write {itself}, without quotes")
+        raise NodeError(f"{given!r} is a string and not a node; write {itself}, without quotes")
     if not isinstance(given, Node):
         raise NodeError(f"{getattr(given, '__name__', repr(given))} is not a node; {remedy}")
 
 
 def rename(source: Node[I, O], name: str) -> Node[I, O]:
-    """Return the node under another name, for a second place in a graph. Raises `NodeError` for an invalid name."""
+    """Return a copy of the node with another name. Raises `NodeError` for an invalid name."""
     if not name.isidentifier():
         raise NodeError(f"a node cannot be named {name!r}; give it a name that a function could have")
     return dataclasses.replace(source, name=name)
 
 
-# How often a node may ask while it is closed, before it is left to itself.
+# How many times a node may yield while it is closed, before it is abandoned.
 _PATIENCE = 100
 
 
 def close_asking(node: GeneratorType[Any, Any, Any]) -> None:
-    """Close a node that may ask in a `finally` or a bare `except`: nothing of it is carried out, the stop wins."""
+    """Close a node, ignoring effects that it asks for in a `finally` or a bare `except`: they are not carried out."""
     try:
         node.close()
     except RuntimeError:

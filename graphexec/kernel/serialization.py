@@ -1,4 +1,4 @@
-"""Values and replies as JSON, and back: by pydantic, from their annotations."""
+"""Convert values and replies to JSON and back, with pydantic and their annotations."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.meters import Exhausted, Spent
 
-# What pydantic raises for data, and for classes, that have no form in JSON.
+# Raised by pydantic for values and classes that JSON cannot express.
 SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
 
-# What is raised for data that are not what they should be.
+# Raised for JSON data that do not have the expected form.
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
-    """The reply to `effect` that `dump_reply` stored. Raises `SnapshotError` if it cannot be one."""
+    """Load a reply to `effect` from the data of `dump_reply`. Raises `SnapshotError` for invalid data."""
     try:
         if isinstance(effect, All):
             return tuple(_read_reply(one, each) for one, each in zip(effect.effects, data["data"], strict=True))
@@ -36,20 +36,22 @@ def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:
 
 
 def dump_value(value: object) -> dict[str, Any]:
-    """An outcome or a reply as JSON: its class's name and its data."""
+    """Return an outcome or a reply as JSON data: the name of its class, and its fields."""
     return {"class": type(value).__name__, "data": to_json_data(value)}
 
 
 def load_value(data: Any, outcomes: Mapping[str, type]) -> Any:
-    """The outcome that `dump_value` stored. Raises `SnapshotError` for a class that the graph does not have."""
+    """Load an outcome from the data of `dump_value`. Raises `SnapshotError` for a class that the graph lacks."""
     name = data["class"]
     if name not in outcomes:
-        raise SnapshotError(f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own")
+        raise SnapshotError(
+            f"the snapshot holds a {name}, which no edge of this graph carries; resume it with its own graph"
+        )
     return load_as(outcomes[name], data["data"])
 
 
 def dump_spent(spent: Spent) -> dict[str, Any]:
-    """Return what is spent as JSON data."""
+    """Return the spending as JSON data."""
     return {
         "iterations": spent.iterations,
         "seconds": spent.seconds,
@@ -59,14 +61,14 @@ def dump_spent(spent: Spent) -> dict[str, Any]:
     }
 
 
-# Any: one of JSON's values, which `Spent` looks at.
+# Any: a JSON value, which `Spent` validates.
 def load_spent(data: Any) -> Spent:
-    """Return what `spent_data` stored. Raises what `INVALID_DATA_ERRORS` has."""
+    """Load the spending from the data of `dump_spent`. Raises one of `INVALID_DATA_ERRORS`."""
     return Spent(**{name: data[name] for name in ("iterations", "seconds", "restarts", "budgets", "meters")})
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return what JSON text says, with integers of any size. Raises `ValueError`, also for text nested too deeply."""
+    """Parse JSON with integers of any size. Raises `ValueError`, also if the text is nested too deeply."""
     try:
         return json.loads(text, parse_int=_parse_integer)
     except RecursionError:
@@ -74,11 +76,11 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def format_json(data: Any, **options: Any) -> str:
-    """Return data as `json.dumps` does, with integers of any size."""
+    """Return data as JSON text, like `json.dumps`, with integers of any size."""
     try:
         return json.dumps(data, **options)
     except ValueError:
-        # Python refuses to write more than 4,300 digits: they are put in the place of marks, which stand nowhere else.
+        # Python refuses to write more than 4,300 digits, so unique marks are replaced with the digits afterwards.
         integers: list[int] = []
         marked = json.dumps(_mark_integers(data, "", integers), **options)
         mark = "#"
@@ -91,7 +93,7 @@ def format_json(data: Any, **options: Any) -> str:
         return text
 
 
-# Python always reads and writes so many digits; more of them only as its limit is set.
+# Python converts this many digits whatever its limit on long integers is.
 _DIGITS = 600
 
 
@@ -115,7 +117,7 @@ def _digits(integer: int) -> str:
 
 
 def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
-    """Return data with a string in the place of each long integer, which is added to `integers`."""
+    """Return data with a marked string for each long integer, and append the integers to `integers`."""
     kind = _class_of(data)
     if kind is dict:
         return {name: _mark_integers(one, mark, integers) for name, one in data.items()}
@@ -128,12 +130,12 @@ def _mark_integers(data: Any, mark: str, integers: list[int]) -> Any:
 
 
 def _class_of(value: object) -> type[object]:
-    # Not what a checker narrows it to.
+    # A function, so that type checkers do not narrow the value.
     return type(value)
 
 
 def dump_reply(reply: object) -> dict[str, Any]:
-    """A reply as JSON, or the `Exhausted` that stands in the place of one."""
+    """Return a reply, or the `Exhausted` in its place, as JSON data."""
     return {"exhausted": to_json_data(reply)} if type(reply) is Exhausted else {"reply": dump_value(reply)}
 
 
@@ -144,7 +146,7 @@ def _read_reply(effect: Effect[Any], data: object) -> Any:
 
 
 def to_json_data(value: object) -> Any:
-    """The data of a value, as JSON knows it; each of the replies to a batch is dumped as what it is."""
+    """Return a value as JSON data; each reply of a batch is converted by its own class."""
     if type(value) in (tuple, list):
         values: Any = value
         return [to_json_data(one) for one in values]
@@ -154,18 +156,18 @@ def to_json_data(value: object) -> Any:
 
 
 def load_as(kind: Any, data: object) -> Any:
-    """Return the value of the class `kind` that JSON data are. Raises `ValidationError`, also for `true` as 1."""
+    """Load a value of the class `kind` from JSON data. Raises `ValidationError`, also for `true` instead of 1."""
     return _validate(_adapter(kind), data)
 
 
 def _validate(adapter: TypeAdapter[Any], data: object) -> Any:
-    """Return what data are by an adapter, which converts only what JSON has no form for, such as dates."""
+    """Validate data strictly; only types that JSON lacks, such as dates, are converted."""
     try:
         return adapter.validate_json(format_json(data), strict=True)
     except ValidationError as error:
         if error.errors(include_input=False)[0]["type"] != "json_invalid":
             raise
-    # pydantic's parser takes neither more than 4,300 digits nor half a surrogate pair: others stand in for them.
+    # pydantic's parser rejects integers of more than 4,300 digits and lone surrogates, so it checks substitutes.
     adapter.validate_json(format_json(_with_stand_ins(data)), strict=True)
     return adapter.validate_python(data)
 
@@ -190,7 +192,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 @cache
 def reply_adapter(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
-    """The type of an effect's reply, of `class Fetch(Effect[Page])`. Raises `NodeError` if it has none for JSON."""
+    """Return the type adapter of an effect's reply, `Page` of `Effect[Page]`. Raises `NodeError` if JSON has none."""
     for base in effect.__mro__:
         for generic in getattr(base, "__orig_bases__", ()):
             if get_origin(generic) is Effect:
@@ -199,7 +201,7 @@ def reply_adapter(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
                     return TypeAdapter(reply)
                 except PydanticSchemaGenerationError as error:
                     raise NodeError(
-                        f"{effect.__name__} replies {reply!r}, which cannot be stored as JSON; reply a dataclass or a "
-                        f"pydantic model"
+                        f"{effect.__name__} has the reply {reply!r}, which cannot be stored as JSON; reply with a "
+                        f"dataclass or a pydantic model"
                     ) from error
-    raise NodeError(f"{effect.__name__} does not say its reply; write class {effect.__name__}(Effect[Reply])")
+    raise NodeError(f"{effect.__name__} does not declare its reply; write class {effect.__name__}(Effect[Reply])")

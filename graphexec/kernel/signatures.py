@@ -1,4 +1,4 @@
-"""The annotations of a node's function: the classes that it takes and returns, the effects it may ask for."""
+"""Read the annotations of a node's function: the classes that it takes and returns, and its effects."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def resolve_hints(function: Callable[..., Any], *, extras: bool = False) -> dict[str, Any]:
-    """Return the annotations by name, `return` included; with `extras`, what `Annotated` adds is kept.
+    """Return the resolved annotations by name, including `return`; `extras` keeps the metadata of `Annotated`.
 
-    Raises `NameError` for a name that is in no scope, and `TypeError` for what is not a function.
+    Raises `NameError` for an unknown name, and `TypeError` if the argument is not a function.
     """
     try:
         return get_type_hints(function, include_extras=extras)
@@ -28,7 +28,7 @@ def resolve_hints(function: Callable[..., Any], *, extras: bool = False) -> dict
 
 
 def _outside() -> Mapping[str, Any]:
-    """The local names of the nearest caller that is not of this package."""
+    """Return the local names of the nearest caller outside this package."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back
@@ -36,7 +36,7 @@ def _outside() -> Mapping[str, Any]:
 
 
 def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
-    """Return the annotations of the node `name` by name. Raises `NodeError` for those that cannot be resolved."""
+    """Return the annotations of the node `name`. Raises `NodeError` if one cannot be resolved."""
     try:
         return resolve_hints(function)
     except TypeError as error:
@@ -46,7 +46,7 @@ def read_hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return what a function is called; a callable object is called as its class."""
+    """Return the name of a function, or of the class of a callable object."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -55,30 +55,30 @@ def _members(annotation: Any) -> tuple[Any, ...]:
 
 
 def read_classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
-    """Return the classes of an annotation. Raises `NodeError` for what is none by which values can be told."""
+    """Return the classes of an annotation. Raises `NodeError` for a member that `isinstance` cannot check."""
     members: tuple[Any, ...] = _members(annotation)
     for member in members:
         if not _is_class(member):
-            shown = "None" if member in (None, types.NoneType) else member
-            raise NodeError(f"{name} {what} {shown}, which is not a class of yours; name the class of the value")
+            written = "None" if member in (None, types.NoneType) else member
+            raise NodeError(f"{name} {what} {written}, which is not a class of yours; name the class of the value")
     return members
 
 
 def _is_class(member: Any) -> bool:
-    """Whether values can be told by it: not so `None`, generics, `Any` (a class since 3.11), protocols, typed dicts."""
+    """Return whether `isinstance` can check it: not `None`, `Any`, generics, protocols, or typed dicts."""
     if not isinstance(member, type) or member is types.NoneType:
         return False
     try:
-        # Either may refuse to say.
+        # Either may raise a TypeError.
         return isinstance(None, member) in (True, False) and issubclass(int, member) in (True, False)
     except TypeError:
         return False
 
 
 def read_effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
-    """Return the effects in the annotation of what a node asks for.
+    """Return the classes of effects in the first argument of `Asks`.
 
-    Raises `NodeError` for what is none, and for effects whose charges are not those of their class.
+    Raises `NodeError` for a member that is not an effect, and for effects whose charges or measures are fields.
     """
     effects: list[type[Effect[Any]]] = []
     for member in _members(asked):
@@ -86,7 +86,7 @@ def read_effects(name: str, asked: Any) -> tuple[type[Effect[Any]], ...]:
             continue
         if not _is_effect(member):
             raise NodeError(f"{name} asks for {member!r}, which is not an effect; write class Name(Effect[Reply])")
-        # A field hides what the class has; its default is there, too.
+        # A field hides the attribute of the class.
         own = {field.name for field in dataclasses.fields(member)} if dataclasses.is_dataclass(member) else ()
         check_class_wide(member, "charges" not in own, "measures" not in own)
         effects.append(member)
@@ -98,7 +98,7 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
 
 
 def read_spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
-    """Return the class of `when_spent`'s outcome, and the classes of values it takes, or raise `NodeError`."""
+    """Return the class of `when_spent`'s outcome, and the classes that it takes. Raises `NodeError`."""
     name = name_of(when_spent)
     called = getattr(when_spent, "__init__") if isinstance(when_spent, type) else when_spent  # noqa: B009
     hints = read_hints(called, name)
@@ -110,13 +110,13 @@ def read_spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[
         raise NodeError(f"{name} does not annotate its outcome; write def {name}(value: In, limit: Exhausted) -> Out")
     outcomes = read_classes(name, "returns", hints["return"])
     if len(outcomes) != 1:
-        raise NodeError(f"{name} returns {len(outcomes)} outcomes; a spent limit takes one edge, so return one class")
+        raise NodeError(f"{name} returns {len(outcomes)} outcomes, but a limit takes one edge; return one class")
     (outcome,) = outcomes
     return outcome, _members(takes)
 
 
 def accepts(takes: tuple[Any, ...], given: type) -> bool:
-    """Return whether a value of the class `given` fits one of `takes`; what is no class is left to the checkers."""
+    """Return whether a value of the class `given` fits one of `takes`; type checkers check what is not a class."""
     return any(not isinstance(kind, type) or _fits(kind, given) for kind in takes)
 
 
@@ -132,7 +132,7 @@ def _members_of(kind: type) -> set[str]:
 
 
 def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function as it was written, without what it is wrapped in and bound to."""
+    """Return the original function, without its wrappers and bound arguments."""
     while True:
         inner: Callable[..., Any] = inspect.unwrap(function)
         if isinstance(inner, functools.partial):

@@ -1,4 +1,4 @@
-"""Where a run is, as plain data: node, value, the replies so far at that node, and what is spent."""
+"""The state of a run as plain data: its node, its value, the replies of the current visit, and what it has spent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OpenCall(Enum):
-    """The state of a call without a reply: charged already, or to be charged when the run goes on."""
+    """The state of a call without a reply: it is charged, or it will be charged when the run resumes."""
 
     PAID = "paid"
     UNPAID = "unpaid"
@@ -26,19 +26,20 @@ class OpenCall(Enum):
 
 PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
 
-# Of the JSON form. Version 1 had a fixed list of meters.
+# The version of the JSON form. Version 1 had a fixed list of meters.
 VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Snapshot:
-    """A run between two replies; it belongs to the graph that it was taken from.
+    """The state of a run between two replies; it belongs to the run's graph.
 
-    `value` is what `node` was given; `replies` are those to its effects so far, from which the node's function is
-    brought back to where it was (the last may be an `Exhausted`). `entered`: the node's entry is charged already.
+    `value` is the argument of `node`, and `replies` are the replies of the current visit: a resume replays them to
+    bring the node's function back to where it was (the last one may be an `Exhausted`). `entered` is true if the entry
+    into the node is charged.
 
-    `open` is the request that waits for replies: for each of its members the reply, or an `OpenCall`. `sequence` is how
-    many requests of the run were answered, and `run_id` its id.
+    `open` is the pending request: for each member its reply, or an `OpenCall`. `sequence` is the number of answered
+    requests of the run, and `run_id` the run's id.
     """
 
     node: str
@@ -58,22 +59,22 @@ class Snapshot:
         return repr_fields(self)
 
     def retried(self) -> Snapshot:
-        """Return the run with its open calls to be made, and charged, again; those that have a reply keep it."""
+        """Return the run with its open calls to be made and charged again; calls with a reply keep it."""
         states = tuple(UNPAID if state is PAID else state for state in self.open)
         kept = any(state is not UNPAID for state in states)
         return dataclasses.replace(self, open=states if kept else ())
 
     def restarted(self) -> Snapshot:
-        """Return the run as resumed after a crash, one more of `restarts` spent; store it before going on.
+        """Return the run for a resume after a crash; store it before you resume. It spends one of `restarts`.
 
-        Its open calls are made, and charged, again.
+        Its open calls are made and charged again.
         """
         spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
         return dataclasses.replace(self.retried(), spent=spent)
 
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
-        # pydantic, which does it, is loaded by those who store.
+        # Imported here, because only storing needs pydantic.
         from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_spent, dump_value, format_json
 
         try:
@@ -94,7 +95,7 @@ class Snapshot:
 
     @staticmethod
     def from_json(text: str, graph: Graph[Any, Any]) -> Snapshot:
-        """Read a snapshot of `graph`. Raises `SnapshotError` if it is none."""
+        """Read a snapshot of `graph`. Raises `SnapshotError` for invalid text, and for a snapshot of another graph."""
         from graphexec.kernel.serialization import INVALID_DATA_ERRORS, load_as, load_spent, load_value, parse_json
 
         try:
@@ -103,17 +104,17 @@ class Snapshot:
             entered, states = data.get("entered", False), data.get("open", [])
             sequence, run_id = data.get("sequence", 0), data.get("run", "")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise SnapshotError(
-                f"this is not a snapshot, which has node, value, replies and spent: {error!r}"
-            ) from None
+            raise SnapshotError(f"this is not a snapshot: it needs node, value, replies and spent: {error!r}") from None
         if (version := data.get("version", 1)) != VERSION:
             raise SnapshotError(
-                f"this snapshot has version {format_value(version)}, and this graphexec reads version {VERSION}; "
+                f"this snapshot has version {format_value(version)}, but this graphexec reads version {VERSION}; "
                 f"finish the run with the graphexec that wrote it (0.1 wrote version 1 until it had meters)"
             )
         if not isinstance(node, str) or node not in graph:
             place = node if isinstance(node, str) else format_value(node)
-            raise SnapshotError(f"the snapshot is at {place}, which this graph does not have; resume it with its own")
+            raise SnapshotError(
+                f"the snapshot is at {place}, which is not a node of this graph; resume it with its own graph"
+            )
         try:
             return Snapshot(
                 node,
@@ -137,15 +138,15 @@ def _reply_data(reply: object) -> dict[str, Any]:
     return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply)
 
 
-# Any: one of JSON's values.
+# Any: a JSON value.
 def _read_reply(data: Any) -> object:
-    # Not by pydantic, which takes `true` for 1.
+    # Not with pydantic, which accepts `true` as 1.
     return Exhausted(**data["exhausted"]) if "exhausted" in data else StoredReply(data["reply"])
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReply:
-    """A reply as it came from JSON; it is read when the effect that it answers is known."""
+    """A reply as JSON data; it is loaded when its effect is known."""
 
     # Any JSON value.
     data: Any
@@ -156,38 +157,39 @@ class StoredReply:
             raise TypeError(f"{given!r} is not a stored reply")
 
     def read(self, effect: Request, outcomes: Mapping[str, type]) -> Any:
-        """Return the reply to `effect`. Raises `SnapshotError` if it cannot be one."""
+        """Load the reply to `effect`. Raises `SnapshotError` for invalid data."""
         from graphexec.kernel.serialization import load_reply
 
         return load_reply(effect, self.data, outcomes)
 
 
 def attach_snapshot(error: BaseException, snapshot: Snapshot) -> None:
-    """Attach to an exception that ends a run where the run was; the traceback says it too."""
-    seen = "graphexec_snapshot" in error.__dict__
+    """Attach the run's last state to the exception that ends it, and a note to its traceback."""
+    noted = "graphexec_snapshot" in error.__dict__
     error.__dict__["graphexec_snapshot"] = snapshot
-    if seen:
-        # One exception may end several runs, or a run within a run: it is told of once.
+    if noted:
+        # One exception may end several runs, or a run and its outer run: one note is enough.
         return
     spent = snapshot.spent
     counts = {"iterations": spent.iterations, **{name: count for name, count in spent.meters.items() if count}}
-    told = ", ".join(f"{name.replace('_', ' ')}: {format_count(count)}" for name, count in counts.items())
-    error.add_note(f"graphexec: the run was at the node {snapshot.node} ({told}); snapshot_of(error) is its state")
+    spending = ", ".join(f"{name.replace('_', ' ')}: {format_count(count)}" for name, count in counts.items())
+    error.add_note(f"graphexec: the run was at the node {snapshot.node} ({spending}); snapshot_of(error) is its state")
 
 
 def snapshot_of(error: BaseException) -> Snapshot | None:
-    """Return where the run was that this exception ended (`KeyboardInterrupt` included), or `None`.
+    """Return the last state of the run that this exception ended, or `None`.
 
-    `error` may also be what asyncio raises in the place of a run's cancellation: `TimeoutError`, `KeyboardInterrupt`.
+    `error` may be a `KeyboardInterrupt`, and also the exception that asyncio raises instead of a cancellation, such as
+    `TimeoutError`.
     """
     found = find_attached(error, "graphexec_snapshot")
     return found if isinstance(found, Snapshot) else None
 
 
 def find_attached(error: BaseException, name: str) -> object:
-    """Return the attribute of this name of an exception, or of the cancellation in whose place it was raised."""
+    """Return an attribute of an exception, or of the cancellation that it replaced; `None` if neither has it."""
     seen: BaseException | None = error
-    # Not of an `Exception` that was being handled: that may have ended another run, before this one.
+    # Stop at an `Exception` that was being handled: it may have ended another run.
     while seen is not None and name not in seen.__dict__:
         seen = seen.__cause__ or seen.__context__
         if isinstance(seen, Exception):

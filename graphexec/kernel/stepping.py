@@ -1,7 +1,7 @@
-"""Manual stepping: pure functions from a snapshot and a reply to the next request or to the end.
+"""Manual stepping: pure functions from a snapshot and a reply to the next request, or to the end.
 
-`begin(graph, value)` is the first snapshot; `advance(graph, snapshot, limits)` is `Done`, or a `PendingEffect` whose
-`reply(value, at=seconds)` is the next snapshot.
+`begin(graph, value)` returns the first snapshot. `advance(graph, snapshot, limits)` returns `Done`, or a
+`PendingEffect` whose `reply(value, at=seconds)` returns the next snapshot.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ F = TypeVar("F")
 @final
 @dataclass(frozen=True, slots=True)
 class PendingEffect:
-    """The run waits for a reply to `effect`, which is charged already.
+    """A run that waits for the reply to `effect`, which is charged already.
 
-    `calls` are those of its members that have no reply. `deadline` is the second of the run's clock at which it is to
-    be cut, if any. `snapshot` is the run at this point: to `advance` from it asks for the same and charges nothing;
-    `snapshot.retried()` charges the calls without a reply again.
+    `calls` are the members without a reply. `deadline` is the second of the run's clock at which to cut the effect;
+    `None` without one. `snapshot` is the run at this point: `advance` from it asks for the same effect and charges
+    nothing, and `snapshot.retried()` charges the calls without a reply again.
     """
 
     effect: Request
@@ -58,55 +58,59 @@ class PendingEffect:
         return self.snapshot.spent.seconds if at is None else _not_before_the_run(at)
 
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
-        """Return the run with the effect answered at the second `at` of the run's clock (by default at once).
+        """Return the run after a reply at the second `at` of the run's clock (by default, without delay).
 
-        The clock begins at 0 and stands still in a pause. Raises `InputError` for a time before the run.
+        The clock starts at 0 and does not advance during a pause. Raises `InputError` for a negative time.
         """
         if isinstance(self.effect, All):
-            # The replies of a batch are a sequence of unknown things.
+            # Any: the replies of a batch have any class.
             replies: Any = value
             count = len(replies) if isinstance(value, (tuple, list)) else None
             if count != len(self.effect.effects):
                 asked = len(self.effect.effects)
-                raise InputError(f"a batch of {asked} is answered by {value!r}; give a tuple with a reply to each")
+                raise InputError(
+                    f"a batch of {asked} effects was answered with {value!r}; give a tuple with a reply to each"
+                )
             value = tuple(replies)
         return self._execution().apply_answer(self.effect, value, self._second(at))
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
-        """Return the run with one call of a batch answered; the others wait on. `Cut()` cuts it.
+        """Return the run after the reply to one call of a batch; the others stay pending. `Cut()` cuts the call.
 
-        Raises `InputError` where the effect is no batch, and for a member that has its reply or does not exist.
+        Raises `InputError` if the effect is not a batch, and for a member that has its reply or does not exist.
         """
         if not isinstance(self.effect, All):
-            raise InputError(f"{type(self.effect).__name__} is no batch; answer it with reply(value)")
-        waiting = [call.member for call in self.calls]
-        if member not in waiting:
-            raise InputError(f"the batch waits for the members {waiting}, not for {member!r}; answer one of them")
+            raise InputError(f"{type(self.effect).__name__} is not a batch; answer it with reply(value)")
+        pending = [call.member for call in self.calls]
+        if member not in pending:
+            raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
         return self._execution().apply_member_answer(self.effect, member, value, self._second(at))
 
     def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run with the effect cut by the deadline; `finished` is as in `Cut`.
+        """Return the run after the deadline cut the effect; `finished` is as in `Cut`.
 
-        Raises `InputError` where there is no deadline, and for another number of `finished` than was asked for.
+        Raises `InputError` if the run has no deadline, and if `finished` does not have one item for each member.
         """
         if finished:
             if not isinstance(self.effect, All):
                 one = type(self.effect).__name__
-                raise InputError(f"{one} is no batch and is cut as a whole; leave out finished=")
+                raise InputError(f"{one} is not a batch; leave out finished=")
             asked, given = len(self.effect.effects), len(finished)
             if given != asked:
-                raise InputError(f"a batch of {asked} is cut with {given} replies; give a reply or a Cut() for each")
+                raise InputError(
+                    f"a batch of {asked} effects was cut with {given} replies; give a reply or a Cut() for each"
+                )
         return self._execution().apply_answer(self.effect, Cut(finished), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:
     if not at >= 0:
-        raise InputError(f"the reply came at {at} seconds; give the seconds since the run began, 0 or more")
+        raise InputError(f"at is {at}; give the seconds since the start of the run, 0 or more")
     return at
 
 
 def begin(graph: Graph[S, Any], value: S) -> Snapshot:
-    """Return the run at its start. Raises `InputError` for a value of another class, and for a missing setting."""
+    """Return the first snapshot. Raises `InputError` for a value of another class, and for a missing setting."""
     for node in graph.nodes.values():
         for name, kinds in node.settings.items():
             wanted = an(" | ".join(kind.__name__ for kind in kinds))
@@ -121,11 +125,11 @@ def begin(graph: Graph[S, Any], value: S) -> Snapshot:
 def advance(
     graph: Graph[Any, F], snapshot: Snapshot, limits: Limits, *, ranks: Ranks | None = None
 ) -> PendingEffect | Done[F]:
-    """Run the machine from `snapshot` to the next effect that needs an answer, or to the end.
+    """Run the machine from `snapshot` to the next effect, or to the end.
 
-    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`). It costs the
-    pure nodes on the way, and one pass over the current node's replies. Raises `UndeclaredOutcomeError`,
-    `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and what a node raises.
+    With the `ranks` of a certificate, it raises `CertificateError` at a step that does not lower the rank. It runs the
+    pure nodes on the way, and replays the current visit's replies. Raises `UndeclaredOutcomeError`,
+    `UndeclaredEffectError` or `UndeclaredCountError` before anything undeclared happens, and any exception of a node.
     """
     execution = Execution(graph, snapshot, limits, ranks)
     path = execution.run()
@@ -136,19 +140,19 @@ def advance(
     finally:
         path.close()
     calls = tuple(item.calls[member] for member in item.open) if isinstance(item, Batch) else (item,)
-    assert item.request is not None, "a call is asked for"
+    assert item.request is not None, "a yielded call belongs to a request"
     return PendingEffect(item.request, calls, execution.snapshot(), execution.deadline, graph, limits)
 
 
 def replay(journal: Journal) -> Iterator[Event[Any]]:
-    """Follow a run again by its replies, and yield its events, without reports; pure nodes are called anew."""
+    """Replay a run from its journal and yield its events, except `Reported`; pure nodes are called again."""
     execution = Execution(journal.graph, journal.start, journal.limits, scope=journal.scope)
     path = execution.run(observed=True, by_member=True)
     replies = iter(journal)
     answer: JournalEntry | None = None
     try:
         while True:
-            # The path is sent nothing before it has begun, and after an event.
+            # A new generator, and one that yielded an event, is sent `None`.
             item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             if isinstance(item, (Entered, Asked, Answered, Moved)):
                 yield item
@@ -165,7 +169,7 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
 
 
 def _restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:
-    """Say again of a call what was charged within it."""
+    """Set the recorded charges of the call's nested runs again."""
     if isinstance(asked, Batch):
         if isinstance(answer, MemberReply):
             _restore_charges(asked.calls[answer.member], answer.reply)

@@ -1,4 +1,4 @@
-"""Subgraphs: a node that is a whole graph is inlined, its nodes named `research.plan`, so that the graph stays flat."""
+"""Subgraphs: a node that is a whole graph is inlined. Its nodes are named `research.plan`, so the graph stays flat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphexec.kernel.node import END, Edge, Node, Subgraph
 def inline_subgraphs(
     nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str
 ) -> tuple[dict[str, Node[Any, Any]], list[Edge], str]:
-    """Return the nodes, edges and start of the table with every nested graph in its node's place."""
+    """Return the nodes, edges and start of the table, with every subgraph in the place of its node."""
     inner = {node.name: node.inner for node in nodes.values() if node.inner is not None}
     entries = {name: f"{name}.{subgraph.start}" for name, subgraph in inner.items()}
     flat: dict[str, Node[Any, Any]] = {}
@@ -27,7 +27,7 @@ def inline_subgraphs(
 
 
 def _parts(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
-    """The nodes of a nested graph, under its node's name and metered by its own budgets."""
+    """Yield the nodes of a subgraph, with the prefix of its node's name, and metered by its own budgets."""
     own = inner.renamed_budgets(name)
     for part in inner.nodes:
         meters = tuple(own.get(budget.name, budget) for budget in part.meters)
@@ -35,7 +35,7 @@ def _parts(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
 
 
 def _entering(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
-    """An edge that may lead to a nested graph: then to its first node, whose own budgets it resets."""
+    """Return the edge; one that leads to a subgraph leads to its first node, and resets its own budgets."""
     if edge.target not in entries:
         return edge
     own = inner[edge.target].refilled_budgets(edge.target)
@@ -43,7 +43,7 @@ def _entering(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, s
 
 
 def _within(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
-    """The edges of a nested graph; where it ends, those of its node's row go on."""
+    """Yield the edges of a subgraph; its edges to END continue with those of its node's row."""
     leaving = {edge.outcome: edge for edge in row}
     own = inner.renamed_budgets(name)
     for edge in inner.edges:

@@ -1,4 +1,4 @@
-"""Changing a machine: each operation returns a new graph, checked like any other, and leaves the old one as it is."""
+"""Change a machine: each operation returns a new, validated graph and leaves the old one unchanged."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ F_co = TypeVar("F_co", covariant=True)
 def replace(
     machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
-    """Put `new` in the place of the node of the same name: same edges (`narrowed`: without those it cannot return).
+    """Replace the node that has the name of `new`, and keep its edges.
 
-    Raises `GraphError` if there is no such node, if `new` takes or returns something that the edges do not fit, if it
-    lacks a meter of the old one, or if runs were provable and are not any more, as with `splice`.
+    `narrowed` drops the edges for outcomes that `new` does not return. Raises `GraphError` if there is no such node, if
+    the edges do not fit what `new` takes or returns, if `new` lacks a meter of the old node, or if the machine was
+    provable and no longer is, as with `splice`.
     """
     _require_node(machine, new.name)
     lost = [budget.name for budget in machine[new.name].meters if budget not in new.meters]
@@ -50,15 +51,15 @@ def splice(
     on: type | Sequence[type],
     allow_nonterminating: bool = False,
 ) -> Graph[S, F | G]:
-    """Put a node on an edge: the outcome `on` of the node `after` now goes to the first node of `table`.
+    """Insert a node into an edge: the outcome `on` of the node `after` now leads to the first node of `table`.
 
-    `table` holds the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
+    `table` has the rows of the new node (or nodes), which may lead to nodes of the machine: `splice(machine,
     edges(guard, on(Paid, ship) | on(Refused, END)), after=charge, on=Paid)`. With several nodes or outcomes,
-    `after=[charge, invoice]`, it is put on every edge of one of the nodes for one of the outcomes.
+    `after=[charge, invoice]`, the node is inserted into every edge from one of the nodes for one of the outcomes.
 
-    Raises `GraphError` if there is no such edge, if the result is not a total table, or if the machine could be proved
-    under some limits before and cannot any more, unless it `allow_nonterminating`. Under which limits it is proved is
-    seen where they are known: by `verify`, by runs, and by an executor (`AgentExecutor.splice`).
+    Raises `GraphError` if there is no such edge, if the new table is not total, or if the machine could be proved under
+    some limits and no longer can, unless you `allow_nonterminating`. A proof under particular limits is left to
+    `verify`, to runs, and to an executor (`AgentExecutor.splice`).
     """
     sources = _each("after", after, Node, "a node")
     outcomes = _each("on", on, type, "an outcome class")
@@ -85,22 +86,22 @@ def splice(
 def drop_edge(
     machine: Graph[S, F], *, after: Node[Any, Any], on: type, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
-    """Remove an edge, and the nodes to which only it leads: the node `after` is not to return `on` any more.
+    """Remove an edge, and the nodes that only it leads to: the node `after` must no longer return `on`.
 
-    A run in which it does is stopped with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, if
-    it is the node's only one or the one that a spent limit takes, and as `splice` does.
+    If it does, the run ends with an `UndeclaredOutcomeError`. Raises `GraphError` if there is no such edge, if it is
+    the node's only edge or the one for a limit, and as `splice` does.
     """
     if not isinstance(after, Node) or not isinstance(on, type):  # pyright: ignore[reportUnnecessaryIsInstance]
-        text = "it drops one edge: give a node and an outcome class"
+        text = "give one node and one outcome class"
         raise InputError(f"drop_edge has after={format_value(after)} and on={format_value(on)}; {text}")
     (dropped,) = _edges_between(machine, [after], [on], "drop")
     node = machine[after.name]
     kept = tuple(outcome for outcome in node.outcomes if outcome is not on)
     if on is node.spent_outcome:
-        text = f"{node.name} is left with {on.__name__} when a limit is spent; keep the edge, or splice on it"
+        text = f"{node.name} returns {on.__name__} when a limit stops it; keep the edge, or splice into it"
         raise GraphError([Fault("GX008", node.name, on.__name__, text)])
     if not kept:
-        text = f"{node.name} returns nothing but {on.__name__}; keep the edge, or splice on it"
+        text = f"{node.name} returns nothing but {on.__name__}; keep the edge, or splice into it"
         raise GraphError([Fault("GX005", node.name, on.__name__, text)])
     narrowed = dataclasses.replace(node, outcomes=kept, returns=tuple(one for one in node.returns if one is not on))
     edges = [edge for edge in machine.edges if edge is not dropped]
@@ -111,8 +112,8 @@ def drop_edge(
 
 
 def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list[K]:
-    """Return one value as a list, and several as they are. Raises `InputError` for none, and for other things."""
-    # Any: a front door, where names, sets and generators come too.
+    """Return one value, or several, as a list. Raises `InputError` for an empty list and for other values."""
+    # Any: users without a type checker pass names, sets and generators.
     value: Any = given
     several: list[Any] = [*value] if type(value) in (list, tuple) else [value]
     if not several or not all(isinstance(one, kind) for one in several):
@@ -123,7 +124,7 @@ def _each(option: str, given: K | Sequence[K], kind: type[K], what: str) -> list
 def _edges_between(
     machine: Graph[Any, Any], sources: Sequence[Node[Any, Any]], outcomes: Sequence[type], verb: str
 ) -> list[Edge]:
-    """Return the edges of these nodes for these outcomes; each node has to have one, and each outcome."""
+    """Return the edges of these nodes for these outcomes. Raises unless each node and each outcome has one."""
     found: list[Edge] = []
     faults: list[Fault] = []
     for source in sources:
@@ -157,17 +158,17 @@ class HasGraph(Protocol[S_contra, F_co]):
 
 
 def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
-    """Return a node that is a whole graph: what it takes starts `child`, what ends `child` are its outcomes.
+    """Return a node that is a whole graph: its value starts `child`, and the results of `child` are its outcomes.
 
-    In a table its nodes stand inlined, named `name.plan`. Its `own` budgets are full again at each entry:
-    `own=[Budget("iterations", 5)]` gives it 5 iterations each time. Other budgets, limits and handlers are those of the
-    run: of an executor (`child` may be one) only the graph is embedded, and an executor with another agent, other tools
-    or other handlers refuses it (`with_graph`).
+    A table inlines its nodes, named `name.plan`. Each entry resets its `own` budgets: `own=[Budget("iterations", 5)]`
+    allows 5 iterations per entry. Other budgets, limits and handlers are those of the run. `child` may be an executor,
+    but only its graph is embedded: an executor with another agent, other tools or other handlers refuses it
+    (`with_graph`).
 
-    Raises `NodeError` for a name that is not an identifier, and for a budget that meters nothing in `child`, and
+    Raises `NodeError` for a name that is not an identifier, and for an own budget that meters no node of `child`, and
     `InputError` if `child` has no graph.
     """
-    # Users without a type checker pass tables, and functions.
+    # Users without a type checker pass tables and functions.
     given: Any = getattr(child, "graph", child)
     require_graph(given, "embed(graph, name)")
     machine: Graph[S, F] = given
@@ -175,18 +176,19 @@ def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budge
     for budget in own:
         if budget.name not in spent:
             raise NodeError(
-                f"{name} cannot own {budget.name}, which meters no node of it; own one of {', '.join(spent) or 'none'}"
+                f"{name} cannot own {budget.name}, which meters none of its nodes; "
+                f"own one of {', '.join(spent) or 'none'}"
             )
     endings = tuple(dict.fromkeys(edge.outcome for edge in machine.edges if edge.target == END.name))
 
-    def stands_for_a_graph(value: Any) -> Any:
-        raise AssertionError(f"{name} is inlined, so {value!r} does not come here")
+    def call_inlined_node(value: Any) -> Any:
+        raise AssertionError(f"{name} is inlined, so it cannot be called with {value!r}")
 
     takes = machine[machine.start].takes
     whole: Node[S, F] = Node(
         name,
         "pure",
-        stands_for_a_graph,
+        call_inlined_node,
         takes=takes,
         outcomes=endings,
         returns=endings,
@@ -202,10 +204,10 @@ def wrap(
     before: Callable[[I], I] | None = None,
     after: Callable[[O], O] | None = None,
 ) -> Graph[S, F]:
-    """Change what a node is given (`before`) or returns (`after`); both are pure functions of one value.
+    """Change the argument of a node (`before`) or its outcome (`after`); both are pure functions of one value.
 
-    `after` sees what the node's function returns, not the outcome of a spent limit, and returns a declared outcome.
-    Raises `GraphError` if there is no such node.
+    `after` receives the outcome of the node's function, but not the outcome for a limit, and returns a declared
+    outcome. Raises `GraphError` if there is no such node.
     """
     _require_node(machine, wrapped.name)
     inner = machine[wrapped.name]
@@ -215,10 +217,10 @@ def wrap(
 
 
 def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
-    """Supply the settings of the machine's nodes: each parameter gets the one of `settings` that is of its class.
+    """Supply the settings of the machine's nodes: each parameter receives the setting of its class.
 
-    Unused settings are ignored, and nodes that are bound stay so. Raises `GraphError` if a parameter fits none of
-    them, or several.
+    Unused settings are ignored, and bound nodes stay as they are. Raises `GraphError` if a parameter fits no setting,
+    or several.
     """
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []
@@ -244,12 +246,12 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     return check_table(nodes, machine.edges, machine.start)
 
 
-# A limit for whatever has none: as high as no node asks for at a time, so that every edge may be taken.
+# A limit for every budget and meter without one: more than any node asks for at once, so every edge is possible.
 _AMPLE = 1_000
 
 
 def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
-    """Return the changed machine, unless the change is what keeps its runs from being proved to end."""
+    """Return the changed machine. Raises `GraphError` if it has no proof of termination and the old machine had one."""
     found = _obstacles(changed)
     if found and not _obstacles(machine):
         raise GraphError(found)
@@ -257,10 +259,10 @@ def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Gra
 
 
 def _obstacles(machine: Graph[Any, Any]) -> list[Fault]:
-    """Return what stands against a proof where all that can be limited is; nothing if there are limits for a proof.
+    """Return the faults that prevent a proof under every combination of limits; none if one combination has a proof.
 
-    It tries every limit set, and then none on iterations, on what effects charge, or on both: a loop that is taken when
-    a limit is spent is not there without that limit. Budgets of the machine's own always have one.
+    It tries a limit on everything, and then none on iterations, on what effects charge, or on both: a loop that a
+    limit's own outcome enters does not exist without that limit. The machine's own budgets always have a limit.
     """
     charged = {meter: _AMPLE for node in machine for effect in node.effects for meter in effect.charges}
     budgets = {name: _AMPLE if limit is None else limit for name, limit in machine.budgets.items()}
@@ -282,7 +284,7 @@ def _wrap_function(
 ) -> Callable[[Any], Any]:
     function = inner.function
 
-    # `settings` are the function's own, forwarded whole: a graph may be wrapped before it is bound.
+    # `settings` are forwarded, because a graph may be wrapped before it is bound.
     def pure(value: Any, **settings: Any) -> Any:
         return after(function(before(value), **settings))
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table, each in one line that says what to write."""
+"""Validate a table: report every fault in one line, with its remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphexec.kernel.node import END, Edge, Node
 
 
 def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:
-    """Return the faults of the table with these nodes, by name, and these edges; none if it is right."""
+    """Return every fault of the table with these nodes and edges."""
     rows: dict[str, list[Edge]] = defaultdict(list)
     for edge in found:
         rows[edge.source].append(edge)
@@ -100,15 +100,15 @@ def _class_mistakes(kind: type) -> Iterator[str]:
 
 
 def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
-    """Budgets and meters that share a name, and resets of budgets that no node spends."""
+    """Find budgets and meters that share a name, and resets of budgets that meter no node."""
     known: dict[str, Budget] = {}
     counted: dict[str, Meter] = {}
     for node in nodes.values():
         for budget in _shared_budgets(node):
             if known.setdefault(budget.name, budget) != budget:
                 other = known[budget.name].limit
-                text = f"{node.name} is metered by {budget.name} with the limit {budget.limit}, another node with"
-                yield Fault("GX011", node.name, None, f"{text} {other}; use one Budget for both")
+                text = f"{node.name} is metered by {budget.name} with the limit {budget.limit}, but another node has"
+                yield Fault("GX011", node.name, None, f"{text} the limit {other}; use one Budget for both")
     for node in nodes.values():
         for meter in _effect_meters(node):
             if counted.setdefault(meter.name, meter) != meter:
@@ -140,7 +140,7 @@ def _effect_meters(node: Node[Any, Any]) -> Iterator[Meter]:
 
 
 def _path_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edge]], start: str) -> Iterator[Fault]:
-    """Unreachable nodes. A missing edge is a fault of its own, and taken to lead anywhere that takes its outcome."""
+    """Find nodes that cannot be reached, or cannot reach END. A missing edge counts as one to every possible target."""
     pairs = [(edge.source, edge.target) for row in rows.values() for edge in row]
     for node in nodes.values():
         missing = _unrouted_outcomes(node, rows.get(node.name, []))
@@ -164,17 +164,17 @@ def _unrouted_outcomes(node: Node[Any, Any], row: Sequence[Edge]) -> dict[type, 
 
 
 def reachable(begin: str, pairs: Sequence[tuple[str, str]]) -> set[str]:
-    """Return the nodes to which these edges lead from `begin`, which is one of them."""
+    """Return the nodes that these edges reach from `begin`, including `begin`."""
     following: dict[str, list[str]] = defaultdict(list)
     for source, target in pairs:
         following[source].append(target)
     seen = {begin}
-    waiting = [begin]
-    while waiting:
-        for name in following[waiting.pop()]:
+    pending = [begin]
+    while pending:
+        for name in following[pending.pop()]:
             if name not in seen:
                 seen.add(name)
-                waiting.append(name)
+                pending.append(name)
     return seen
 
 
@@ -184,11 +184,11 @@ def _is_final(kind: type) -> bool:
 
 def _is_frozen(kind: type[Any]) -> bool:
     if dataclasses.is_dataclass(kind):
-        # The parameters of @dataclass are not in its stub.
+        # The stub of @dataclass lacks its parameters.
         return bool(getattr(kind, "__dataclass_params__").frozen)  # noqa: B009
     if config := getattr(kind, "model_config", None):
         return bool(config.get("frozen"))
     if issubclass(kind, (enum.Enum, tuple)):
         return True
-    # A class without fields has nothing to change.
+    # A class without fields cannot change.
     return not any(getattr(base, "__annotations__", {}) or "__init__" in vars(base) for base in kind.__mro__[:-1])

@@ -16,7 +16,7 @@ BORDERS = (
     Defect(
         "members of a batch not in the fan-out",
         f"{_KERNEL}asking_counts.py::test_a_wide_batch_is_refused_as_a_whole_by_default",
-        Change("kernel/execution.py", "asked += wanted", "asked += 1"),
+        Change("kernel/execution.py", "asked += count", "asked += 1"),
     ),
     Defect(
         "usage that is not whole accepted",

@@ -27,7 +27,7 @@ TELLING = (
         "observation order differs from action order",
         CUT,
         Change(
-            "kernel/execution.py", "states[answer.member] = self._settle(", "states[states.index(PAID)] = self._settle("
+            "kernel/execution.py", "states[answer.member] = self._apply(", "states[states.index(PAID)] = self._apply("
         ),
     ),
     # So that a person sees it.
@@ -82,7 +82,7 @@ TELLING = (
             "kernel/execution.py",
             """\
             if kind not in declared:
-                raise _undeclared(step, outcome, declared)
+                raise _undeclared_outcome(step, outcome, declared)
 """,
             "",
         ),
@@ -98,10 +98,10 @@ TELLING = (
                         if observed:
                             event: Any = Asked(step.name, single, call)
                             (yield event) if notify is None else notify(event)
-                        answer, at, took = yield call
+                        answer, at, seconds = yield call
 """,
             """\
-                        answer, at, took = yield call
+                        answer, at, seconds = yield call
                         if observed:
                             event: Any = Asked(step.name, single, call)
                             (yield event) if notify is None else notify(event)

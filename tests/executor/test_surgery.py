@@ -221,7 +221,7 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
     verdict = plain.drop_edge(after=parse, on=AgentFinish).verify()
     assert verdict.proved
     assert [(finding.code, finding.severity) for finding in verdict.findings] == [("GX007", "warning")]
-    with pytest.raises(GraphError, match="plan is left with LimitReached when a limit is spent; keep the edge, or"):
+    with pytest.raises(GraphError, match="plan returns LimitReached when a limit stops it; keep the edge, or"):
         plain.drop_edge(after=plan, on=LimitReached)
 
 

@@ -34,7 +34,7 @@ WRONG: list[tuple[Callable[..., object], Any, str]] = [
         (
             limit_of,
             name,
-            f"budgets has {name!r}, which names none; give {{'revisions': 5}}",
+            f"budgets has {name!r}, which is not a budget name; give names and limits",
         )
         for name in (3, "", Budget("revisions"))
     ),

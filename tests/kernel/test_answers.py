@@ -90,7 +90,7 @@ def test_one_that_has_none_leaves_its_node() -> None:
 
 
 def test_only_a_deadline_cuts() -> None:
-    text = "interview asked for Question, and the answer says it was stopped: there is no deadline that could cut it"
+    text = "interview asked for Question and was answered with a Cut, but the run has no deadline; give a reply"
     with pytest.raises(InputError, match=text):
         asking(INTERVIEW, Topic("tea")).cut(at=2.5)
 
@@ -98,12 +98,11 @@ def test_only_a_deadline_cuts() -> None:
 def test_only_the_engine_says_that_a_limit_is_spent() -> None:
     spent = Exhausted("iterations", 1, 1)
     text = (
-        "interview asked for Question, and the answer says it was stopped: only the engine says that a limit is spent; "
-        "give a reply to it"
+        "interview asked for Question and was answered with an Exhausted, which only the engine creates; give a reply"
     )
     with pytest.raises(InputError, match=text):
         asking(INTERVIEW, Topic("tea")).reply(spent)
-    with pytest.raises(InputError, match="only the engine says that a limit is spent"):
+    with pytest.raises(InputError, match="an Exhausted, which only the engine creates"):
         run(INTERVIEW, Topic("tea"), make_run_context({Question: lambda question: spent}))
 
 
@@ -171,7 +170,7 @@ def test_what_is_no_batch_is_cut_without_saying_what_has_finished() -> None:
     state = asking(LOOK, Left(1), Limits(seconds=2))
     with pytest.raises(InputError) as caught:
         state.cut(at=2.0, finished=(Cut(),))
-    assert str(caught.value) == "CallTool is no batch and is cut as a whole; leave out finished="
+    assert str(caught.value) == "CallTool is not a batch; leave out finished="
 
 
 @charged(when_spent=Stopped)
@@ -293,7 +292,7 @@ def test_a_batch_is_answered_by_as_many_replies(replies: Any) -> None:
     assert isinstance(state.effect, All)
     with pytest.raises(InputError) as caught:
         state.reply(replies)
-    assert str(caught.value) == f"a batch of 2 is answered by {replies!r}; give a tuple with a reply to each"
+    assert str(caught.value) == f"a batch of 2 effects was answered with {replies!r}; give a tuple with a reply to each"
 
 
 @pytest.mark.parametrize("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
@@ -305,7 +304,7 @@ def test_they_come_as_a_tuple_or_a_list(replies: Any) -> None:
 @pytest.mark.parametrize("at", [-1, -0.001, float("nan")])
 def test_an_answer_does_not_come_before_the_run(at: float) -> None:
     state = asking(LOOK, Left(1))
-    text = f"the reply came at {at} seconds; give the seconds since the run began, 0 or more"
+    text = f"at is {at}; give the seconds since the start of the run, 0 or more"
     for answer in (partial(state.reply, ToolResult("")), state.cut):
         with pytest.raises(InputError) as caught:
             answer(at=at)

@@ -324,7 +324,7 @@ def test_a_pure_node_asks_for_nothing_and_an_opaque_one_for_itself() -> None:
 def test_a_count_that_cannot_be_is_refused(asks: Any) -> None:
     with pytest.raises(NodeError) as caught:
         charged(when_spent=Cut, asks=asks)(fetch)
-    assert str(caught.value) == f"fetch is to ask for {asks!r} effects; give how many, or (least, most)"
+    assert str(caught.value) == f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
 
 
 def test_only_a_node_that_asks_has_a_count() -> None:
@@ -340,7 +340,7 @@ def test_only_a_node_that_asks_has_a_count() -> None:
         with pytest.raises(NodeError) as caught:
             metered(when_spent=Stopped, asks=1)(one)
         assert str(caught.value) == (
-            f"{one.name} does not yield effects, so it has no count; write it with Asks[...], or leave out asks="
+            f"{one.name} does not yield effects, so asks= does not apply; write it with Asks[...], or leave out asks="
         )
 
 

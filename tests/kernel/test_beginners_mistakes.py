@@ -99,8 +99,8 @@ async def waits_and_yields(asked: Asked) -> Any:
     yield Told(asked.text)
 
 
-BARE = "needs to know how the node is left; put when_spent=limit_reached, say, in parentheses behind it"
-COUNT = "give how many, or (least, most)"
+BARE = "needs a when_spent, the outcome for a limit that stops it; write"
+COUNT = "give a number of effects, or (least, most)"
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "edges of a function": (
@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an outcome in quotes": (
         lambda: as_on("Told", END),
-        "'Told' is not a class of outcomes; write on(Outcome, target), one for each class",
+        "'Told' is not an outcome class; write on(Outcome, target), one for each class",
     ),
     "a list of rows": (
         lambda: as_graph([1], start=node(tell)),
@@ -127,36 +127,38 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a budget's name as what is charged": (
         lambda: as_metered(when_spent=stopped, budget="patience"),
-        "'patience' is no budget; write budget=Budget('patience', 3)",
+        "'patience' is not a budget; write budget=Budget('patience', 3)",
     ),
     "iterations with a limit of their own": (
         lambda: metered(when_spent=stopped, budget=Budget("iterations", 5)),
-        "iterations have their limit in Limits(iterations=...); write @metered(when_spent=...) alone",
+        "the limit of iterations belongs in Limits(iterations=...); write @metered(when_spent=...) without a budget",
     ),
     "two ways to leave one node": (
         lambda: metered(when_spent=Late, budget=PATIENCE)(as_charge(node(tell))),
-        "tell is left with Told when one limit is spent and with Late when another is; give both the same when_spent",
+        "tell has the outcome Told when one limit stops it and Late when another does; give both decorators the same "
+        "when_spent",
     ),
     "a budget that is reset alone": (
         lambda: as_on(Told, END, resets=PATIENCE),
-        "on(Told, ...) resets Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
+        "on(Told, ...) has resets=Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
     ),
     "a budget's name as what is reset": (
         lambda: as_on(Told, END, resets=[PATIENCE, "patience"]),
-        "on(Told, ...) resets [Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of budgets",
+        "on(Told, ...) has resets=[Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of "
+        "budgets",
     ),
     "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
     "an edge to a name": (
         lambda: as_on(Told, "inquire"),
-        "'inquire' is a text and not a node; write the node itself, without quotes",
+        "'inquire' is a string and not a node; write the node itself, without quotes",
     ),
     "an edge to the end in quotes": (
         lambda: as_on(Told, "END"),
-        "'END' is a text and not a node; write END, imported from graphexec, without quotes",
+        "'END' is a string and not a node; write END, imported from graphexec, without quotes",
     ),
     "a start in quotes": (
         lambda: as_graph(edges(inquire, on(Told, END)), start="inquire"),
-        "'inquire' is a text and not a node; write the node itself, without quotes",
+        "'inquire' is a string and not a node; write the node itself, without quotes",
     ),
     "a node as when_spent": (
         lambda: as_charged(when_spent=stopped_response),
@@ -171,37 +173,46 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "inquire takes Asked, which LimitReached does not; give a function that makes one, as limit_reached makes a "
         "LimitReached, or widen its field",
     ),
-    "charged without parentheses": (lambda: as_charged(inquire), f"charged {BARE}"),
-    "charged with empty ones": (as_charged, f"charged {BARE}"),
-    "metered without parentheses": (lambda: as_metered(inquire), f"metered {BARE}"),
-    "reserved without parentheses": (lambda: as_reserved(inquire), f"reserved {BARE}"),
+    "charged without parentheses": (
+        lambda: as_charged(inquire),
+        f"charged {BARE} @charged(when_spent=limit_reached), for example",
+    ),
+    "charged with empty ones": (as_charged, f"charged {BARE} @charged(when_spent=limit_reached), for example"),
+    "metered without parentheses": (
+        lambda: as_metered(inquire),
+        f"metered {BARE} @metered(when_spent=limit_reached), for example",
+    ),
+    "reserved without parentheses": (
+        lambda: as_reserved(inquire),
+        f"reserved {BARE} @reserved(when_spent=limit_reached), for example",
+    ),
     "a grace in quotes": (
         lambda: as_reserved(when_spent=stopped, grace="10"),
-        "the grace is '10'; give seconds, 0 or more",
+        "grace is '10'; give seconds, 0 or more",
     ),
     "a count in words": (
         lambda: as_charged(when_spent=stopped, asks="many")(inquire),
-        f"inquire is to ask for 'many' effects; {COUNT}",
+        f"inquire has asks='many'; {COUNT}",
     ),
     "a count as a list": (
         lambda: as_charged(when_spent=stopped, asks=[1, 16])(inquire),
-        f"inquire is to ask for [1, 16] effects; {COUNT}",
+        f"inquire has asks=[1, 16]; {COUNT}",
     ),
     "a count that is True": (
         lambda: as_charged(when_spent=stopped, asks=True)(inquire),
-        f"inquire is to ask for True effects; {COUNT}",
+        f"inquire has asks=True; {COUNT}",
     ),
     "a count of three": (
         lambda: as_charged(when_spent=stopped, asks=(1, 2, 3))(inquire),
-        f"inquire is to ask for (1, 2, 3) effects; {COUNT}",
+        f"inquire has asks=(1, 2, 3); {COUNT}",
     ),
     "an async function that asks": (
         lambda: as_node(waits),
-        "waits is async def, and what asks for effects is def; write def waits(...) -> Asks[Effect, Outcome]",
+        "waits is async def, but a node that asks for effects is def; write def waits(...) -> Asks[Effect, Outcome]",
     ),
     "an async generator": (
         lambda: as_node(waits_and_yields),
-        "waits_and_yields is async def, and what asks for effects is def; write def waits_and_yields(...) -> "
+        "waits_and_yields is async def, but a node that asks for effects is def; write def waits_and_yields(...) -> "
         "Asks[Effect, Outcome]",
     ),
 }
@@ -242,7 +253,7 @@ def test_a_node_that_forgets_to_yield_is_named() -> None:
         return pretended
 
     machine = graph(edges(forgetful, on(Told, END)), start=forgetful)
-    text = "forgetful is to ask and returned a Told at once; write reply = yield from ask(...)"
+    text = "forgetful is declared as Asks[...] but returned a Told without asking; write reply = yield from ask(...)"
     with pytest.raises(NodeError) as caught:
         run(machine, Asked("?"), make_run_context({}))
     assert str(caught.value) == text
@@ -294,7 +305,7 @@ def test_a_reply_without_a_time_took_none() -> None:
 
 @pytest.mark.parametrize("at", [-1, float("nan")])
 def test_a_reply_before_the_run_is_refused(at: float) -> None:
-    with pytest.raises(InputError, match="give the seconds since the run began, 0 or more"):
+    with pytest.raises(InputError, match="give the seconds since the start of the run, 0 or more"):
         asking().reply("because", at=at)
 
 
@@ -319,6 +330,6 @@ def test_a_batch_is_answered_by_as_many_replies() -> None:
     state = advance(machine, begin(machine, Asked("?")), Limits())
     assert isinstance(state, PendingEffect)
     for wrong_reply in ("yes", ("yes",), None):
-        with pytest.raises(InputError, match="a batch of 2 is answered by"):
+        with pytest.raises(InputError, match="a batch of 2 effects was answered with"):
             state.reply(wrong_reply)
     assert run(machine, state.reply(["y", "n"]), make_run_context({})).outcome == Told("yn")

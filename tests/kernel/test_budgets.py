@@ -404,12 +404,12 @@ def test_a_limit_for_a_budget_is_a_limit() -> None:
 
     assert text(revisions=-1) == "the limit revisions is -1; give 0 or more, or None for no limit"
     assert text(revisions="2") == "the limit revisions is '2'; give a whole number, or None for no limit"
-    assert text(seconds=2) == "seconds is a limit of its own; write Limits(seconds=...)"
+    assert text(seconds=2) == "seconds is a limit and not a budget; write Limits(seconds=...)"
     with pytest.raises(LimitsError, match=r"^tokens is a limit of its own; write agent_limits\(tokens=\.\.\.\)$"):
         agent_limits(budgets={"tokens": 2})
     assert text(iterations=2, revisions=-1, other=3) == (
         "the limit revisions is -1; give 0 or more, or None for no limit; "
-        "iterations is a limit of its own; write Limits(iterations=...)"
+        "iterations is a limit and not a budget; write Limits(iterations=...)"
     )
     assert Limits(budgets={"revisions": None, "other": 0}).budgets == {"revisions": None, "other": 0}
 
@@ -438,7 +438,8 @@ def test_one_name_is_one_budget() -> None:
         )
 
     assert faults(build) == [
-        "GX011 mend None: mend is metered by revisions with the limit 2, another node with 5; use one Budget for both"
+        "GX011 mend None: mend is metered by revisions with the limit 2, but another node has the limit 5; "
+        "use one Budget for both"
     ]
 
 

@@ -103,7 +103,7 @@ def test_an_outcome_that_does_not_fit_its_target_is_said() -> None:
 
 def test_two_rows_of_one_node_are_said_once() -> None:
     table = edges(join, on(Total, END)) | edges(join, on(Total, END))
-    assert faults_of(table, join) == ["join has two rows; join its routes with | in one"]
+    assert faults_of(table, join) == ["join has two rows; join its routes with | in one row"]
 
 
 def test_two_nodes_of_one_name_are_said_once() -> None:
@@ -299,7 +299,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
             start=split,
         )
     assert caught.value.faults == (
-        Fault("GX020", "join", None, "join has two rows; join its routes with | in one"),
+        Fault("GX020", "join", None, "join has two rows; join its routes with | in one row"),
         Fault("GX022", "split", "Odd", "split sends Odd to join, which takes Sum; send it to a node that takes it"),
         Fault("GX003", "split", "Total", "split never returns Total; remove on(Total, END)"),
         Fault("GX021", "halve", "Sum", "halve routes Sum twice; remove on(Sum, join)"),

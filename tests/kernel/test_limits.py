@@ -86,7 +86,7 @@ def test_fractional_meter_cannot_be_charged() -> None:
 def test_measures_need_a_measure() -> None:
     with pytest.raises(NodeError) as caught:
         type("Pay", (Effect,), {"measures": (FEES, PAYMENTS)})
-    assert str(caught.value) == "Pay measures fees, payments and does not say how; define measure(self, reply)"
+    assert str(caught.value) == "Pay measures fees, payments but defines no measure method; define measure(self, reply)"
 
 
 def test_effect_measures_nothing_by_default() -> None:
@@ -119,7 +119,7 @@ def test_limits_are_found_by_meter_and_by_name() -> None:
         ({FEES: float("inf")}, "the limit fees is infinite; give None for no limit"),
         (
             {FEES: 0},
-            "the limit fees is 0, and how much an effect takes of it is known after it; give more than 0",
+            "the limit fees is 0, but what an effect consumes is only known afterwards; give more than 0",
         ),
         (
             {PAYMENTS: -1, FEES: -2},
@@ -145,13 +145,16 @@ def test_budgets_must_be_a_mapping() -> None:
 def test_limits_have_names_of_their_own(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Limits(budgets={name: 5})
-    assert str(caught.value) == f"{name} is a limit of its own; write Limits({name}=...)"
+    assert str(caught.value) == f"{name} is a limit and not a budget; write Limits({name}=...)"
 
 
 def test_name_of_a_budget_must_be_an_identifier() -> None:
     with pytest.raises(LimitsError) as caught:
         Limits(budgets={"two words": 5})
-    assert str(caught.value) == "budgets has 'two words', which names none; give {'revisions': 5}, say"
+    assert (
+        str(caught.value)
+        == "budgets has 'two words', which is not a budget name; give names and limits, such as {'revisions': 5}"
+    )
 
 
 def test_limits_are_immutable() -> None:
@@ -257,7 +260,7 @@ def test_charges_of_each_effect_alone_are_refused() -> None:
             charges: Mapping[Meter, int] = field(default_factory=dict)  # type: ignore[misc]  # pyright: ignore[reportIncompatibleVariableOverride]
 
     assert str(caught.value) == (
-        "Pay has charges that differ from effect to effect, and limits count by class; write charges: "
+        "Pay has charges that differ from effect to effect, but limits count by class; write charges: "
         'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each price'
     )
 

@@ -111,7 +111,7 @@ def test_reply_member_refuses_what_does_not_wait() -> None:
             state.reply_member(member, ToolResult("again"))
     single = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits())
     assert isinstance(single, PendingEffect)
-    with pytest.raises(InputError, match="Question is no batch"):
+    with pytest.raises(InputError, match="Question is not a batch"):
         single.reply_member(0, "fine")
 
 
@@ -129,7 +129,7 @@ def test_a_member_is_not_cut_without_a_deadline() -> None:
 def test_a_snapshot_of_another_batch_is_refused() -> None:
     snapshot = pending(begin(SURVEY, Topics(NAMES))).reply_member(3, ToolResult("d"))
     fewer = replace(snapshot, value=Topics(NAMES[:4]))
-    with pytest.raises(SnapshotError, match="has 6 open calls, and survey asks for 4; resume it with its own graph"):
+    with pytest.raises(SnapshotError, match="has 6 open calls, but survey asks for 4; resume it with its own graph"):
         advance(SURVEY, fewer, TEN)
-    with pytest.raises(SnapshotError, match="has 6 open calls, and survey asks for 4"):
+    with pytest.raises(SnapshotError, match="has 6 open calls, but survey asks for 4"):
         advance(SURVEY, fewer.retried(), TEN)

@@ -178,7 +178,7 @@ def test_the_node_that_is_embedded_takes_and_returns_what_the_graph_does() -> No
         None,
     )
     stray: Any = solve.function
-    with pytest.raises(AssertionError, match="solve is inlined, so 3 does not come here"):
+    with pytest.raises(AssertionError, match="solve is inlined, so it cannot be called with 3"):
         stray(3)
 
 
@@ -394,14 +394,14 @@ def test_it_owns_only_what_meters_one_of_its_nodes() -> None:
         return str(caught.value)
 
     assert text(solver(TRIES), Budget("trys", 3)) == (
-        "solve cannot own trys, which meters no node of it; own one of tries"
+        "solve cannot own trys, which meters none of its nodes; own one of tries"
     )
     assert text(solver(TRIES, SHARED), Budget("trys", 3)).endswith(("own one of tries, shared", "shared, tries"))
     assert text(solver(ITERATIONS), ITERATIONS, TRIES) == (
-        "solve cannot own tries, which meters no node of it; own one of iterations"
+        "solve cannot own tries, which meters none of its nodes; own one of iterations"
     )
     unmetered: Graph[Failed, Report] = graph(edges(apologise, on(Report, END)), start=apologise)
-    assert text(unmetered, TRIES) == "solve cannot own tries, which meters no node of it; own one of none"
+    assert text(unmetered, TRIES) == "solve cannot own tries, which meters none of its nodes; own one of none"
 
 
 def faults(build: Any) -> list[str]:
@@ -429,7 +429,10 @@ def test_what_is_wrong_with_its_budgets_is_found_with_those_of_the_others() -> N
             loosely(hand_out, on(Task, solve) | on(Failed, END)) | loosely(solve, on(Solved, END) | on(Failed, END)),
             start=hand_out,
         )
-    ) == ["GX011 solve: solve is metered by shared with the limit 100, another node with 5; use one Budget for both"]
+    ) == [
+        "GX011 solve: solve is metered by shared with the limit 100, but another node has the limit 5; "
+        "use one Budget for both"
+    ]
 
 
 def test_a_budget_that_the_graph_around_it_spends_is_not_mixed_up_with_its_own() -> None:

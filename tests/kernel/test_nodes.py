@@ -291,7 +291,7 @@ class Instance:
         ),
         (
             yields_asynchronously,
-            "yields_asynchronously is async def, and what asks for effects is def; write "
+            "yields_asynchronously is async def, but a node that asks for effects is def; write "
             "def yields_asynchronously(...) -> Asks[Effect, Outcome]",
         ),
         (nameless, "a node cannot be named '<lambda>'; define its function with def"),
@@ -329,7 +329,7 @@ def test_an_opaque_function_does_not_yield() -> None:
     make_opaque: Any = opaque
     with pytest.raises(NodeError) as caught:
         make_opaque(yields_without_asks)
-    assert str(caught.value) == "yields_without_asks yields effects, so it is not opaque; make it a node with @node"
+    assert str(caught.value) == "yields_without_asks yields effects, so it is not opaque; decorate it with @node"
 
 
 def test_when_spent_has_to_take_what_the_node_takes() -> None:
@@ -364,7 +364,7 @@ def test_when_spent_says_its_one_outcome() -> None:
     )
     with pytest.raises(NodeError) as caught:
         meter(when_spent=undecided)(halve)
-    assert str(caught.value) == "undecided returns 2 outcomes; a spent limit takes one edge, so return one class"
+    assert str(caught.value) == "undecided returns 2 outcomes, but a limit takes one edge; return one class"
 
 
 def test_when_spent_may_take_a_protocol_and_leave_its_value_unannotated() -> None:
@@ -406,15 +406,15 @@ def test_the_reply_of_an_effect_is_read_from_its_class() -> None:
 def test_an_effect_that_does_not_say_its_reply_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
         reply_adapter(Unsaid)
-    assert str(caught.value) == "Unsaid does not say its reply; write class Unsaid(Effect[Reply])"
+    assert str(caught.value) == "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"
 
 
 def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
         reply_adapter(Strange)
     assert str(caught.value) == (
-        "Strange replies <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply a "
-        "dataclass or a pydantic model"
+        "Strange has the reply <class 'tests.kernel.test_nodes.Translator'>, which cannot be stored as JSON; reply "
+        "with a dataclass or a pydantic model"
     )
 
 

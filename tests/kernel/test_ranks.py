@@ -74,13 +74,13 @@ def test_a_run_that_is_advanced_by_hand_is_held_to_them_too() -> None:
 def test_a_step_that_does_not_lower_the_rank_ends_the_run(level: int) -> None:
     ranks = {**WAY, "join": ((level, ()),)}
     assert refused(DIAMOND, Number(4), ranked(deeper(ranks))) == (
-        f"the rank does not fall from halve (2, 0, 0) to join ({level}, 0, 0); the certificate is of another machine "
-        f"or of other limits, or a run around this one has a limit that the machine was proved "
-        "without: prove it again, with that limit"
+        f"the rank does not fall from halve (2, 0, 0) to join ({level}, 0, 0); the certificate belongs to another "
+        "machine or to other limits, or an outer run has a limit that the proof did not include; prove the machine "
+        "again, with that limit"
     )
     # Reckoned with in the shorter way, each is one number.
     text = refused(DIAMOND, Number(4), ranked(ranks))
-    assert re.match(r"the rank does not fall from halve \(\d+,\) to join \(\d+,\); the certificate is of", text)
+    assert re.match(r"the rank does not fall from halve \(\d+,\) to join \(\d+,\); the certificate belongs to", text)
 
 
 def test_the_step_after_that_is_not_taken() -> None:
@@ -97,9 +97,9 @@ def test_ranks_are_compared_from_left_to_right() -> None:
     # Of the iterations one more is spent at each tick, which counts for more than where in the loop the run is.
     swapped: Ranks = {"tick": ((1, ("iterations",)), (2, ())), "tock": ((1, ("iterations",)), (1, ()))}
     assert refused(CLOCK, Tick(), ranked(deeper(swapped), iterations=3)) == (
-        "the rank does not fall from tock (1, 2, 1, 0, 0) to tick (1, 2, 2, 0, 0); the certificate is of another "
-        "machine or of other limits, or a run around this one has a limit that the machine was proved "
-        "without: prove it again, with that limit"
+        "the rank does not fall from tock (1, 2, 1, 0, 0) to tick (1, 2, 2, 0, 0); the certificate belongs to "
+        "another machine or to other limits, or an outer run has a limit that the proof did not include; prove the "
+        "machine again, with that limit"
     )
     assert "from tock (" in refused(CLOCK, Tick(), ranked(swapped, iterations=3))
 
@@ -182,13 +182,13 @@ def test_a_rank_may_count_several_budgets_in_a_level_together_with_their_order()
 def test_what_a_rank_counts_has_a_limit(name: str) -> None:
     ranks: Ranks = {"split": ((3, (name,)),)}
     assert refused(DIAMOND, Number(4), ranked(ranks, iterations=None)) == (
-        f"the rank counts {name}, which has no limit; prove the machine for these limits"
+        f"the rank counts {name}, which has no limit; prove the machine with these limits"
     )
 
 
 def test_what_is_left_of_iterations_without_a_limit_is_not_known() -> None:
     assert refused(CLOCK, Tick(), ranked(TICKING, iterations=None)) == (
-        "the rank counts iterations, which has no limit; prove the machine for these limits"
+        "the rank counts iterations, which has no limit; prove the machine with these limits"
     )
 
 
@@ -301,9 +301,9 @@ def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_ra
 
 def test_a_rank_that_counts_what_a_turn_does_not_spend_does_not_fall() -> None:
     assert refused(THINKING, Turn(0), thinking("iterations", Usage())) == (
-        "the rank does not fall from think (1, 15) to think (1, 15); the certificate is of another machine or of other "
-        "limits, or a run around this one has a limit that the machine was proved "
-        "without: prove it again, with that limit"
+        "the rank does not fall from think (1, 15) to think (1, 15); the certificate belongs to another machine or "
+        "to other limits, or an outer run has a limit that the proof did not include; prove the machine again, with "
+        "that limit"
     )
 
 

@@ -336,7 +336,7 @@ def test_what_is_reserved_is_not_metered_in_whatever_order(written: Callable[[],
 
 @pytest.mark.parametrize("grace", [-1, -0.001, math.inf, math.nan, True, False])
 def test_a_grace_that_is_no_time_is_refused(grace: Any) -> None:
-    with pytest.raises(NodeError, match=f"the grace is {grace}; give seconds, 0 or more"):
+    with pytest.raises(NodeError, match=f"grace is {grace}; give seconds, 0 or more"):
         reserved(when_spent=Silent, grace=grace)
 
 
@@ -579,5 +579,7 @@ def test_what_is_reserved_and_never_asks_is_stopped_by_no_time() -> None:
 
 def test_what_is_reserved_is_said_by_number() -> None:
     everything: Any = None
-    with pytest.raises(NodeError, match=r"is reserved, so say how much it asks for; write asks=1, or \(least, most\)$"):
+    with pytest.raises(
+        NodeError, match=r"is reserved and needs the number of its effects; write asks=1, or \(least, most\)$"
+    ):
         reserved(when_spent=Silent, asks=everything)(node(words))

@@ -212,7 +212,7 @@ def test_a_snapshot_is_plain_data() -> None:
 def test_snapshot_of_another_version_is_refused() -> None:
     old = json.dumps({"node": "interview", "value": {}, "replies": [], "spent": {}})
     for text, version in ((old, "1"), (GOOD.replace('"version": 2', '"version": 3'), "3")):
-        with pytest.raises(SnapshotError, match=f"^this snapshot has version {version}, and this"):
+        with pytest.raises(SnapshotError, match=f"^this snapshot has version {version}, but this"):
             Snapshot.from_json(text, INTERVIEW)
 
 
@@ -249,17 +249,20 @@ def changed(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "this is not a snapshot, which has node, value, replies and spent: JSONDecodeError"),
-        ("{", "this is not a snapshot, which has node, value, replies and spent: JSONDecodeError"),
-        ("null", "this is not a snapshot, which has node, value, replies and spent: TypeError"),
-        ("[]", "this is not a snapshot, which has node, value, replies and spent: TypeError"),
-        ('"text"', "this is not a snapshot, which has node, value, replies and spent: TypeError"),
-        ("{}", "this is not a snapshot, which has node, value, replies and spent: KeyError('node')"),
-        (changed(node="tick"), "the snapshot is at tick, which this graph does not have; resume it with its own"),
-        (changed(node=[]), "the snapshot is at [], which this graph does not have; resume it with its own"),
+        ("", "this is not a snapshot: it needs node, value, replies and spent: JSONDecodeError"),
+        ("{", "this is not a snapshot: it needs node, value, replies and spent: JSONDecodeError"),
+        ("null", "this is not a snapshot: it needs node, value, replies and spent: TypeError"),
+        ("[]", "this is not a snapshot: it needs node, value, replies and spent: TypeError"),
+        ('"text"', "this is not a snapshot: it needs node, value, replies and spent: TypeError"),
+        ("{}", "this is not a snapshot: it needs node, value, replies and spent: KeyError('node')"),
+        (
+            changed(node="tick"),
+            "the snapshot is at tick, which is not a node of this graph; resume it with its own graph",
+        ),
+        (changed(node=[]), "the snapshot is at [], which is not a node of this graph; resume it with its own graph"),
         (
             changed(value={"class": "Tick", "data": {}}),
-            "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own",
+            "the snapshot holds a Tick, which no edge of this graph carries; resume it with its own graph",
         ),
         (changed(value=None), "the snapshot at interview does not fit this graph: "),
         (changed(value={"class": ["Topic"], "data": {}}), "the snapshot at interview does not fit this graph: "),

@@ -186,7 +186,7 @@ def test_unreported_amount_with_a_limit_is_an_error(way: Way) -> None:
     with pytest.raises(InputError) as caught:
         way(ROAD, Trip(2), handlers=travels(None), limits=Limits({TOLLS: 3, MILES: 10.0}))
     assert str(caught.value) == (
-        "travel asked for Travel, and the reply does not say its miles, which is limited; tell how far it was"
+        "travel asked for Travel, and the reply does not report its miles, which is limited; tell how far it was"
     )
 
 
@@ -202,7 +202,7 @@ def test_negative_amounts_are_refused(way: Way) -> None:
         way(ROAD, Trip(2), handlers=travels(-1.0), limits=Limits({TOLLS: 3}))
     assert str(caught.value) == (
         "travel asked for Travel, whose measure returned -1.0; "
-        "return a finite number of miles, 0 or more, or None if the reply does not say it"
+        "return a finite number of miles, 0 or more, or None if the reply does not report it"
     )
 
 

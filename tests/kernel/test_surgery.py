@@ -321,13 +321,13 @@ def test_a_dropped_edge_is_not_taken_any_more() -> None:
 def test_the_edge_of_a_spent_limit_is_not_dropped() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(CLOCK, after=tick, on=Stopped)
-    assert text_of(caught) == "tick is left with Stopped when a limit is spent; keep the edge, or splice on it"
+    assert text_of(caught) == "tick returns Stopped when a limit stops it; keep the edge, or splice into it"
 
 
 def test_the_only_edge_of_a_node_is_not_dropped() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(DIAMOND, after=halve, on=Sum)
-    assert text_of(caught) == "halve returns nothing but Sum; keep the edge, or splice on it"
+    assert text_of(caught) == "halve returns nothing but Sum; keep the edge, or splice into it"
 
 
 def test_an_edge_that_there_is_not_is_not_dropped() -> None:
@@ -335,7 +335,7 @@ def test_an_edge_that_there_is_not_is_not_dropped() -> None:
         drop_edge(DIAMOND, after=split, on=Sum)
     assert text_of(caught) == "split has no edge for Sum; drop one of Even, Odd"
     several: Any = [Even, Odd]
-    with pytest.raises(InputError, match="it drops one edge: give a node and an outcome class"):
+    with pytest.raises(InputError, match="give one node and one outcome class"):
         drop_edge(DIAMOND, after=split, on=several)
 
 

@@ -222,7 +222,7 @@ def test_a_limit_on_a_meter_that_is_a_budget_of_the_machine_is_refused() -> None
     for refuse in (lambda: verify(machine, limits), lambda: advance(machine, begin(machine, Order()), limits)):
         with pytest.raises(LimitsError) as caught:
             refuse()
-        text = "rounds is a budget of the machine and no meter; write Limits(budgets={'rounds': 2})"
+        text = "rounds is a budget of the machine and not a meter; write Limits(budgets={'rounds': 2})"
         assert str(caught.value) == text
 
 
