@@ -284,7 +284,8 @@ def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | Non
         raise LimitsError(f"budgets is {given}; give a dict of names and limits: {{'revisions': 5}}")
     faults += [_invalid(name, limit) for name, limit in budgets.items()]
     faults += [
-        f"budgets has {format_value(name)}, which is not a budget name; give names and limits, such as {{'revisions': 5}}"
+        f"budgets has {format_value(name)}, which is not a budget name; "
+        f"give names and limits, such as {{'revisions': 5}}"
         for name in budgets
         if not _is_name(name)
     ]
