@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from graphexec.verify import CODES
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE = ROOT / "build" / "docs" / "site"
@@ -46,6 +48,14 @@ def test_generated_pages_are_up_to_date() -> None:
 def test_package_diagram_is_up_to_date() -> None:
     drawn = script("package_diagram.py")
     assert drawn["PICTURE"].read_text(encoding="utf-8") == drawn["picture"](), "run: python docs/package_diagram.py"
+
+
+def test_every_finding_has_an_example() -> None:
+    page = (DOCS / "reference" / "findings.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"(?ms)^### (GX\d+: [^\n{]+?) \{[^\n]*\n(.*?)(?=^##|\Z)", page))
+    assert sorted(sections) == [f"{code}: {title}" for code, title in CODES.items()]
+    # The output of each block is compared in test_documented_code.py.
+    assert [title for title, text in sections.items() if f"\n{title[:5]} at" not in re.sub(r"(?m)^ *(#> )?", "", text)] == []
 
 
 def test_links_out_of_docs_become_links_of_the_site() -> None:
