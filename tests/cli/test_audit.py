@@ -47,7 +47,7 @@ def test_what_does_not_conform_is_named_line_by_line(capsys: pytest.CaptureFixtu
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("trace.jsonl  DOES NOT CONFORM\n  line 7: ")
-    assert "\n  line 8: check_return_direct is entered where dispatch_tools was due; " in ended.out
+    assert "\n  line 8: check_return_direct is entered, but dispatch_tools was due; " in ended.out
 
 
 def test_what_run_prints_conforms_to_the_proof_that_it_writes(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.defects.defect import Change, Defect
 
-_TAMPERED = "tests/verify/test_tampered_traces.py::test_a_tampered_trace_is_refused"
+_TAMPERED = "tests/verify/test_tampered_traces.py::test_tampered_trace_is_refused"
 _AUDIT, _TRACE = "verify/audit/audit.py", "verify/audit/trace.py"
 
 AUDITING = (

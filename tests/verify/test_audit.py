@@ -101,25 +101,25 @@ def test_a_budget_that_an_edge_refills_is_full_after_it() -> None:
             told |= {
                 fact.split(" resets ")[-1] for fact in facts(audit(trace, writer_proof(limits))) if " resets " in fact
             }
-    assert told == {"revisions, of which 1 is spent after it"}
+    assert told == {"revisions, but 1 is spent after it"}
 
 
 def test_the_run_has_to_have_the_limits_of_the_proof() -> None:
     found = audit(trace_of(acting([1], max_iterations=3)), proof_of(acting([1], max_iterations=4)))
-    assert facts(found) == ["the limit iterations of the run is 3 and that of the proof 4"]
+    assert facts(found) == ["the limit iterations is 3 for the run and 4 for the proof"]
     assert str(found.violations[0]).startswith("line 1: ")
 
 
 def test_the_limits_of_budgets_of_its_own_are_compared_too() -> None:
     found = audit(written("", Limits(budgets={"revisions": 1})), writer_proof(Limits()))
-    assert facts(found) == ["the limit revisions of the run is 1 and that of the proof 2"]
+    assert facts(found) == ["the limit revisions is 1 for the run and 2 for the proof"]
 
 
 def test_another_machine_does_not_conform() -> None:
     trace, _ = two_steps()
     found = audit(trace, writer_proof(Limits()))
     assert "the run starts at plan and the proof at write" in facts(found)
-    assert "plan --Replied--> parse is no transition of the machine that was proved" in facts(found)
+    assert "plan --Replied--> parse is not a transition of the proved machine" in facts(found)
 
 
 def test_a_transition_that_the_machine_does_not_have_is_named_with_its_line() -> None:
@@ -128,7 +128,7 @@ def test_a_transition_that_the_machine_does_not_have_is_named_with_its_line() ->
     trace[line]["target"] = "plan"
     found = audit(trace, proof)
     assert found.violations[0].line == line + 1
-    assert facts(found)[0] == "parse --Acted--> plan is no transition of the machine that was proved"
+    assert facts(found)[0] == "parse --Acted--> plan is not a transition of the proved machine"
 
 
 def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
@@ -144,7 +144,7 @@ def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
         {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
     ]
     assert facts(audit(stopped, proof)) == [
-        "plan --LimitReached--> stopped_response is taken when a limit is spent, and none of iterations, seconds, "
+        "plan --LimitReached--> stopped_response is taken when a limit is reached, but none of iterations, seconds, "
         "restarts is"
     ]
 
@@ -155,23 +155,23 @@ def test_what_exceeds_a_bound_is_named() -> None:
     proof = proof_of(acting([1, 1], max_iterations=1, max_tool_calls=1))
     trace[0]["limits"] |= {"iterations": 1, "tool_calls": 1}
     found = facts(audit(trace, proof))
-    assert "these are more than the 6 transitions that were proved" in found
-    assert "the tool calls of the run are 2, and at most 1 was proved" in found
+    assert "the run takes more than the 6 proved transitions" in found
+    assert "the run takes 2 tool calls, but at most 1 is proved" in found
 
 
 def test_a_status_that_is_not_that_of_the_end_is_named() -> None:
     trace, proof = two_steps()
     trace[-1]["status"] = "stopped"
-    assert facts(audit(trace, proof)) == ["the run ended with AgentFinish, and its status is stopped"]
+    assert facts(audit(trace, proof)) == ["the run ended with AgentFinish, but its status is stopped"]
     stopped = acting([1, 1], max_iterations=1)
     trace = trace_of(stopped)
     trace[-1]["status"] = "answered"
-    assert facts(audit(trace, proof_of(stopped))) == ["the run ended with StoppedResponse, and its status is answered"]
+    assert facts(audit(trace, proof_of(stopped))) == ["the run ended with StoppedResponse, but its status is answered"]
 
 
 def test_records_of_another_run_are_named() -> None:
     trace, proof = two_steps()
-    assert "another run begins here, and a trace is of one" in facts(audit([trace[0], *trace], proof))
+    assert "another run begins here, but a trace has one run" in facts(audit([trace[0], *trace], proof))
     again = facts(audit([*trace, trace[-1]], proof))
     assert again == ["result comes after the result, which is the last record of a run"]
 
@@ -182,7 +182,7 @@ def test_time_is_held_to_its_bound_but_for_a_moment() -> None:
     trace[-1]["seconds"] = 60.4
     assert audit(trace, proof).conforms
     trace[-1]["seconds"] = 65.0
-    assert facts(audit(trace, proof)) == ["the seconds of the run are 65, and at most 60.05 was proved"]
+    assert facts(audit(trace, proof)) == ["the run takes 65 seconds, but at most 60.05 is proved"]
 
 
 def test_a_provider_that_reports_no_tokens_does_not_break_the_trace() -> None:
@@ -214,7 +214,7 @@ def test_an_answer_without_the_end_does_not_conform() -> None:
     result = trace[-1] | {"spent": trace[end]["spent"]}
     assert facts(audit([*trace[:end], result], proof)) == ["the run is answered and did not reach END"]
     assert facts(audit([*trace[:-1], trace[-1] | {"status": "error"}], proof)) == [
-        "the run reached END and its status is error"
+        "the run reached END, but its status is error"
     ]
 
 
@@ -252,7 +252,7 @@ def test_a_limit_that_is_not_set_stops_nothing() -> None:
         {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
     ]
     assert facts(audit(stopped, proof)) == [
-        "dispatch_tools --LimitReached--> stopped_response is taken when a limit stops what is asked for, and none of "
+        "dispatch_tools --LimitReached--> stopped_response is taken when a limit stops an effect, but none of "
         "tool_calls, fan_out, seconds, restarts can have"
     ]
     # With such a limit, this one could have.
@@ -267,11 +267,11 @@ def test_what_is_reserved_may_be_spent_beyond_the_limit_and_no_more() -> None:
     assert audit(trace, proof).conforms
     assert trace[-1]["spent"]["model_calls"] == 3
     trace[-1]["spent"]["model_calls"] = 4
-    assert "4 of model_calls is spent, and the limit is 2, with 1 reserved beyond it" in facts(audit(trace, proof))
+    assert "4 of model_calls is spent, but the limit is 2, with 1 reserved beyond it" in facts(audit(trace, proof))
     bare = acting([1], max_model_calls=5)
     trace, proof = trace_of(bare), proof_of(bare)
     trace[-1]["spent"]["model_calls"] = 6
-    assert "6 of model_calls is spent, and the limit is 5" in facts(audit(trace, proof))
+    assert "6 of model_calls is spent, but the limit is 5" in facts(audit(trace, proof))
 
 
 def test_a_limit_that_is_not_spent_stops_nothing() -> None:
@@ -308,7 +308,7 @@ def test_what_asks_without_being_entered_is_named() -> None:
     nowhere = {**call_at(trace, 1), "event": "asked", "node": "nowhere", "effects": [{"effect": "CallTool"}]}
     line = index(trace, "asked", "plan")
     assert facts(audit([*trace[:line], nowhere, *trace[line:]], proof)) == [
-        "nowhere asks for CallTool, and the run was not at it"
+        "nowhere asks for CallTool, but the run is not at this node"
     ]
     parse = index(trace, "entered", "parse")
     spent = trace[parse]["spent"]
@@ -318,7 +318,7 @@ def test_what_asks_without_being_entered_is_named() -> None:
         if "call" in record:
             record["call"]["sequence"] += 1
     assert facts(audit([*trace[: parse + 1], *human, *trace[parse + 1 :]], proof)) == [
-        "parse asks for AskHuman, and the one that was proved never asks"
+        "parse asks for AskHuman, but the proved node never asks"
     ]
 
 
@@ -333,7 +333,7 @@ def test_a_run_that_the_limit_on_a_visits_effects_stops_conforms() -> None:
 def test_what_asks_for_more_at_once_than_the_limit_is_named() -> None:
     trace, proof = trace_of(acting([2])), proof_of(acting([2], max_fan_out=1))
     trace[0]["limits"]["fan_out"] = 1
-    assert "dispatch_tools asks for 2 effects in one visit, and the limit fan_out is 1" in facts(audit(trace, proof))
+    assert "dispatch_tools asks for 2 effects in one visit, but the limit fan_out is 1" in facts(audit(trace, proof))
 
 
 def test_more_requests_than_a_node_declares_are_named() -> None:
@@ -352,7 +352,7 @@ def test_more_requests_than_a_node_declares_are_named() -> None:
         if "call" in record:
             record["call"]["sequence"] += 1
     assert facts(audit([*trace[:after], asked, answered, *trace[after:]], proof)) == [
-        "plan asks for 2 effects in one visit, more than the one that was proved"
+        "plan asks for 2 effects in one visit, more than the proved node"
     ]
 
 
@@ -369,14 +369,14 @@ def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
         {"event": "result", "status": "stopped", "spent": spent, "seconds": 0.0},
     ]
     assert facts(audit(stopped, proof))[0] == (
-        "plan --LimitReached--> stopped_response is taken before anything is asked for, and AskHuman is"
+        "plan --LimitReached--> stopped_response is taken before any effect, but AskHuman is recorded"
     )
 
 
 def test_a_node_is_left_by_a_run_that_is_at_it() -> None:
     trace, proof = two_steps()
     line = index(trace, "moved", "plan")
-    assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == ["plan is left, which the run was not at"]
+    assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == ["plan is left, but the run is not at this node"]
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
@@ -399,7 +399,7 @@ def test_an_effect_of_a_users_own_may_be_charged_or_not() -> None:
     for record in trace[answered:]:
         if "spent" in record:
             record["spent"]["tool_calls"] += 1
-    assert "plan asked for 1 effects, and more calls are counted" in facts(audit(trace, proof))
+    assert "plan asked for 1 effects, but more calls are counted" in facts(audit(trace, proof))
 
 
 def test_calls_that_are_not_counted_are_named() -> None:
@@ -407,7 +407,7 @@ def test_calls_that_are_not_counted_are_named() -> None:
     for record in trace:
         if "spent" in record:
             record["spent"]["tool_calls"] = 0
-    assert facts(audit(trace, proof))[0] == "dispatch_tools asked for 1 tool calls, and 0 are counted"
+    assert facts(audit(trace, proof))[0] == "dispatch_tools asked for 1 tool calls, but 0 are counted"
 
 
 # ---- what is counted
@@ -421,21 +421,21 @@ def test_no_time_is_below_0(script: list[int], data: st.DataObject, seconds: flo
     where = record["spent"] if data.draw(st.booleans()) or "seconds" not in record else record
     where["seconds"] = seconds
     found = audit(trace, proof_of(executor))
-    assert facts(found) == [f"the seconds are {seconds!r}; no time is below 0"]
+    assert facts(found) == [f"the seconds are {seconds!r}; they must be at least 0"]
 
 
 def test_the_clock_does_not_go_back() -> None:
     trace, proof = two_steps()
     trace[index(trace, "answered", "dispatch_tools")]["spent"]["seconds"] = 7.0
     told = facts(audit(trace, proof))
-    assert told[0].startswith("seconds go back from 7 to 0")
+    assert told[0].startswith("seconds goes back from 7 to 0")
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, None, "1", True])
 def test_what_is_no_count_is_named(count: object) -> None:
     trace, proof = two_steps()
     trace[-1]["spent"]["model_calls"] = count
-    assert facts(audit(trace, proof)) == [f"model_calls is {count!r}; what is counted is whole and not below 0"]
+    assert facts(audit(trace, proof)) == [f"model_calls is {count!r}; counts are whole numbers of at least 0"]
 
 
 def test_a_run_begins_with_nothing_spent() -> None:

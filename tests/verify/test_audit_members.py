@@ -167,7 +167,7 @@ def test_a_member_that_is_answered_twice_is_named() -> None:
     trace, proof = recorded(executor), proof_of(executor)
     line = line_of(trace, "answered", 0)
     assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == [
-        "dispatch_tools is answered CallTool as 2.0, which has its answer"
+        "dispatch_tools is answered CallTool as 2.0, which was answered before"
     ]
 
 
@@ -184,7 +184,7 @@ def test_a_member_out_of_its_order_is_named() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     trace[line_of(trace, "asked", 1)]["call"]["member"] = 3
-    assert facts(audit(trace, proof))[0] == "dispatch_tools asks for CallTool as 2.3, and 2.1 or 3.0 was due"
+    assert facts(audit(trace, proof))[0] == "dispatch_tools asks for CallTool as 2.3, but 2.1 or 3.0 was due"
 
 
 def test_a_call_of_another_run_is_named() -> None:
@@ -192,7 +192,7 @@ def test_a_call_of_another_run_is_named() -> None:
     trace, proof = recorded(executor), proof_of(executor)
     call = trace[line_of(trace, "answered", 1)]["call"]
     ours, call["run"] = call["run"], "another"
-    assert facts(audit(trace, proof)) == [f"the call is of the run another, and those before are of {ours}"]
+    assert facts(audit(trace, proof)) == [f"the call belongs to the run another, but earlier calls to {ours}"]
 
 
 @given(calls=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
@@ -255,7 +255,7 @@ def test_charges_within_that_were_changed_are_named(by: int) -> None:
     trace, proof = recorded(executor), proof_of(executor)
     (record,) = [record for record in trace if "within" in record]
     record["within"]["tool_calls"] += by
-    assert f"dispatch_tools asked for {4 + by} tool calls, and 4 are counted" in facts(audit(trace, proof))
+    assert f"dispatch_tools asked for {4 + by} tool calls, but 4 are counted" in facts(audit(trace, proof))
 
 
 def test_an_inner_run_within_the_limits_of_the_outer_one() -> None:
@@ -308,7 +308,7 @@ def test_records_of_a_node_that_the_run_is_not_at_are_named() -> None:
     for event, fact in (("asked", "plan asks for CallTool"), ("answered", "plan is answered")):
         altered = deepcopy(trace)
         altered[line_of(trace, event, 0)]["node"] = "plan"
-        assert f"{fact}, and the run was not at it" in facts(audit(altered, proof))
+        assert f"{fact}, but the run is not at this node" in facts(audit(altered, proof))
 
 
 def test_a_member_that_is_asked_for_too_early_is_named() -> None:
@@ -326,13 +326,13 @@ def test_an_answer_of_another_kind_is_named() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     trace[line_of(trace, "answered", 1)]["replies"][0]["effect"] = "CallModel"
-    assert "dispatch_tools is answered CallModel and waits for CallTool" in facts(audit(trace, proof))
+    assert "dispatch_tools is answered CallModel, but waits for CallTool" in facts(audit(trace, proof))
 
 
 def test_more_than_was_proved_is_named_beside_what_ran_within() -> None:
     executor, _ = nesting(2, max_model_calls=5)
     trace, proof = recorded(executor), proof_of(executor)
     trace[-1]["spent"]["model_calls"] = 9
-    assert "the model calls of the run are 9, and at most 5 was proved, besides 3 of nested runs" in facts(
+    assert "the run takes 9 model calls, but at most 5 is proved, besides 3 of nested runs" in facts(
         audit(trace, proof)
     )

@@ -1,4 +1,4 @@
-"""Traces with one part exchanged, left out or moved: each is refused with a word on what is wrong."""
+"""Tampered traces: with one part exchanged, left out or moved, each is refused with its fault."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ def facts(run: str, tampered: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_trace_as_it_is_conforms(run: str) -> None:
+def test_unchanged_trace_conforms(run: str) -> None:
     assert facts(run, trace(run)) == []
 
 
-# Where a record is: its event, its node, and how many such records come before it. Only results have no node.
 @dataclass(frozen=True)
 class Place:
+    """A record, by its event, its node (`None` for results), and the number of such records before it."""
+
     event: str
     node: str | None = None
     number: int = 0
@@ -85,7 +86,7 @@ END = Place("moved", "parse", 2)
 
 @dataclass(frozen=True)
 class Tampering:
-    """A change of a run's trace, at a place, and the message about it."""
+    """A change of a run's trace at a place, and the expected message."""
 
     run: str
     place: Place
@@ -98,7 +99,7 @@ class Tampering:
 
 
 def value(run: str, place: Place, path: Path, message: str, *values: Any) -> list[Tampering]:
-    """Changes of one value of a record."""
+    """Return changes of one value of a record."""
 
     def change(new: Any) -> Callable[[Trace, int], Trace]:
         return lambda records, line: [*records[:line], changed(records[line], path, new), *records[line + 1 :]]
@@ -108,7 +109,7 @@ def value(run: str, place: Place, path: Path, message: str, *values: Any) -> lis
 
 
 def record(run: str, place: Place, message: str, change: Callable[[Trace, int], Trace]) -> Tampering:
-    """A change of the order of records, or of how many there are."""
+    """Return a change of the order or number of records."""
     return Tampering(run, place, change, message, change.__name__)
 
 
@@ -145,52 +146,50 @@ def of_nothing(_: Trace, __: int) -> Trace:
 
 
 SPENT: Path = ("spent",)
-NO_FORM = "a record is not as graphexec run --json prints it"
+NO_FORM = "a record does not have the form that graphexec run --json prints"
 
 STATUS = [
     *value("answered", RESULT, ("status",), "its status is", "stopped", "error", "interrupted", "usage"),
-    *value("answered", RESULT, ("status",), "a run has no status", "done", "Answered", "", 0),
-    *value("answered", RESULT, ("status",), "the trace ends before|no status", None),
+    *value("answered", RESULT, ("status",), "a run cannot have the status", "done", "Answered", "", 0),
+    *value("answered", RESULT, ("status",), "the trace ends before|cannot have the status", None),
     *value("stopped", RESULT, ("status",), "its status is", "answered", "error"),
     *value("failed", RESULT, ("status",), "did not reach END", "answered", "stopped"),
-    *value("failed", RESULT, ("status",), "a run has no status", "failed"),
+    *value("failed", RESULT, ("status",), "a run cannot have the status", "failed"),
     *value("interrupted", RESULT, ("status",), "did not reach END", "answered", "stopped"),
     *value("answered", RESULT, ("exit_code",), "its exit code", 3, 1, None),
     *value("stopped", RESULT, ("exit_code",), "its exit code", 0, 130),
-    *value("answered", RESULT, ("limit",), "is answered, and stopped by", {"limit": "iterations"}),
+    *value("answered", RESULT, ("limit",), "is answered, but also stopped by", {"limit": "iterations"}),
     *value("stopped", RESULT, ("reason",), "the reason is", "finished", "tokens", None),
     *value("stopped", RESULT, ("limit", "limit"), "the reason is", "seconds"),
     *value("stopped", RESULT, ("limit", "value"), "that of the proof is 1", 2, 15, HUGE),
-    *value("stopped", RESULT, ("limit",), "and no limit is given", None),
-    *value("stopped", LAST, ("outcome",), "no transition of the machine", "AgentFinish", "Stopped"),
+    *value("stopped", RESULT, ("limit",), "but no limit is given", None),
+    *value("stopped", LAST, ("outcome",), "not a transition of the proved machine", "AgentFinish", "Stopped"),
 ]
 
 NUMBERS = [
     *value("answered", RESULT, (*SPENT, "iterations"), "spends|counted", 2, 4),
-    *value("answered", RESULT, (*SPENT, "iterations"), "is whole and not below 0", True, -1, 3.0, "3", None, -0.0),
-    *value("answered", RESULT, (*SPENT, "model_calls"), "are counted|go back", 0, 2, 4, HUGE),
-    *value("answered", RESULT, (*SPENT, "tool_calls"), "are counted|go back", 0, 1, 3),
-    *value("answered", RESULT, (*SPENT, "tokens"), "is whole and not below 0", -1, 0.01, True),
-    *value(
-        "answered", RESULT, (*SPENT, "cost"), "nothing spent is below 0", -0.01, float("nan"), float("inf"), True, "1"
-    ),
-    *value("answered", RESULT, (*SPENT, "prompt_tokens"), "nothing spent is below 0", -1, float("nan"), None),
-    *value("answered", RESULT, (*SPENT, "seconds"), "the seconds of the run are", 61.5, 1e300),
-    *value("answered", RESULT, ("seconds",), "the seconds of the run are", 61.5, 1e300),
-    *value("answered", RESULT, ("seconds",), "no time is below 0", -1.0, float("nan"), True, None, "1", HUGE),
+    *value("answered", RESULT, (*SPENT, "iterations"), "counts are whole numbers", True, -1, 3.0, "3", None, -0.0),
+    *value("answered", RESULT, (*SPENT, "model_calls"), "are counted|goes back", 0, 2, 4, HUGE),
+    *value("answered", RESULT, (*SPENT, "tool_calls"), "are counted|goes back", 0, 1, 3),
+    *value("answered", RESULT, (*SPENT, "tokens"), "counts are whole numbers", -1, 0.01, True),
+    *value("answered", RESULT, (*SPENT, "cost"), "it must be a number", -0.01, float("nan"), float("inf"), True, "1"),
+    *value("answered", RESULT, (*SPENT, "prompt_tokens"), "it must be a number of at least 0", -1, float("nan"), None),
+    *value("answered", RESULT, (*SPENT, "seconds"), "the run takes .* seconds", 61.5, 1e300),
+    *value("answered", RESULT, ("seconds",), "the run takes .* seconds", 61.5, 1e300),
+    *value("answered", RESULT, ("seconds",), "they must be at least 0", -1.0, float("nan"), True, None, "1", HUGE),
     *value("answered", SECOND, (*SPENT, "iterations"), "spends|rank", 0, 2, 9),
     *value("answered", SECOND, (*SPENT, "tool_calls"), "are counted", 0, 2),
     *value("answered", SECOND, (*SPENT, "budgets"), NO_FORM, None, [], 3),
     *value("answered", SECOND, SPENT, NO_FORM, GONE, None, []),
     *value("answered", FIRST, (*SPENT, "iterations"), "the run begins with", 1),
     *value("answered", FIRST, (*SPENT, "restarts"), "the run begins with", 1),
-    *value("answered", REPLY, (*SPENT, "seconds"), "seconds go back", 30.0),
-    *value("answered", REPLY, ("seconds",), "no time is below 0", -0.5, True),
+    *value("answered", REPLY, (*SPENT, "seconds"), "seconds goes back", 30.0),
+    *value("answered", REPLY, ("seconds",), "they must be at least 0", -0.5, True),
     *value("stopped", Place("entered", "stopped_response"), (*SPENT, "iterations"), "spends|rank", 0, 2),
-    *value("members", RESULT, (*SPENT, "tool_calls"), "are counted|go back", 2, 4, 6),
-    *value("outer", REPLY, ("within", "model_calls"), "whole and not below 0", -3, 1.5, True),
-    *value("outer", REPLY, ("within", "cost"), "nothing spent is below 0", -3, float("nan"), True),
-    *value("outer", RESULT, (*SPENT, "model_calls"), "are counted|go back", 2, 4, 6),
+    *value("members", RESULT, (*SPENT, "tool_calls"), "are counted|goes back", 2, 4, 6),
+    *value("outer", REPLY, ("within", "model_calls"), "counts are whole numbers", -3, 1.5, True),
+    *value("outer", REPLY, ("within", "cost"), "it must be a number of at least 0", -3, float("nan"), True),
+    *value("outer", RESULT, (*SPENT, "model_calls"), "are counted|goes back", 2, 4, 6),
 ]
 
 LIMITS = [
@@ -198,7 +197,7 @@ LIMITS = [
         "answered",
         START,
         ("limits", "iterations"),
-        "that of the proof 15",
+        "15 for the proof",
         14,
         16,
         None,
@@ -207,36 +206,38 @@ LIMITS = [
         HUGE,
         float("nan"),
     ),
-    *value("answered", START, ("limits", "seconds"), "that of the proof 60", 61, None),
-    *value("answered", START, ("limits", "tokens"), "that of the proof none", 5),
-    *value("answered", START, ("limits", "rounds"), "that of the proof none", 5),
-    *value("answered", START, ("limits", "budgets"), "that of the proof none", {"revisions": 3}),
-    *value("stopped", START, ("limits", "iterations"), "that of the proof 1", True, 2, 0),
-    *value("members", START, ("limits", "fan_out"), "that of the proof 1,000", 999, None),
+    *value("answered", START, ("limits", "seconds"), "60 for the proof", 61, None),
+    *value("answered", START, ("limits", "tokens"), "none for the proof", 5),
+    *value("answered", START, ("limits", "rounds"), "none for the proof", 5),
+    *value("answered", START, ("limits", "budgets"), "none for the proof", {"revisions": 3}),
+    *value("stopped", START, ("limits", "iterations"), "1 for the proof", True, 2, 0),
+    *value("members", START, ("limits", "fan_out"), "1,000 for the proof", 999, None),
     *value("answered", START, ("limits",), NO_FORM, GONE, None, [], "none"),
 ]
 
 REQUESTS = [
-    *value("answered", ASKED, ("call", "sequence"), "a number of one|was due", True, 1.0, 0, 2, "1", HUGE),
-    *value("answered", ASKED, ("call", "member"), "a number of one|was due", False, -0.0, 1),
-    *value("answered", TOOL, ("call", "run"), "those before are of", "another"),
+    *value("answered", ASKED, ("call", "sequence"), "not a number|was due", True, 1.0, 0, 2, "1", HUGE),
+    *value("answered", ASKED, ("call", "member"), "not a number|was due", False, -0.0, 1),
+    *value("answered", TOOL, ("call", "run"), "but earlier calls to", "another"),
     *value("answered", TOOL, ("call",), NO_FORM, GONE, None, []),
     *value("answered", TOOL, ("effects",), NO_FORM, [], None, [{}], [{"effect": "CallTool"}] * 2),
     *value("answered", TOOL, ("effects", 0, "effect"), "waits for", "CallModel", "AskHuman", "Fetch"),
-    *value("answered", TOOL, ("node",), "the run was not at it", "plan", "nowhere"),
-    *value("answered", REPLY, ("node",), "the run was not at it", "plan"),
+    *value("answered", TOOL, ("node",), "the run is not at this node", "plan", "nowhere"),
+    *value("answered", REPLY, ("node",), "the run is not at this node", "plan"),
     *value("answered", REPLY, ("replies", 0, "effect"), "waits for CallTool", "CallModel"),
     *value("answered", REPLY, ("replies",), NO_FORM, [], None),
     *value("members", Place("asked", "dispatch_tools", 1), ("call", "member"), "was due", 0, 2),
-    *value("members", Place("answered", "dispatch_tools", 1), ("call", "member"), "has its answer", 0),
-    *value("members", REPLY, ("call", "sequence"), "has its answer|not asked for", 1, 3),
+    *value("members", Place("answered", "dispatch_tools", 1), ("call", "member"), "was answered before", 0),
+    *value("members", REPLY, ("call", "sequence"), "was answered before|not asked for", 1, 3),
 ]
 
 MOVES = [
-    *value("answered", MOVED, ("target",), "no transition of the machine", "plan", "END", "nowhere", 1),
-    *value("answered", MOVED, ("outcome",), "no transition of the machine", "Acted", "replied", None),
-    *value("answered", MOVED, ("outcome",), "no transition of the machine|is taken when|stops", "LimitReached"),
-    *value("answered", MOVED, ("node",), "which the run was not at", "parse", None),
+    *value("answered", MOVED, ("target",), "not a transition of the proved machine", "plan", "END", "nowhere", 1),
+    *value("answered", MOVED, ("outcome",), "not a transition of the proved machine", "Acted", "replied", None),
+    *value(
+        "answered", MOVED, ("outcome",), "not a transition of the proved machine|is taken when|stops", "LimitReached"
+    ),
+    *value("answered", MOVED, ("node",), "the run is not at this node", "parse", None),
     *value("answered", SECOND, ("node",), "was due", "parse", "END"),
     *value("answered", FIRST, ("node",), "starts at parse", "parse"),
     *value("answered", ASKED, ("event",), "is not an event of a run", "requested", "ask"),
@@ -259,21 +260,21 @@ ORDER = [
     record("answered", START, "another run begins here", twice),
     record("answered", START, "no run begins here", left_out),
     record("answered", START, "no run begins here", of_nothing),
-    # As of a run that was resumed, whose first part is not there.
+    # This looks like a resumed run without its first part.
     record("answered", SECOND, "the run begins with", without_the_beginning),
-    record("answered", TOOL, "the run was not at it", without_the_beginning),
+    record("answered", TOOL, "the run is not at this node", without_the_beginning),
 ]
 
 
 @pytest.mark.parametrize("tampering", [*STATUS, *NUMBERS, *LIMITS, *REQUESTS, *MOVES, *ORDER], ids=str)
-def test_a_tampered_trace_is_refused(tampering: Tampering) -> None:
+def test_tampered_trace_is_refused(tampering: Tampering) -> None:
     records = trace(tampering.run)
     found = facts(tampering.run, tampering.change(records, tampering.place.of(records)))
     assert found
     assert any(re.search(tampering.message, fact) for fact in found), found
 
 
-def test_a_trace_of_another_machine_or_other_limits_is_refused() -> None:
+def test_trace_of_other_limits_is_refused() -> None:
     for run in RUNS:
         others = [other for other in RUNS if executor_of(other).limits != executor_of(run).limits]
         assert all(facts(other, trace(run)) for other in others)
@@ -287,7 +288,7 @@ def test_any_json_is_refused(data: list[Any]) -> None:
 
 @settings(max_examples=10 * settings().max_examples)
 @given(run=st.sampled_from(sorted(RUNS)), data=st.data())
-def test_a_changed_value_hides_no_excess(run: str, data: st.DataObject) -> None:
+def test_changed_value_hides_no_excess(run: str, data: st.DataObject) -> None:
     records = trace(run)
     where = [(line, path) for line, record in enumerate(records) for path in paths(audited_part(record))]
     for _ in range(data.draw(st.integers(1, 2))):

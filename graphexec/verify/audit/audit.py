@@ -1,6 +1,6 @@
-"""A trace of a run, checked against a certificate alone: no graph is needed, and nothing of the user's is imported.
+"""Check the trace of a run against a certificate, without the graph: no code of the user is imported.
 
-A trace is the records that `graphexec run --json` prints; `graphexec.cli.records` has their fields.
+A trace is the list of records that `graphexec run --json` prints; `graphexec.cli.records` has their fields.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Transition
 
-# Seconds. A deadline is a point in time; control returns a little after it, on a busy machine later.
+# Seconds. Control returns a little after a deadline, and later on a busy machine.
 _GRACE = 1.0
 
 _PROVE = "prove what ran: graphexec check TARGET --certificate FILE"
 Counts = Mapping[str, float]
 
-# What a run's process returns, by the status of the run: as in `graphexec.cli.exit_codes`.
+# The exit code of a run by its status, as in `graphexec.cli.exit_codes`.
 _EXIT_CODES = {"answered": 0, "stopped": 3, "interrupted": 130, "error": 1, "usage": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit: violations, the number of transitions, the most that was proved, and the status."""
+    """The result of an audit: violations, the number of transitions, the proved bound on it, and the run's status."""
 
     violations: tuple[Violation, ...]
     transitions: int = 0
@@ -40,7 +40,7 @@ class Audit:
 
     @property
     def conforms(self) -> bool:
-        """True if the trace is one of those that the certificate is about."""
+        """True if the trace has no violations of the certificate."""
         return not self.violations
 
     def __str__(self) -> str:
@@ -52,9 +52,9 @@ class Audit:
 
 
 def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
-    """Check a trace: that it is a walk through the certificate's flow, on which its rank falls, within its bounds.
+    """Check that a trace is a walk through the certificate's flow, with falling ranks, within its bounds.
 
-    The certificate itself is checked first; it is not checked against any graph. Costs one pass over the trace.
+    The certificate itself is checked first, but not against a graph. Takes one pass over the trace.
     """
     try:
         check_certificate(certificate)
@@ -63,17 +63,23 @@ def audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     try:
         if not records or records[0].get("event") != "start":
             return Audit((Violation(1, "no run begins here", WHOLE),))
-        return _run_audit(records, certificate)
+        return _audit_run(records, certificate)
     except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        return Audit((Violation(len(records), f"a record is not as graphexec run --json prints it: {error!r}", WHOLE),))
+        return Audit(
+            (
+                Violation(
+                    len(records), f"a record does not have the form that graphexec run --json prints: {error!r}", WHOLE
+                ),
+            )
+        )
 
 
-def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
+def _audit_run(records: Sequence[TraceRecord], certificate: Certificate) -> Audit:
     most = certificate.bounds.transitions.number
     trace = Trace(records, certificate.flow)
     visits, result = trace.visits, trace.result
     status = "" if result is None else str(result["status"])
-    # Where other limits held, what was proved is of other runs, and says nothing of this one.
+    # A proof for other limits says nothing about this run.
     other = tuple(_limits(records[0]["limits"], certificate))
     if other or (trace.faults and not visits):
         return Audit(other or tuple(trace.faults), most=most, status=status)
@@ -84,7 +90,7 @@ def _run_audit(records: Sequence[TraceRecord], certificate: Certificate) -> Audi
         faults.append(Violation(visits[0].line, fact, _PROVE))
     for visit in visits:
         faults += _check_requests(visit, certificate)
-    # A trace that is cut off has nothing after its last visit, and one that is interrupted nothing that is sure.
+    # A trace that is cut off has no counts after its last visit; those of an interrupted one are not reliable.
     sure = counts if trace.sound else counts[: len(visits)]
     for visit, before, after in zip(visits, sure, sure[1:], strict=False):
         if visit.left:
@@ -107,22 +113,22 @@ def _counts(spent: Sequence[TraceRecord], certificate: Certificate) -> list[Coun
         now = {name: (one["budgets"] if name in own else one).get(name, 0) for name in names}
         last: Counts = counts[-1] if counts else dict.fromkeys(names, 0)
         if calls in flow.charged and tokens in flow.charged:
-            told = now[tokens] - (spent[len(counts) - 1][tokens] if counts else 0)
-            now[tokens] = last[tokens] + max(told, now[calls] - last[calls])
+            reported = now[tokens] - (spent[len(counts) - 1][tokens] if counts else 0)
+            now[tokens] = last[tokens] + max(reported, now[calls] - last[calls])
         counts.append(now)
     return counts
 
 
-def _limits(told: TraceRecord, certificate: Certificate) -> Iterator[Violation]:
-    given: TraceRecord = told.get("budgets", {})
+def _limits(recorded: TraceRecord, certificate: Certificate) -> Iterator[Violation]:
+    given: TraceRecord = recorded.get("budgets", {})
     own = {**dict(certificate.flow.budgets), **given}
-    ran = {name: limit for name, limit in told.items() if name != "budgets"}
+    ran = {name: limit for name, limit in recorded.items() if name != "budgets"}
     ran = {name: ran.get(name) for name in (*ran, *certificate.limits)} | own
     for name, limit in ran.items():
         proved = certificate.limits.get(name)
         if limit != proved or isinstance(limit, bool):
-            fact = f"the limit {name} of the run is {_none(limit)} and that of the proof {_none(proved)}"
-            yield Violation(1, fact, "run with the limits of the proof, or prove with those of the run")
+            fact = f"the limit {name} is {_format_limit(limit)} for the run and {_format_limit(proved)} for the proof"
+            yield Violation(1, fact, "run with the limits of the proof, or prove with the limits of the run")
 
 
 def _ending(trace: Trace, certificate: Certificate, last: int) -> Iterator[Violation]:
@@ -132,16 +138,18 @@ def _ending(trace: Trace, certificate: Certificate, last: int) -> Iterator[Viola
     if trace.result is None:
         yield Violation(last, "the trace ends before the run does", WHOLE)
     elif status not in _EXIT_CODES:
-        yield Violation(last, f"a run has no status {format_value(status)}", REPORT)
+        yield Violation(last, f"a run cannot have the status {format_value(status)}", REPORT)
     elif ended != (status in ("answered", "stopped")):
-        how = f"reached END and its status is {status}" if ended else f"is {status} and did not reach END"
+        how = f"reached END, but its status is {status}" if ended else f"is {status} and did not reach END"
         yield Violation(last, f"the run {how}", REPORT)
     elif ended and (status == "stopped") != (trace.visits[-1].outcome == StoppedResponse.__name__):
-        yield Violation(last, f"the run ended with {trace.visits[-1].outcome}, and its status is {status}", REPORT)
+        yield Violation(last, f"the run ended with {trace.visits[-1].outcome}, but its status is {status}", REPORT)
     elif ended:
         code, wanted = result.get("exit_code", _EXIT_CODES[status]), _EXIT_CODES[status]
         if code != wanted:
-            yield Violation(last, f"the run is {status}, and its exit code {format_value(code)}, not {wanted}", REPORT)
+            yield Violation(
+                last, f"the run is {status}, but its exit code is {format_value(code)}, not {wanted}", REPORT
+            )
         yield from _check_reason(result, certificate, last)
 
 
@@ -150,76 +158,78 @@ def _check_reason(result: TraceRecord, certificate: Certificate, last: int) -> I
     reason: Any = result.get("reason")
     if limit is None:
         if status == "stopped" and reason is not None:
-            yield Violation(last, f"the run is stopped by {format_value(reason)}, and no limit is given", REPORT)
+            yield Violation(last, f"the run is stopped by {format_value(reason)}, but no limit is given", REPORT)
     elif status == "answered":
-        yield Violation(last, f"the run is answered, and stopped by {format_value(limit)}", REPORT)
+        yield Violation(last, f"the run is answered, but also stopped by {format_value(limit)}", REPORT)
     elif reason != limit["limit"]:
-        yield Violation(last, f"the run is stopped by {limit['limit']}, and the reason is {reason}", REPORT)
+        yield Violation(last, f"the run is stopped by {limit['limit']}, but the reason is {reason}", REPORT)
     elif not limit["outer"] and certificate.limits.get(reason, limit["value"]) != limit["value"]:
-        fact = f"the run is stopped by a limit {reason} of {_none(limit['value'])}"
-        yield Violation(last, f"{fact}, and that of the proof is {_none(certificate.limits[reason])}", REPORT)
+        fact = f"the run is stopped by a limit {reason} of {_format_limit(limit['value'])}"
+        yield Violation(last, f"{fact}, but that of the proof is {_format_limit(certificate.limits[reason])}", REPORT)
 
 
 def _check_requests(visit: TraceVisit, certificate: Certificate) -> Iterator[Violation]:
     row = [one for one in certificate.flow.transitions if one.source == visit.node]
     asked = len(visit.asked)
     if row and asked and not any(one.asks or one.kind == "within" for one in row):
-        fact = f"{visit.node} asks for {visit.asked[0]}, and the one that was proved never asks"
+        fact = f"{visit.node} asks for {visit.asked[0]}, but the proved node never asks"
         yield Violation(visit.line, fact, _PROVE)
     elif row and all(one.most is not None and asked > one.most for one in row):
-        fact = f"{visit.node} asks for {asked:,} effects in one visit, more than the one that was proved"
+        fact = f"{visit.node} asks for {asked:,} effects in one visit, more than the proved node"
         yield Violation(visit.line, fact, _PROVE)
     limit = certificate.limits.get("fan_out")
     if limit is not None and asked > limit and any("fan_out" in one.causes for one in row):
-        fact = f"{visit.node} asks for {asked:,} effects in one visit, and the limit fan_out is {show(limit)}"
+        fact = f"{visit.node} asks for {asked:,} effects in one visit, but the limit fan_out is {show(limit)}"
         yield Violation(visit.line, fact, REPORT)
 
 
 def _step(visit: TraceVisit, before: Counts, after: Counts, certificate: Certificate) -> Iterator[Violation]:
-    told = f"{visit.node} --{visit.outcome}--> {visit.target}"
-    ways = [
+    transition = f"{visit.node} --{visit.outcome}--> {visit.target}"
+    candidates = [
         one
         for one in certificate.flow.transitions
         if (one.source, one.outcome, one.target) == (visit.node, visit.outcome, visit.target)
     ]
-    if not ways:
-        yield Violation(visit.left, f"{told} is no transition of the machine that was proved", _PROVE)
+    if not candidates:
+        yield Violation(visit.left, f"{transition} is not a transition of the proved machine", _PROVE)
         return
-    misfits = [_misfit(one, visit, (before, after), certificate) for one in ways]
-    if all(misfits):
-        # Nobody can know which of several it was meant to be; the first is the usual one.
-        yield Violation(visit.left, f"{told} {misfits[0]}", REPORT)
+    mismatches = [_find_mismatch(one, visit, (before, after), certificate) for one in candidates]
+    if all(mismatches):
+        # It is unknown which transition was meant; the first is the usual one.
+        yield Violation(visit.left, f"{transition} {mismatches[0]}", REPORT)
 
 
-def _misfit(way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate) -> str | None:
-    """Return why the visit and the counters around it are not this transition's; `None` if they are."""
+def _find_mismatch(
+    way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate
+) -> str | None:
+    """Return why the visit and its counters do not match this transition, or `None` if they do."""
     before, after = counts
     least = dict(way.spends)
     charged, bounded = certificate.flow.charged, certificate.flow.bounded
     for name in _counter_names(certificate):
         was, now, wanted = before[name], after[name], least.get(name, 0)
-        # What runs within its calls were charged is no transition's.
+        # Charges of nested runs belong to no transition.
         own = now - was - visit.within.get(name, 0)
         if name in way.resets:
             if now:
-                return f"resets {name}, of which {show(now)} is spent after it"
+                return f"resets {name}, but {show(now)} is spent after it"
         elif own < wanted or (name not in charged and own > wanted):
-            # Entries cost exactly what a transition says, effects at least so much.
-            return f"spends {wanted} of {name}, of which {show(was)} is spent before it and {show(now)} after it"
+            # An entry spends exactly the amounts of the transition, effects at least these amounts.
+            return f"spends {wanted} of {name}, but {show(was)} is spent before it and {show(now)} after it"
         elif name in bounded and (bound := way.calls(name)) is not None and own > bound:
-            return f"makes at most {show(bound)} {name.replace('_', ' ')}, and {show(own)} are counted"
+            return f"makes at most {show(bound)} {name.replace('_', ' ')}, but {show(own)} are counted"
     asked = len(visit.asked)
     if way.kind == "move" and asked < way.asks:
-        return f"asks for {way.asks:,} effects at least, and {asked:,} are told"
+        return f"asks for at least {way.asks:,} effects, but {asked:,} are recorded"
     if way.kind == "gate" and asked:
-        return f"is taken before anything is asked for, and {visit.asked[0]} is"
+        return f"is taken before any effect, but {visit.asked[0]} is recorded"
     if visit.outer and way.kind in ("gate", "within"):
         return None
     if way.kind == "gate" and not any(_is_spent(cause, before, certificate) for cause in way.causes):
-        return f"is taken when a limit is spent, and none of {', '.join(way.causes)} is"
+        return f"is taken when a limit is reached, but none of {', '.join(way.causes)} is"
     if way.kind == "within" and not any(_stops(cause, way, visit, counts, certificate) for cause in way.causes):
         causes = ", ".join(_causes(way, certificate))
-        return f"is taken when a limit stops what is asked for, and none of {causes} can have"
+        return f"is taken when a limit stops an effect, but none of {causes} can have"
     return None
 
 
@@ -227,25 +237,25 @@ def _is_spent(cause: str, before: Counts, certificate: Certificate) -> bool:
     limit = certificate.limits.get(cause)
     if limit is None:
         return False
-    # A run may be taken up again as often as the limit says.
+    # A run may be resumed as often as the limit says.
     return before[cause] > limit if cause == "restarts" else before[cause] >= limit
 
 
 def _stops(
     cause: str, way: Transition, visit: TraceVisit, counts: tuple[Counts, Counts], certificate: Certificate
 ) -> bool:
-    """Return whether this limit can have stopped the visit's request; a trace lacks what was refused."""
+    """Return whether this limit can have stopped the visit. A trace does not contain refused effects."""
     before, after = counts
     limit = certificate.limits.get(cause)
     if limit is None or cause == "fan_out":
         return limit is not None
     if not way.largest(cause):
-        # Time, crashes, and what is only measured.
+        # Seconds, restarts, and meters that are only measured.
         return _is_spent(cause, after, certificate)
     most = way.calls(cause)
     spent = after[cause] if cause in certificate.flow.measured else before[cause] + visit.within.get(cause, 0)
     if cause == TOKENS.name:
-        # A call without tokens counts as one; how many of them had none is not told.
+        # A call without tokens counts as one, and the trace does not say how many had none.
         spent += after.get(MODEL_CALLS.name, 0)
     return most is None or spent + most > limit
 
@@ -254,7 +264,9 @@ def _falling(visits: Sequence[TraceVisit], counts: Sequence[Counts], certificate
     values = [_value(visit.node, before, certificate) for visit, before in zip(visits, counts, strict=False)]
     for before, after, visit in zip(values, values[1:], visits[1:], strict=False):
         if before is not None and after is not None and not after < before:
-            fact = f"the rank does not fall: {_rank(before)} is followed by {_rank(after)} at {visit.node}"
+            fact = (
+                f"the rank does not fall: {_format_rank(before)} is followed by {_format_rank(after)} at {visit.node}"
+            )
             yield Violation(visit.line, fact, REPORT)
 
 
@@ -272,7 +284,7 @@ def _value(node: str, before: Counts, certificate: Certificate) -> tuple[float, 
 def _overspent(
     lines: Sequence[int], counts: Sequence[Counts], trace: Trace, certificate: Certificate
 ) -> Iterator[Violation]:
-    """Check the limits; of what is measured, the last effect may pass its limit."""
+    """Check the limits. For a measured meter, the last effect may exceed the limit."""
     for name in _counter_names(certificate):
         limit, allowed = certificate.limits.get(name), _limit_of(name, trace, certificate)
         if name in certificate.flow.measured or limit is None or allowed is None:
@@ -282,7 +294,7 @@ def _overspent(
             most += f", with {show(allowed - limit)} reserved beyond it"
         for line, spent in zip(lines, counts, strict=False):
             if spent[name] > allowed:
-                yield Violation(line, f"{show(spent[name])} of {name} is spent, and {most}", REPORT)
+                yield Violation(line, f"{show(spent[name])} of {name} is spent, but {most}", REPORT)
                 break
 
 
@@ -295,7 +307,7 @@ def _limit_of(name: str, trace: Trace, certificate: Certificate) -> float | None
         return limit
     if not trace.within(name):
         return bound.number
-    # Runs within calls are charged up to the limit, and what is reserved beyond it is for the nodes of this one.
+    # Nested runs are charged up to the limit; only nodes of this run may use the reserve beyond it.
     return max(bound.number, limit + max(one.calls(name) or 0 for one in reserved))
 
 
@@ -304,20 +316,20 @@ def _beyond(trace: Trace, certificate: Certificate, last: int) -> Iterator[Viola
     moved = [visit.left for visit in trace.visits if visit.left]
     most = bounds.transitions.number
     if most is not None and len(moved) > most:
-        yield Violation(moved[int(most)], f"these are more than the {show(most)} transitions that were proved", REPORT)
+        yield Violation(moved[int(most)], f"the run takes more than the {show(most)} proved transitions", REPORT)
     if result is None:
         return
-    # What runs within the calls have charged is not the machine's own.
+    # The bounds on own effects leave out nested runs.
     own = bounds.alone or bounds.meters
     for name, bound in [(name, one.number) for name, one in (*own.items(), ("seconds", bounds.seconds))]:
         took: float = result["spent"].get(name, 0)
-        # A whole number of any size is not added to a fraction.
+        # An integer, because a huge integer cannot be added to a float.
         grace: float = 0
         if name == "seconds":
             took, grace = max(took, result["seconds"]), _GRACE
         within = trace.within(name)
         if bound is not None and took > bound + grace + within:
-            fact = f"the {name.replace('_', ' ')} of the run are {show(took)}, and at most {show(bound)} was proved"
+            fact = f"the run takes {show(took)} {name.replace('_', ' ')}, but at most {show(bound)} is proved"
             if within:
                 fact += f", besides {show(within)} of nested runs"
             yield Violation(last, fact, REPORT)
@@ -332,9 +344,9 @@ def _causes(way: Transition, certificate: Certificate) -> list[str]:
     return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
 
 
-def _none(limit: object) -> str:
+def _format_limit(limit: object) -> str:
     return "none" if limit is None else show(limit) if is_whole(limit) or is_number(limit) else format_value(limit)
 
 
-def _rank(value: Sequence[float]) -> str:
+def _format_rank(value: Sequence[float]) -> str:
     return f"({', '.join(show(part) for part in value)})"
