@@ -1,4 +1,4 @@
-"""Everything that waits: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
+"""Runs of a machine: the loop around the engine, its threads and tasks, and the handlers that answer effects."""
 
 from graphexec.runtime.calls import current_call
 from graphexec.runtime.handlers import Handler, HandlerLike, Handlers, RunContext, RunOptions

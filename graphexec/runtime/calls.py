@@ -1,4 +1,4 @@
-"""The call that code runs in, and runs within a call: they share the limits and the clock of the runs around them."""
+"""The current call, and nested runs within a call, which share the limits and the clock of the runs around them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 @final
 class Scope:
-    """The common part of a run's calls: its id and context, its clock, and the engine that is charged."""
+    """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges."""
 
     __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "levels", "run_id")
     depth: int
@@ -43,7 +43,7 @@ class Scope:
         self.host = host
         outer = None if host is None else scope_of(host)
         self.depth = 0 if outer is None else outer.depth + 1
-        # The depth that runs may have, and the limit by which it is: of this one, or of one around it.
+        # The greatest depth allowed, and the limit that sets it: of this run, or of one around it.
         own = (math.inf, 0) if levels is None else (self.depth + levels, levels)
         self.deepest, self.levels = own if outer is None else min((outer.deepest, outer.levels), own)
         self.began = 0.0
@@ -52,71 +52,71 @@ class Scope:
     @property
     def execution(self) -> Execution:
         """The engine of the run."""
-        assert self._execution is not None, "a run is begun with it"
+        assert self._execution is not None, "begin() sets it"
         return self._execution
 
     def begin(self, execution: Execution) -> None:
-        """Take the run's engine, whose clock goes on from where it stood."""
+        """Set the run's engine; its clock continues from its snapshot."""
         self._execution = execution
         self.began = self.clock() - execution.seconds
 
     def seconds_left(self) -> float | None:
-        """Return the seconds until the deadline of what the run's node asks for, 0 or more; `None` without one."""
+        """Return the seconds until the deadline of the current node's effects, 0 or more; `None` without a deadline."""
         deadline = self.execution.deadline
         return None if deadline is None else max(0.0, deadline - (self.clock() - self.began))
 
 
 def scope_of(call: CallContext[Any]) -> Scope:
-    """Return the scope of a call's run. Raises `InputError` for one of a run that is stepped by hand."""
+    """Return the scope of a call's run. Raises `InputError` if that run is driven by `advance`."""
     if not isinstance(call.scope, Scope):
-        raise InputError(f"{call!r} is a call of a run that is stepped by hand; nothing can run within it")
+        raise InputError(f"{call!r} belongs to a run that is driven by advance(); no run can be nested in it")
     return call.scope
 
 
 def hold_over_fork(lock: threading.Lock) -> None:
-    """Have no other thread hold the lock while the process forks: the new process, without it, could not release it."""
+    """Acquire the lock while the process forks: the new process could not release a lock held by another thread."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
-# The call that code is in; threads and tasks that it starts have a copy.
+# The current call; threads and tasks started within it get a copy.
 _here: contextvars.ContextVar[CallContext[Any] | None] = contextvars.ContextVar("graphexec_call", default=None)
 enter_call, reset_call = _here.set, _here.reset
 
-# Held while runs are charged for a run within them. What they spend themselves, their own loops count alone.
+# Held while runs are charged for a nested run. Their own loops count what they spend themselves.
 sharing = threading.Lock()
 hold_over_fork(sharing)
 
 
 def leave_call(call: CallContext[Any], token: contextvars.Token[CallContext[Any] | None]) -> None:
-    """Be where the code was before `enter_call`, which returned the token; nothing more is charged within the call."""
+    """Undo `enter_call`, which returned the token, and close the call: nothing more is charged within it."""
     call.closed = True
     if call.charged is not None:
         close_calls((call,))
-    try:  # noqa: SIM105 - a context manager would be three calls more
+    try:  # noqa: SIM105 - a context manager would add three calls
         reset_call(token)
-    # A stream or a task that is closed elsewhere was never set there.
+    # A stream or a task may be closed in a context in which the token was not created.
     except ValueError:
         pass
 
 
 def close_calls(calls: Iterable[CallContext[Any]]) -> None:
-    """Have nothing more charged within calls: they are over."""
+    """Mark calls as over: nothing more is charged within them."""
     for call in calls:
         call.closed = True
-    # A charge that has seen them open ends first.
+    # Wait for a charge that started while they were open.
     with sharing:
         pass
 
 
 def keep_charged(reply: object, call: CallContext[Any]) -> object:
-    """Return the reply to a call that is over as a journal keeps it: with what ran within the call."""
+    """Return the reply as the journal records it: with the charges of runs nested in the call."""
     return ChargedReply(reply, call.charged) if call.charged else reply
 
 
 @contextmanager
 def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
-    """Have what the code inside of `with` starts run in a call."""
+    """Make `call` the current call inside the `with` block."""
     token = _here.set(call)
     try:
         yield
@@ -125,7 +125,7 @@ def within_call(call: CallContext[Any]) -> Generator[None, None, None]:
 
 
 def listening_call() -> CallContext[Any] | None:
-    """Return the call whose listener hears what this code reports: of this run, or else of a run around it."""
+    """Return the innermost call around this code that has a listener for reports."""
     call = _here.get()
     while call is not None and call.listener is None:
         scope = call.scope
@@ -134,14 +134,14 @@ def listening_call() -> CallContext[Any] | None:
 
 
 def current_call() -> CallContext[Any] | None:
-    """Return the call that this code runs in: in a tool, a handler or an opaque node, and what they call.
+    """Return the call that this code runs in: in a tool, a handler or an opaque node, and in functions that they call.
 
-    A thread that is not graphexec's (`threading.Thread`, `run_in_executor`) does not know it: pass the call there, and
-    `run(..., host=call)`. Raises `AbandonedError` if the call is over.
+    In a thread that graphexec did not start (`threading.Thread`, `run_in_executor`) it returns `None`: pass the call to
+    the thread, and write `run(..., host=call)`. Raises `AbandonedError` if the call is over.
     """
     call = _here.get()
     if call is not None and call.closed:
-        raise AbandonedError(f"{call!r} is over, so nothing more runs within it")
+        raise AbandonedError(f"{call!r} is over, so no run can start within it")
     return call
 
 
@@ -166,7 +166,7 @@ def _charge(host: CallContext[Any], amounts: Mapping[str, float], stops: Collect
     with sharing:
         for call in calls:
             if call.closed:
-                raise AbandonedError(f"{call!r} is over, so what runs within it goes no further")
+                raise AbandonedError(f"{call!r} is over, so the run within it stops")
             exhausted = scope_of(call).execution.find_exhausted(amounts, stops)
             if exhausted is not None:
                 return exhausted
@@ -182,17 +182,17 @@ def _settle(host: CallContext[Any], amounts: Mapping[str, float]) -> None:
 
 @final
 class Nesting:
-    """The runs around a run, from the call `host` outwards: `OuterRuns` for the engine."""
+    """The runs around a nested run, from the call `host` outwards: `OuterRuns` for the engine."""
 
     __slots__ = ("_host", "refusal", "seconds")
 
     def __init__(self, scope: Scope, host: CallContext[Any], started: float) -> None:
         self._host = host
-        # From now on its end waits for what is charged within it; see `close_calls`.
+        # From now on, closing the host waits for charges within it; see `close_calls`.
         with sharing:
             host.charged = host.charged or {}
         left = host.seconds_left
-        # The second of the inner run's clock.
+        # The deadline on the inner run's clock.
         self.seconds = None if left is None else started + left
         too_deep = scope.depth > scope.deepest
         self.refusal = (
@@ -202,19 +202,19 @@ class Nesting:
         )
 
     def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
-        """Charge every run around, by meter, or none; return what does not allow it."""
+        """Charge every run around this one, by meter, or none of them; return the limit that forbids it."""
         exhausted = _charge(self._host, amounts, stops)
         return None if exhausted is None else dataclasses.replace(exhausted, outer=True)
 
     def settle(self, amounts: Mapping[str, float]) -> None:
-        """Charge every run around what a reply has reported beyond what was paid."""
+        """Charge every run around this one for amounts that a reply reported beyond those charged before."""
         _settle(self._host, amounts)
 
 
 async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: Callable[[], Awaitable[R]]) -> R:
-    """Return what `answer` does, as an effect that is charged to the run of the call `host`, and the runs around it.
+    """Return the result of `answer`, charged as an effect to the run of the call `host` and the runs around it.
 
-    Raises `ExhaustedError` where a limit does not allow it. Without a host nothing is charged.
+    Raises `ExhaustedError` if a limit does not allow it. Without a host nothing is charged.
     """
     if host is None:
         return await answer()

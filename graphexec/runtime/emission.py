@@ -1,6 +1,7 @@
-"""Coroutines that hand out items while they run: `emit` suspends one, and the iterating caller takes the item.
+"""Coroutines that emit items while they run: `emit` suspends one until its consumer asks for the next item.
 
-A stream is an ordinary coroutine, stepped by hand or on an event loop, which is given whatever else it waits for.
+A stream is an ordinary coroutine. `stream_sync` steps it itself; `stream_async` passes everything else that it awaits
+to the event loop.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from typing import Any, final
 class _Closed(BaseException):
     """Thrown into a coroutine on an event loop when its stream is closed.
 
-    Not `GeneratorExit`: Python would close what the coroutine awaits, which then could not wait while it cleans up.
+    With `GeneratorExit` Python would close the awaited object, which then could not await anything while it cleans up.
     """
 
 
 @types.coroutine
 def emit(item: object) -> Generator[Any, Any, None]:
-    """Hand out an item of `stream_sync` or `stream_async`, and go on when the next one is asked for.
+    """Emit an item of `stream_sync` or `stream_async`, and continue when the consumer asks for the next one.
 
-    Raises a `BaseException` where the stream is closed instead.
+    Raises a `BaseException` if the stream is closed instead.
     """
-    # In a tuple, which no event loop knows, and which costs less than a class of ours.
+    # In a tuple: no event loop uses one, and it is cheaper than a class.
     yield (item,)
 
 
 # Any: what a coroutine emits is not part of its type.
 def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[Any, None, None]:
-    """Yield what a coroutine emits that waits through `BLOCKING`; closing this closes it.
+    """Yield the items emitted by a coroutine that waits through `BLOCKING`; closing this closes the coroutine.
 
-    What the consumer throws is raised in the coroutine. Raises `RuntimeError` if it awaits something of an event loop.
+    An exception thrown by the consumer is raised in the coroutine. Raises `RuntimeError` if it awaits an event loop.
     """
     coroutine = begin()
     step: Callable[[Any], Any] = coroutine.send
@@ -45,16 +46,16 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
             except StopIteration:
                 return
             finally:
-                # What was thrown has a traceback that holds this frame.
+                # A thrown exception has a traceback that refers to this frame.
                 value = None
             if type(emitted) is not tuple:
-                raise RuntimeError("a sync stream has awaited an event loop; use its async form, such as astream")
+                raise RuntimeError("a sync stream awaited an event loop; use its async form, such as astream")
             try:
                 yield emitted[0]
                 step, value = coroutine.send, None
             except GeneratorExit:
                 raise
-            except BaseException as error:  # noqa: BLE001 - it is for the coroutine to see
+            except BaseException as error:  # noqa: BLE001 - the coroutine receives it
                 step, value = coroutine.throw, error
     finally:
         coroutine.close()
@@ -62,7 +63,7 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
 
 # Any: as above.
 async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[Any, None]:
-    """Yield what a coroutine emits; closing this closes it, and waits while it cleans up."""
+    """Yield the items emitted by a coroutine; closing this closes the coroutine, and waits while it cleans up."""
     coroutine = begin()
     step: Callable[[Any], Any] = coroutine.send
     value: Any = None
@@ -86,7 +87,7 @@ async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> Asyn
                 step, value = await _wait(coroutine, item)
     finally:
         step, value = coroutine.throw, _Closed()
-        # Closed before its end. What it emits while it cleans up is nobody's.
+        # Closed before its end. Items emitted during cleanup are discarded.
         while inspect.getcoroutinestate(coroutine) != inspect.CORO_CLOSED:
             try:
                 item = step(value)
@@ -95,14 +96,14 @@ async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> Asyn
             step, value = (coroutine.send, None) if type(item) is tuple else await _wait(coroutine, item)
 
 
-# Any: what an event loop understands, and what it answers with.
+# Any: the event loop defines what it accepts and returns.
 async def _wait(coroutine: Coroutine[Any, Any, object], item: Any) -> tuple[Callable[[Any], Any], Any]:
-    """Have the event loop wait for what the coroutine waits for; return how to go on with the coroutine."""
+    """Wait on the event loop for what the coroutine awaits; return how to resume the coroutine."""
     try:
         return coroutine.send, await _pass_on(item)
     except GeneratorExit:
         raise
-    except BaseException as error:  # noqa: BLE001 - a cancellation, say, which is for the coroutine to see
+    except BaseException as error:  # noqa: BLE001 - the coroutine receives it: a cancellation, for example
         return coroutine.throw, error
 
 

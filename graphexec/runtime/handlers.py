@@ -1,4 +1,4 @@
-"""Handlers: which function answers which class of effects; and the context of runs, which holds them."""
+"""Handlers, which answer effects, and the context of a run, which contains them."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from graphexec.runtime.io import IO
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """Answers one class of effects, in sync and in async runs.
+    """Answers one class of effects in sync and async runs.
 
     `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
-    enforces the deadline (`call.seconds_left`); a `timed` handler does it itself, and is called even if no seconds are
-    left. An `instant` handler never waits: it runs without a thread or a task. A run's context must be one of each of
-    `context_types`.
+    enforces the deadline (`call.seconds_left`); a `timed` handler enforces it itself, and is called even if no seconds
+    are left. An `instant` handler never waits: it runs without a thread or a task. A run's context must be an instance
+    of all `context_types`.
     """
 
-    # Effects and replies are paired by type only where a handler is made: a mapping cannot say it.
+    # The types of effects and replies are checked where a handler is created: a mapping's type cannot pair them.
     answer: Callable[[Any, CallContext[Any], IO], Coroutine[Any, Any, Any]]
     instant: bool = False
     context_types: tuple[type, ...] = ()
     timed: bool = False
 
 
-# A plain function from an effect (and its `CallContext`) to its reply, `def` or `async def`, or a whole handler.
+# A function, `def` or `async def`, from an effect (and its `CallContext`) to its reply, or a handler.
 HandlerLike: TypeAlias = Handler | Callable[[Any], Any] | Callable[[Any, CallContext[Any]], Any]
 Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
 
 
 def answering(function: HandlerLike) -> Handler:
-    """Make a handler of a function: a blocking one runs in a thread where it must not block, an async one anywhere.
+    """Make a handler from a function. In an async run a blocking function runs in a thread.
 
-    A parameter annotated `CallContext` gets the call's.
+    A parameter annotated `CallContext` receives the call.
     """
     if isinstance(function, Handler):
         return function
@@ -52,7 +52,7 @@ def answering(function: HandlerLike) -> Handler:
     parameter, context_type = _call_parameter(function)
 
     async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
-        # Any: of one argument, now.
+        # Any: a function of one argument.
         called: Any = function if parameter is None else partial(function, **{parameter: call})
         return await _call_or_await(called, effect, io, is_async=is_async)
 
@@ -60,7 +60,7 @@ def answering(function: HandlerLike) -> Handler:
 
 
 def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | None]:
-    """Return the parameter for the call's context, if the annotations say one; those of a handler may be missing."""
+    """Return the parameter annotated `CallContext` and the context's class, if any; annotations may be missing."""
     try:
         hints = resolve_hints(function)
     except (NameError, TypeError):
@@ -73,7 +73,7 @@ async def _call_or_await(function: Callable[[Any], Any], argument: Any, io: IO, 
     if is_async:
         return await io.call_async(function, argument)
     result = await io.call(function, argument)
-    # A lambda may hide that what it calls is async.
+    # A lambda may return a coroutine.
     return await io.call_async(lambda: result) if inspect.iscoroutine(result) else result
 
 
@@ -89,19 +89,21 @@ PERFORMING = Handler(_perform)
 
 
 def handlers_for(answers: Mapping[type[Effect[Any]], HandlerLike]) -> Handlers:
-    """Make handlers of `answers`, and add the one that performs opaque nodes. Raises `InputError` for invalid ones."""
-    # Users without a type checker write {"Fetch": fetch} and {Fetch: page}.
+    """Make handlers from `answers`, and add the handler of opaque nodes. Raises `InputError` for invalid answers."""
+    # Users without a type checker may write {"Fetch": fetch} or {Fetch: page}.
     for effect, answer in answers.items():
         if not isinstance(effect, type) or not issubclass(effect, Effect):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handlers has the key {effect!r}; write the class of an effect")
+            raise InputError(f"handlers has the key {effect!r}; use an effect class as the key")
         if not isinstance(answer, Handler) and not callable(answer):
-            raise InputError(f"{effect.__name__} is answered by {answer!r}; give a function from it to its reply")
+            raise InputError(
+                f"the handler of {effect.__name__} is {answer!r}; pass a function from the effect to its reply"
+            )
     return {Perform: PERFORMING, **{effect: answering(answer) for effect, answer in answers.items()}}
 
 
 def handler_of(handlers: Handlers, effect: object) -> Handler:
-    """Return who answers `effect`. Raises `MissingHandlerError` if nobody does."""
-    # The keys are classes of effects; any class may be looked up.
+    """Return the handler of `effect`. Raises `MissingHandlerError` if there is none."""
+    # Any: the keys are effect classes, but an object of any class may be looked up.
     kind: Any = type(effect)
     try:
         return handlers[kind]
@@ -109,23 +111,23 @@ def handler_of(handlers: Handlers, effect: object) -> Handler:
         raise MissingHandlerError(effect) from None
 
 
-# How many effects of one batch are carried out at a time, unless the caller says otherwise: enough for any sensible
-# fan-out, few enough threads for a laptop.
+# The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
+# laptop.
 AT_ONCE = 64
 
 
-# What goes around each call.
+# Makes a context manager around each call.
 AroundCall: TypeAlias = Callable[[CallContext[Any]], AbstractContextManager[object]]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The handlers, the limits, how many effects run at once, and a clock in seconds.
+    """The handlers, the limits, the number of effects that run at once, and a clock in seconds.
 
-    With the `ranks` of a proof's certificate, every step is held to lower its rank (`CertificateError`). `around_call`
-    makes a context manager for each call, which is entered in the thread or task in which the call is carried out: for
-    spans of telemetry, say.
+    With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
+    makes a context manager for each call, which is entered in the thread or task that carries out the call: for
+    telemetry spans, for example.
     """
 
     handlers: Handlers
@@ -142,10 +144,10 @@ _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambd
 @final
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The options of one run alone: its `context`, which its calls are given and which is stored nowhere.
+    """The options of a single run. `context` is passed to its calls and never stored.
 
-    `run_id` is made up unless given; a snapshot has that of its run. `host` is the call that the run is within, where
-    it is not the one that the code runs in (`current_call`). Raises `InputError` for another `run_id` or `host`.
+    `run_id` defaults to that of the snapshot, or to a new one. `host` is the call that contains the run, by default the
+    current one (`current_call`). Raises `InputError` for an invalid `run_id` or `host`.
     """
 
     context: Any = field(default=None, repr=False)
@@ -172,7 +174,7 @@ class RunSettings(TypedDict, total=False):
 
 
 def check_context(handlers: Handlers, of_nodes: tuple[type, ...], context: object) -> None:
-    """Raise `InputError` where a tool, a handler or a node wants another class of context."""
+    """Raise `InputError` if a tool, a handler or a node requires another class of context."""
     for wanted in (*of_nodes, *(kind for handler in handlers.values() for kind in handler.context_types)):
         if not _may_be(context, wanted):
             name = wanted.__name__
@@ -180,13 +182,13 @@ def check_context(handlers: Handlers, of_nodes: tuple[type, ...], context: objec
                 "the run has no context" if context is None else f"the run's context is {an(type(context).__name__)}"
             )
             raise InputError(
-                f"{given}, and what runs in it takes CallContext[{name}]; pass run(..., context={name}(...))"
+                f"{given}, but a node, handler or tool takes CallContext[{name}]; pass run(..., context={name}(...))"
             )
 
 
 def _may_be(context: object, wanted: type) -> bool:
     try:
         return isinstance(context, wanted)
-    # Python cannot tell: of a typed dict, of a protocol that is not made for it, of Any.
+    # isinstance does not support typed dicts, most protocols, and Any.
     except TypeError:
         return True

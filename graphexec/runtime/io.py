@@ -1,7 +1,7 @@
-"""Waiting, written once: coroutines that take an `IO`, and the two ways to wait.
+"""Blocking and async waiting behind one interface, so that each coroutine is written once.
 
-A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine by hand (`run_sync`, `iterate_sync`);
-an async run passes `ASYNC` and awaits it. Only this module, `threads` and `tasks` differ between the two.
+A sync run passes `BLOCKING`, whose methods never suspend, and steps the coroutine itself (`run_sync`, `iterate_sync`).
+An async run passes `ASYNC` and awaits the coroutine. Only this module, `threads` and `tasks` differ between the two.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
-    Came,
+    CallUpdate,
     NotDone,
     ThreadGroup,
     check_cancelled,
@@ -61,34 +61,34 @@ class Items(Protocol[T_co]):
 
 
 class CallGroup(Protocol[T_contra]):
-    """Carries out several calls at once, each with a position; what comes of them is taken one by one, as it comes."""
+    """Runs several calls at once, each with a position; their results and reports are taken one by one as they come."""
 
     def start(self, position: int, call: Callable[[], Coroutine[Any, Any, T_contra]]) -> None:
-        """Start a call. Raises `ThreadLimitError` where there is no thread for it."""
+        """Start a call. Raises `ThreadLimitError` if no thread is available."""
         ...
 
     def report(self, position: int, news: object) -> None:
-        """Take in what the call at this position reports."""
+        """Add a report of the call at this position."""
         ...
 
     async def room(self) -> None:
         """Wait until reports are taken, on an event loop; in a thread, `report` itself waits."""
 
-    async def take(self, seconds: float | None) -> Came | None:
-        """Return the position of a call with what returns its result, or a report; `None` after `seconds`."""
+    async def take(self, seconds: float | None) -> CallUpdate | None:
+        """Return the position of a call with a function that returns its result, or a report; `None` if late."""
         ...
 
 
 class IO(Protocol):
-    """How a coroutine waits: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop."""
+    """Waits for a coroutine: `BLOCKING` in the caller's thread, `ASYNC` on the running event loop."""
 
     @property
     def blocking(self) -> bool:
-        """Whether waiting blocks the caller's thread: true in a sync run."""
+        """True in a sync run, in which waiting blocks the caller's thread."""
         ...
 
     def now(self) -> float:
-        """Return the seconds of the clock by which it waits."""
+        """Return the time of the clock that it waits by, in seconds."""
         ...
 
     async def either(self, blocking: Callable[[], T], awaiting: Callable[[], Awaitable[T]]) -> T:
@@ -96,57 +96,57 @@ class IO(Protocol):
         ...
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function that may block: in the caller's thread, or, on an event loop, in a thread of its own."""
+        """Call a function that may block: in the caller's thread, or in a separate thread in an async run."""
         ...
 
     async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await what `function` returns: on the running event loop, or, in a sync run, on a loop of its own."""
+        """Await what `function` returns: on the running event loop, or on a separate loop in a sync run."""
         ...
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
-        """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing it closes that."""
+        """Iterate over `blocking()` in a sync run, over `awaiting()` in an async one; closing this closes it."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep. Raises `AbandonedError`, or is cancelled, when the caller does not wait any more."""
+        """Sleep. Raises `AbandonedError`, or is cancelled, when the caller is cancelled."""
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
-        """Return the result of a future that other threads set. Raises `TimeoutError` after `seconds`."""
+        """Return the result of a future that another thread sets. Raises `TimeoutError` after `seconds`."""
         ...
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """Raise `TimeoutError` after `seconds` in the block, where waiting can be interrupted: on an event loop."""
+        """Raise `TimeoutError` after `seconds` in the block; in a sync run nothing interrupts it."""
         ...
 
     def make_check(self) -> Callable[[], None]:
-        """Return a function that raises if the caller has stopped waiting: `AbandonedError`, or `CancelledError`."""
+        """Return a function that raises `AbandonedError` or `CancelledError` if the caller has been cancelled."""
         ...
 
     async def within(self, call: Call[T], seconds: float) -> T | NotDone:
-        """Return what `call()` returns, or `NOT_DONE` after `seconds`: then the call is abandoned."""
+        """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call is abandoned."""
         ...
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
         """Return the results of `calls` in order, at most `at_once` running at a time.
 
-        After `seconds`, calls without a result are `NOT_DONE`. The first exception abandons the other calls and is
-        raised.
+        After `seconds`, missing results are `NOT_DONE`. The first exception is raised, and the other calls are
+        abandoned.
         """
         ...
 
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:
-        """Return who carries out several calls at once; at the end of `async with` the rest is abandoned."""
+        """Return a group of concurrent calls; the end of `async with` abandons the unfinished ones."""
         ...
 
     async def checkpoint(self) -> None:
-        """Let other tasks of the event loop run. Raises `AbandonedError` in a thread whose caller has gone."""
+        """Let other tasks of the event loop run. Raises `AbandonedError` in a thread if its caller is cancelled."""
 
 
 @final
 class _BlockingItems(Generic[T]):
-    """What is iterated in the caller's thread.
+    """Items that are iterated in the caller's thread.
 
-    Not an async generator: an event loop that runs in this thread would close it with its own.
+    This is not an async generator, because an event loop that runs in this thread would close that with its own ones.
     """
 
     __slots__ = ("_items", "_iterable")
@@ -164,11 +164,11 @@ class _BlockingItems(Generic[T]):
         except StopIteration:
             raise StopAsyncIteration from None
         except StopAsyncIteration as error:
-            # Raised by what produces the items, it would look like their end. As PEP 479 has it for generators.
+            # Otherwise an error of the iterator would look like its end. PEP 479 does the same for generators.
             raise RuntimeError("a sync iterator raised StopAsyncIteration") from error
 
     async def aclose(self) -> None:
-        # Whatever a model's `stream` returns; what can be closed is a generator.
+        # A model's `stream` may return any iterable; a generator can be closed.
         close: Callable[[], object] | None = getattr(self._iterable, "close", None)
         if close is not None:
             close()
@@ -176,7 +176,7 @@ class _BlockingItems(Generic[T]):
 
 @final
 class _BlockingCallGroup:
-    """`ThreadGroup`, for coroutines that wait through `BLOCKING`."""
+    """A `ThreadGroup` for coroutines that wait through `BLOCKING`."""
 
     __slots__ = ("_group",)
 
@@ -199,13 +199,13 @@ class _BlockingCallGroup:
     async def room(self) -> None:
         """Return at once: `report` waits."""
 
-    async def take(self, seconds: float | None) -> Came | None:
+    async def take(self, seconds: float | None) -> CallUpdate | None:
         return self._group.take(seconds)
 
 
 @final
 class _BlockingIO:
-    """Wait in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
+    """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
     __slots__ = ()
     blocking = True
@@ -256,7 +256,7 @@ class _BlockingIO:
 
 @final
 class _AsyncIO:
-    """Wait on the running event loop; what blocks runs in threads."""
+    """Waits on the running event loop; blocking functions run in threads."""
 
     __slots__ = ()
     blocking = False
@@ -271,7 +271,7 @@ class _AsyncIO:
         return await awaiting()
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        # asyncio is half of what there is to load; a sync run never needs it. So here and below.
+        # Importing asyncio takes half of the import time, and a sync run never needs it; the same below.
         from graphexec.runtime.tasks import call_in_thread
 
         return await call_in_thread(partial(function, *args, **kwargs))
@@ -281,7 +281,7 @@ class _AsyncIO:
 
     def iterate(self, blocking: Callable[[], Iterable[T]], awaiting: Callable[[], AsyncIterable[T]]) -> Items[T]:
         del blocking
-        # Any: whatever a model's `astream` returns. Whoever iterates closes what can be closed, a generator mostly.
+        # Any: a model's `astream` may return any async iterable. The consumer closes it if it can be closed.
         items: Any = awaiting()
         return items if hasattr(items, "aclose") else _async_items(items)
 
@@ -334,7 +334,7 @@ ASYNC = _AsyncIO()
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine that waits through `BLOCKING`. Raises `RuntimeError` if it suspends.
 
-    It has context variables of its own, as a task has: an interrupt leaves nothing of it behind.
+    It runs in a copy of the context variables, as a task does, so that an interrupt leaves no changes behind.
     """
     try:
         copy_context().run(coroutine.send, None)
@@ -342,12 +342,12 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
         result: T = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a sync call has awaited an event loop; use its async form, such as arun")
+    raise RuntimeError("a sync call awaited an event loop; use its async form, such as arun")
 
 
 def iterate_sync(items: AsyncGenerator[T, None]) -> Generator[T, None, None]:
-    """Yield what an async generator yields that never suspends; closing this closes it."""
-    # An event loop that runs in this thread is not told of it: it would close it with its own generators.
+    """Yield the items of an async generator that never suspends; closing this closes it."""
+    # Hide it from an event loop that runs in this thread, which would close it with its own generators.
     hooks = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(None, None)
     try:
@@ -375,7 +375,7 @@ async def _async_items(items: AsyncIterable[T]) -> AsyncGenerator[T, None]:
         yield item
 
 
-# `anext` of an async generator is an awaitable and not a coroutine, which `run_sync` steps.
+# `anext` of an async generator is an awaitable, but `run_sync` needs a coroutine.
 async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
 

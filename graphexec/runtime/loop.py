@@ -1,6 +1,6 @@
-"""The loop of a run, around the engine: it hands calls to their handlers, keeps deadlines, and passes events on.
+"""The loop of a run, around the engine: it passes calls to handlers, enforces deadlines, and delivers events.
 
-One coroutine for sync and async runs; an `IO` waits.
+One coroutine serves sync and async runs; an `IO` does the waiting.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 S = TypeVar("S")
 F = TypeVar("F")
 
-# An async run that is never made to wait gives the loop to others after so many replies.
+# An async run that never waits lets other tasks run after this number of replies.
 TURN = 64
 
-# Bytes of a run's id, which distinguishes runs in logs and stores.
+# The number of bytes of a run's id, which distinguishes runs in logs and stores.
 _ID_BYTES = 8
 
-# The classes of what a path yields beside events.
+# The classes of requests that a path yields, besides events.
 _CALLS = frozenset({CallContext, Batch})
 _CUT = Cut()
 
@@ -63,22 +63,22 @@ def follow(
     pieces: bool = False,
     options: RunOptions = NO_OPTIONS,
 ) -> Coroutine[Any, Any, Done[F]]:
-    """Return the coroutine that follows a run to its end: the one loop of every kind of run.
+    """Return the coroutine that drives a run to its end, for every kind of run.
 
-    `notify` is called with each event, and `on_event` is awaited with it after that: a stream's consumer may be behind
-    it, so that a call with a deadline has a thread or a task of its own.
+    `notify` is called with each event, then `on_event` is awaited with it. `on_event` may wait for a stream's consumer,
+    so a call with a deadline gets its own thread or task then.
     """
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow(Loop())
 
 
 @final
 class _Superseded(BaseException):
-    """The run goes on without this loop, because the deadline has cut the call that it was in."""
+    """The deadline cut this loop's call, and another loop continues the run."""
 
 
 @final
 class RunLoop:
-    """One run that is followed: its path, its journal, and how its calls are carried out."""
+    """One run: its path, its journal, and the execution of its calls."""
 
     __slots__ = (
         "_asked_at",
@@ -122,16 +122,16 @@ class RunLoop:
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
         check_context(run_context.handlers, self.execution.context_types, options.context)
-        # The clock of a resumed run goes on where it stood.
+        # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         self.began = self.scope.began
-        # Between a reply and the next call: in nodes, and in the policies and observers that they call.
+        # The time between a reply and the next call: in nodes, policies and observers.
         self.node_seconds = 0.0
         self.observed = notify is not None or on_event is not None
-        # Without a consumer to wait for, events go from the engine to the observers.
+        # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
-        # JournalEntry after reply, the three parts of each in turn.
+        # The journal's entries, flattened: the three parts of each reply in turn.
         self.parts: list[object] = []
         self.io = io
         self.run_context = run_context
@@ -139,32 +139,32 @@ class RunLoop:
         self.streams = on_event is not None
         self._on_event = on_event
         self._notify = notify
-        # The calls that were asked for last.
+        # The most recent calls.
         self._calls: Sequence[CallContext[Any]] = ()
-        # The call that the supervisor may cut, and the second at which it began.
+        # The call that the supervisor may cut, and the time at which it began.
         self._call: CallContext[Any] | None = None
         self._asked_at = 0.0
-        # The first request that may be cut: a supervised loop begins with it.
+        # The first request that may be cut; a supervised loop begins with it.
         self._waiting: CallContext[Any] | Batch | None = None
 
     def _journal(self) -> Journal:
-        # Made at the end: the bytes of one that waits for it would be a hundredth of a waiting run.
+        # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
         return Journal(self.execution.graph, self.run_context.limits, self.start, self.parts, self.scope)
 
     def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         return run_sync(self._follow_in_task(loop, deadline, cut))
 
     async def _follow_in_task(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
-        """Follow the run where it is supervised: from what it waits for, or from the call that was `cut`."""
+        """Drive the run under supervision: from the request that it waits for, or from the call that was `cut`."""
         waiting, self._waiting = self._waiting, None
         if not cut:
             return await self.follow(loop, deadline, waiting=waiting)
         assert self._call is not None, "it is a call that is cut"
         close_calls((self._call,))
-        return await self.follow(loop, deadline, self.cut(self._call, self._asked_at))
+        return await self.follow(loop, deadline, self.cut_call(self._call, self._asked_at))
 
     async def _supervise(self) -> Done[Any]:
-        """Follow the run in a thread or a task of its own, which it leaves behind in a call that is late."""
+        """Drive the run in a separate thread or task, which is abandoned if a call is late."""
         left = self.scope.seconds_left() or 0.0
         if self.io.blocking:
             return supervise(self._follow_in_thread, left)
@@ -195,10 +195,10 @@ class RunLoop:
         answer: tuple[object, float, float] | None = None,
         waiting: CallContext[Any] | Batch | None = None,
     ) -> Done[Any]:
-        """Follow the run to its end; `answer` is to what it has asked for last, or it is `waiting` for one.
+        """Drive the run to its end. `answer` answers its last request; `waiting` is a request without an answer.
 
-        Without a `deadline` that supervises it, it is the whole run: it goes on supervised from the first call that
-        may be cut, reports the end, and attaches to an exception where the run was.
+        Without a supervising `deadline` this drives the whole run: from the first call that may be cut it continues
+        under supervision; it reports the end, and adds the run's snapshot to an exception.
         """
         path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
         notify, on_event, parts, handlers = self._notify, self._on_event, self.parts, self.run_context.handlers
@@ -206,19 +206,19 @@ class RunLoop:
         left: float | None
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
-        waiter = current_cancel_scope()
+        cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         asked = 0
-        # When the nodes had their turn.
+        # When the current node started or resumed.
         back = clock() - began
         try:
             while True:
-                if waiter is not None and waiter.gone:
-                    waiter.check()
+                if cancel_scope is not None and cancel_scope.cancelled:
+                    cancel_scope.check()
                 item: Any
                 if waiting is None:
                     try:
-                        # The path is sent nothing before it has begun, and after an event.
+                        # `answer` is None at the start of the path and after an event.
                         item = path.send(answer)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
                     except StopIteration as end:
                         self.node_seconds += clock() - began - back
@@ -226,9 +226,9 @@ class RunLoop:
                         return await self._end(done) if deadline is None else done
                 else:
                     item, waiting = waiting, None
-                # Whoever waits may have left while a node was at work.
-                if waiter is not None and waiter.gone:
-                    waiter.check()
+                # The caller may have been cancelled while a node was running.
+                if cancel_scope is not None and cancel_scope.cancelled:
+                    cancel_scope.check()
                 kind: type[Any] = type(item)  # pyright: ignore[reportUnknownVariableType]
                 if supervised and kind in _CALLS and self._may_be_cut(item):
                     self._waiting = item
@@ -262,18 +262,18 @@ class RunLoop:
                         handler = handlers[type(effect)]
                     except KeyError:
                         raise MissingHandlerError(effect) from None
-                    # A handler that waits and is not timed is cut by the supervisor: this loop is left behind then.
+                    # The supervisor cuts a handler that waits and is not timed; then this loop is abandoned.
                     hurried = timed and not handler.timed
                     if hurried:
                         until = execution.deadline
                         left = None if until is None else until - asked_at
                         if left is not None and left <= 0:
-                            answer = self.cut(item, asked_at)
+                            answer = self.cut_call(item, asked_at)
                             continue
                         hurried = not handler.instant
                         if hurried:
-                            assert deadline is not None, "it is supervised"
-                            assert left is not None, "it is timed"
+                            assert deadline is not None, "the run is supervised"
+                            assert left is not None, "the run has a time limit"
                             self._call, self._asked_at = item, asked_at
                             deadline.begin(left)
                     token = enter_call(item)
@@ -281,16 +281,16 @@ class RunLoop:
                         reply = await handler.answer(effect, item, BLOCKING if handler.instant else io)
                     finally:
                         mine = deadline is None or not hurried or deadline.end(loop)
-                        # As `leave_call`, without a call more for each effect.
+                        # `leave_call`, inlined because it runs for each effect.
                         item.closed = True
                         if item.charged is not None:
                             close_calls((item,))
-                        try:  # noqa: SIM105 - as there
+                        try:  # noqa: SIM105 - as in `leave_call`
                             reset_call(token)
                         except ValueError:
                             pass
                     if not mine:
-                        raise _Superseded  # noqa: TRY301 - nothing else is to be done with it
+                        raise _Superseded  # noqa: TRY301 - nothing else handles it
                     now = clock() - began
                 else:
                     self._calls = (item,)
@@ -308,7 +308,7 @@ class RunLoop:
             if members is not None:
                 await members.close()
             if deadline is None:
-                # A loop that was interrupted may be in a node just now, which then is not to be closed.
+                # An interrupted loop may be in a node; then the path cannot be closed.
                 with suppress(ValueError):
                     path.close()
 
@@ -316,8 +316,8 @@ class RunLoop:
         calls = item.calls if isinstance(item, Batch) else (item,)
         return not all(handler_of(self.run_context.handlers, call.effect).instant for call in calls)
 
-    def cut(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
-        """Write into the journal that a call is cut just now, with what it was charged; return it for the path."""
+    def cut_call(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
+        """Record in the journal that a call is cut now, with its charges; return the answer for the path."""
         now = self.clock() - self.began
         in_batch = call.request is not None and len(members_of(call.request)) > 1
         kept = keep_charged(_CUT, call)
@@ -327,21 +327,18 @@ class RunLoop:
     async def answer(
         self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
     ) -> tuple[object, float]:
-        """Return the reply to a call, and the second at which it came; pass on what is reported meanwhile.
-
-        There are `left` seconds for it.
-        """
+        """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
         handler = handler_of(self.run_context.handlers, call.effect)
         if handler.timed:
             left = None
         elif left is not None and left <= 0:
             return _CUT, self.clock() - self.began
         if self.pieces:
-            return await self._overhear(handler, call, left)
-        # Reports are passed on when the call is answered, or has failed.
-        heard = None
+            return await self._answer_with_reports(handler, call, left)
+        # Reports are delivered when the call is answered or has failed.
+        reports = None
         if self.observed:
-            heard = call.listener = Reports()
+            reports = call.listener = Reports()
         try:
             token = enter_call(call)
             try:
@@ -349,8 +346,8 @@ class RunLoop:
                     if handler.instant or left is None:
                         reply = await self.handle(handler, call)
                     else:
-                        came = await self.io.within(partial(self.handle, handler, call), left)
-                        reply = _CUT if came is NOT_DONE else came
+                        update = await self.io.within(partial(self.handle, handler, call), left)
+                        reply = _CUT if update is NOT_DONE else update
                 elif handler.instant or deadline is None or left is None:
                     reply = await self.handle(handler, call)
                 else:
@@ -359,17 +356,17 @@ class RunLoop:
             finally:
                 leave_call(call, token)
         except Exception:
-            if heard:
-                await self.report(call, heard)
+            if reports:
+                await self.report(call, reports)
             raise
-        if heard:
-            await self.report(call, heard)
+        if reports:
+            await self.report(call, reports)
         return reply, now
 
     async def _hurry(
         self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
     ) -> object:
-        """Return the reply to a call that the supervisor cuts after `left` seconds: then this loop is left behind."""
+        """Return the reply to a call that the supervisor cuts after `left` seconds; then this loop is abandoned."""
         self._call, self._asked_at = call, self.clock() - self.began
         deadline.begin(left)
         try:
@@ -380,10 +377,10 @@ class RunLoop:
             raise _Superseded
         return reply
 
-    async def report(self, call: CallContext[Any], heard: Iterable[object]) -> None:
-        """Pass on what a call has reported."""
-        # A copy: a call that was cut may still report.
-        for news in tuple(heard):
+    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
+        """Deliver the reports of a call."""
+        # A copy, because a call that was cut may still report.
+        for news in tuple(reports):
             event = Reported(call.node, call.effect, news, call)
             if self._notify is not None:
                 self._notify(event)
@@ -391,7 +388,7 @@ class RunLoop:
                 await self._on_event(event)
 
     async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
-        """Have the handler answer, within what goes around each call."""
+        """Call the handler, inside `around_call`."""
         io = BLOCKING if handler.instant else self.io
         around = self.run_context.around_call
         if around is None:
@@ -399,8 +396,10 @@ class RunLoop:
         with around(call):
             return await handler.answer(call.effect, call, io)
 
-    async def _overhear(self, handler: Handler, call: CallContext[Any], left: float | None) -> tuple[object, float]:
-        """Return the reply to a call as `answer` does; what it reports is passed on as it comes."""
+    async def _answer_with_reports(
+        self, handler: Handler, call: CallContext[Any], left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does; deliver its reports as they come."""
         ends = None if left is None else self.clock() + left
 
         async def timed() -> tuple[object, float]:
@@ -412,10 +411,10 @@ class RunLoop:
                 group.start(0, timed)
             try:
                 while True:
-                    came = await group.take(None if ends is None else ends - self.clock())
-                    if came is None:
+                    update = await group.take(None if ends is None else ends - self.clock())
+                    if update is None:
                         return _CUT, self.clock() - self.began
-                    _, result, news = came
+                    _, result, news = update
                     if result is not None:
                         answered: tuple[object, float] = result()
                         return answered

@@ -1,4 +1,4 @@
-"""The calls of a batch: several at once, each answered as it comes."""
+"""The concurrent calls of a batch, each answered as its reply comes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @final
 class MemberCalls:
-    """The calls of one batch: they are begun as there is room, and answered one by one, as they come."""
+    """The calls of one batch. They start as `at_once` allows, and are answered one by one as replies come."""
 
     def __init__(self, run: RunLoop, batch: Batch, loop: Loop, deadline: Deadline | None) -> None:
         self.batch = batch
@@ -36,13 +36,13 @@ class MemberCalls:
         self._handlers = {member: handler_of(handlers, batch.calls[member].effect) for member in batch.open}
         self._waiting = deque(batch.open)
         self._width = run.run_context.at_once
-        # By the clock of what waits: the run's own stands still in some tests, and others' calls move it.
+        # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.
         until = run.execution.deadline
         self._ends = None if until is None else run.io.now() + until - (run.clock() - run.began)
-        # The member that is started next: the path was sent that it has begun.
+        # The member to start next; the path has already received its MemberBegun.
         self._next: int | None = None
         self._began: dict[int, float] = {}
-        # Those that are carried out where the loop is: they are instant, or in turn.
+        # Members that run in the loop itself: they are instant, or run one at a time.
         self._inline: deque[int] = deque()
         self._running = 0
         self._ready: deque[tuple[object, float, float]] = deque()
@@ -51,13 +51,13 @@ class MemberCalls:
         self._group: CallGroup[object] | None = None
 
     async def next_answer(self) -> tuple[object, float, float]:
-        """Return what the path is sent next. Raises what a call has raised, once what has finished is taken in."""
+        """Return the next answer for the path. Raises a call's exception once finished calls are recorded."""
         while True:
             if self._ready:
                 return self._ready.popleft()
             if self._error is not None:
-                # Where there is no thread for a call, no more begin, and those in threads end before it is raised: a
-                # blocking call cannot be cancelled, and must not go on after the run.
+                # If no thread is available, no more calls begin, and those in threads end before the error is raised:
+                # a blocking call cannot be cancelled, and must not continue after the run.
                 if not (self._running and isinstance(self._error, ThreadLimitError)):
                     raise self._error
                 await self._take()
@@ -72,7 +72,7 @@ class MemberCalls:
                 await self._take()
 
     async def close(self) -> None:
-        """Abandon the calls that still run."""
+        """Abandon the unfinished calls."""
         close_calls(self.batch.calls)
         await self._stack.aclose()
 
@@ -80,10 +80,10 @@ class MemberCalls:
         return None if self._ends is None else self._ends - self._run.io.now()
 
     async def _start(self, member: int) -> bool:
-        """Start a call, or carry it out at once; return whether there was a thread for it."""
+        """Start a call, or queue it to run in the loop; return False if no thread is available."""
         run, call, left = self._run, self.batch.calls[member], self._seconds_left()
         if left is not None and left <= 0:
-            await self._cut()
+            await self._cut_open_calls()
             return True
         handler = self._handlers[member]
         in_turn = self._width == 1 and run.io.blocking and not run.streams
@@ -108,14 +108,14 @@ class MemberCalls:
         return True
 
     async def _carry_out(self, member: int) -> None:
-        """Carry out a call where the loop is."""
+        """Carry out a call in the loop itself."""
         run, call = self._run, self.batch.calls[member]
         self._running -= 1
         answer = run.answer(call, self._loop, self._deadline, self._seconds_left())
         try:
-            # What one sets, the next one does not see.
+            # run_sync isolates the context variables that each call sets.
             reply, now = run_sync(answer) if run.io.blocking and not run.streams else await answer
-        except Exception as error:  # noqa: BLE001 - it is raised once what has finished is taken in
+        except Exception as error:  # noqa: BLE001 - raised once finished calls are recorded
             self._error = error
             await self._take_finished()
         else:
@@ -125,23 +125,23 @@ class MemberCalls:
         return await self._run.handle(handler, call), self._run.clock() - self._run.began
 
     async def _take(self) -> None:
-        """Wait for what comes next: a reply, a report, an exception, or the deadline."""
+        """Wait for the next reply, report, exception, or the deadline."""
         assert self._group is not None, "calls are running"
-        came = await self._group.take(self._seconds_left())
-        if came is None:
-            await self._cut()
+        update = await self._group.take(self._seconds_left())
+        if update is None:
+            await self._cut_open_calls()
             return
-        await self._take_in(*came)
+        await self._take_in(*update)
         if self._error is not None:
             await self._take_finished()
 
     async def _take_finished(self) -> None:
-        """Take what has finished beside a call that failed: it is kept."""
-        # No more than can be there: those that still run may report for ever.
+        """Record the calls that finished before another one failed."""
+        # Bounded, because unfinished calls may report endlessly.
         for _ in range(MOST_REPORTS + len(self.batch.calls)):
-            if self._group is None or not self._running or (more := await self._group.take(0)) is None:
+            if self._group is None or not self._running or (update := await self._group.take(0)) is None:
                 return
-            await self._take_in(*more)
+            await self._take_in(*update)
 
     async def _take_in(self, member: int, result: Callable[[], Any] | None, news: object) -> None:
         call = self.batch.calls[member]
@@ -152,7 +152,7 @@ class MemberCalls:
         close_calls((call,))
         try:
             reply, now = result()
-        except BaseException as error:  # noqa: BLE001 - it is raised once what has finished is taken in
+        except BaseException as error:  # noqa: BLE001 - raised once finished calls are recorded
             self._error = self._error or error
         else:
             self._add_reply(member, reply, now)
@@ -163,13 +163,13 @@ class MemberCalls:
         self._run.parts.extend((MemberReply(member, kept), now, took))
         self._ready.append((MemberReply(member, reply), now, took))
 
-    async def _cut(self) -> None:
-        """Cut the calls that are open, those that have not begun too, once those that obey have ended."""
+    async def _cut_open_calls(self) -> None:
+        """Cut all open calls, including those that have not begun, once those that can be cancelled have ended."""
         await self.close()
         for member in self.batch.open:
             if member not in self._began:
                 self._ready.append(self._begin(member))
-            self._ready.append(self._run.cut(self.batch.calls[member], self._began[member]))
+            self._ready.append(self._run.cut_call(self.batch.calls[member], self._began[member]))
 
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.clock() - self._run.began

@@ -1,4 +1,4 @@
-"""Observers: functions that are called with each event of a run, and cannot end it unless they are marked so."""
+"""Observers: functions that are called with each event of a run, and cannot end it unless `raise_error` is set."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, TypeAlias, final
 from graphexec.errors import described
 from graphexec.kernel.events import Done, Event, Failed, Reported
 
-# What is awaited with each event; it may wait until a consumer wants the next one.
+# Awaited with each event; it may wait until a consumer asks for the next one.
 OnEvent: TypeAlias = Callable[[Event[Any]], Awaitable[None]]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ObserverFailed:
-    """News: an observer raised `error`. It is called with later events too; what else it raises is not reported."""
+    """A report that an observer raised `error`. It still receives later events; its further errors are not reported."""
 
     observer: str
     error: Exception
 
     def __str__(self) -> str:
-        return f"the observer {self.observer} failed with {described(self.error)}; what else it raises is not reported"
+        return f"the observer {self.observer} failed with {described(self.error)}; its further errors are not reported"
 
 
 class Notifier:
-    """Calls the observers of one run with its events, in order; `seconds` is the time that they have taken.
+    """Calls the observers of one run with its events, in order; `seconds` is the time that they took.
 
-    An exception of an observer is logged, and reported to the others and to the consumer, once per observer and run. It
-    is raised instead if the observer has an attribute `raise_error` that is `True`. What is not an `Exception`, such as
-    `KeyboardInterrupt`, is always raised. If the run `goes_on` in another stream when this one is closed, there is no
-    `Failed`.
+    An exception of an observer is logged, and reported to the other observers and the consumer, once per observer and
+    run. If the observer's attribute `raise_error` is `True`, it is raised instead. Other exceptions than `Exception`,
+    such as `KeyboardInterrupt`, are always raised. If the run `goes_on` in another stream when this one is closed,
+    there is no `Failed`.
     """
 
     __slots__ = ("_clock", "_ended", "_failed", "_goes_on", "_observers", "_reports", "_unreported", "seconds")
@@ -47,16 +47,16 @@ class Notifier:
         self._observers = tuple(observers)
         self._clock = clock
         self._goes_on = goes_on
-        # How many of the observers have been called with the last event, `Done` or `Failed`.
+        # The number of observers that were called with the last event, `Done` or `Failed`.
         self._ended = 0
         self._failed: list[object] = []
         self._unreported: list[tuple[object, ObserverFailed]] = []
-        # For the consumer.
+        # Reports for the consumer.
         self._reports: list[Reported] = []
 
     # Any event but the last: it has a node.
     def __call__(self, event: Any) -> None:
-        """Call the observers with an event, and with what the others raise."""
+        """Call the observers with an event, and with reports of other observers' errors."""
         began = self._clock()
         for observer in self._observers:
             try:
@@ -70,9 +70,9 @@ class Notifier:
         self.seconds += self._clock() - began
 
     def end(self, event: Done[Any] | Failed) -> None:
-        """Call the observers with the last event, but those that have been called with one.
+        """Call the observers with the last event, except those that have already received one.
 
-        An exception has nobody left to be raised to where the run has `Failed`, so it is logged.
+        After `Failed` an observer's exception is only logged, because the run's own exception is raised.
         """
         if type(event) is Failed and self._goes_on is not None and self._goes_on():
             return
@@ -84,12 +84,12 @@ class Notifier:
                 if type(event) is Done and _is_raising(observer):
                     raise
                 self._note(observer, error)
-        # It is the observers' last event, but the consumer's is still to come.
+        # The observers have received their last event, but the consumer has not.
         node = event.snapshot.node
         self._reports += [Reported(node, None, news, event.call) for _, news in self._unreported]
 
     def reporting_to(self, consumer: OnEvent) -> OnEvent:
-        """Return a consumer that receives reports of failed observers, too: after the event, but before `Done`."""
+        """Return a consumer that also receives reports of failed observers: after the event, but before `Done`."""
 
         async def deliver(event: Event[Any]) -> None:
             is_last = type(event) is Done
@@ -103,15 +103,15 @@ class Notifier:
         return deliver
 
     def _note(self, observer: object, error: Exception) -> None:
-        """Log an exception of an observer, and keep it to be reported, if it is the observer's first."""
+        """Log an observer's exception and keep it to be reported, if it is the observer's first."""
         if any(one is observer for one in self._failed):
             return
         self._failed.append(observer)
         news = ObserverFailed(_name_of(observer), error)
         self._unreported.append((observer, news))
-        # A handler writes its own failures to stderr, which may be what is closed.
+        # A log handler writes its own failures to stderr, which may be closed.
         with contextlib.suppress(Exception):
-            # Most runs never need it.
+            # Imported here because most runs do not need it.
             import logging
 
             logging.getLogger("graphexec").warning("%s", news, exc_info=error)

@@ -1,4 +1,4 @@
-"""What a handler reports while it answers: the pieces of a reply, a retry, a wait. It is news for whoever watches."""
+"""Reports of a handler while it answers, such as pieces of a reply, retries and waits, for observers and streams."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graphexec.runtime.calls import listening_call
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A receiver of reports: `hear` takes each one, from any thread. `pieces`: those of replies are wanted too.
+    """A receiver of reports: `hear` is called with each one, from any thread.
 
-    `room` waits, on an event loop, until what was heard is taken.
+    With `pieces` it also receives the pieces of replies. `room` waits on an event loop until earlier reports are taken.
     """
 
     hear: Callable[[object], None]
@@ -25,7 +25,7 @@ class Listener:
 
 @final
 class Reports(list[object]):
-    """A listener that keeps what it hears, made and used in half the time of a `Listener` with a list."""
+    """A listener that stores reports in a list; it takes half the time of a `Listener`."""
 
     __slots__ = ()
     hear = list[object].append
@@ -42,28 +42,28 @@ def _current_listener() -> Listener | Reports | None:
 
 
 def report(news: object) -> None:
-    """Report to whoever watches the run, if anybody does; for handlers, models and tools, while they answer."""
+    """Report progress to the run's observers and streams, if any; for handlers, models and tools while they answer."""
     listener = _current_listener()
     if listener is not None:
         listener.hear(news)
 
 
 async def wait_for_capacity() -> None:
-    """Wait, on an event loop, until whoever hears has taken what was reported; in a thread, `report` itself waits."""
+    """Wait on an event loop until the listener has taken earlier reports; in a thread, `report` itself waits."""
     listener = _current_listener()
     if listener is not None and listener.room is not None:
         await listener.room()
 
 
 def wants_pieces() -> bool:
-    """Return whether somebody wants the pieces of a reply while they come, so that it is to be streamed."""
+    """Return whether the listener receives pieces of a reply, so that the model should stream it."""
     listener = _current_listener()
     return listener is not None and listener.pieces
 
 
 @contextmanager
 def listen_with(listener: Listener) -> Generator[None, None, None]:
-    """Let a listener hear what is reported outside of a run."""
+    """Send reports made outside a run to this listener."""
     token = _listener.set(listener)
     try:
         yield

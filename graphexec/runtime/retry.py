@@ -1,4 +1,4 @@
-"""Retries: one coroutine, which follows a `RetryPolicy`."""
+"""Retries that follow a `RetryPolicy`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ async def retry(
     sleep: Callable[[float], Awaitable[None]] | None = None,
     allows: Callable[[float], bool] = lambda _: True,
 ) -> T:
-    """Return the result of the first attempt that does not fail, or raise what the last one raised.
+    """Return the result of the first attempt that succeeds, or raise the last attempt's exception.
 
-    `announce` is called before each wait: the error, the number of the attempt, the seconds. `sleep` is `io.sleep`
-    unless given. `allows` says whether there may be another attempt after so many seconds. A caller who has stopped
-    waiting gets no retry: raises `AbandonedError`, or `CancelledError`, also where the attempt hid that it was
-    cancelled.
+    `announce` is called before each wait with the error, the number of the attempt and the seconds. `sleep` defaults to
+    `io.sleep`. `allows` returns whether another attempt may follow after a wait of so many seconds. If the caller has
+    been cancelled there is no retry: raises `AbandonedError` or `CancelledError`, even if the attempt suppressed the
+    cancellation.
     """
     check = io.make_check()
     number = 1
@@ -33,14 +33,14 @@ async def retry(
         try:
             return await attempt()
         except Exception as error:
-            # Not loaded by those for whom nothing ever fails. Jitter needs no secure randomness.
+            # Imported here because most runs do not need it. Jitter needs no secure randomness.
             import random
 
             wait = policy.wait_after(error, number, chance=random.random())  # noqa: S311
             if wait is None or not allows(wait):
                 raise
             announce(error, number, wait)
-        # Not in the handler, or the next error would have this one as its context.
+        # Outside the except block, or the next error would have this one as its context.
         check()
         await (sleep or io.sleep)(wait)
         number += 1

@@ -1,4 +1,4 @@
-"""The policy of retries: a value, which has no clock and no randomness; `retry` follows it."""
+"""The policy of retries: a value without a clock or randomness, which `retry` follows."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-# The highest power of two by which a first wait is multiplied; a float's own end is beyond.
+# The highest power of two that multiplies the first wait, within the range of a float.
 _MOST_DOUBLINGS = 1000
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often to try, after which errors, and how many seconds to wait before each retry.
+    """The number of attempts, the errors to retry, and the seconds to wait before each retry.
 
-    There are up to `attempts`, as long as `may_pass` says that an error may pass. The wait is what the other side
-    `advised` (more than `longest_advised` ends the retries), else `first_wait`, doubled after each attempt up to
-    `longest_wait`, less up to the share `jitter` of it by chance, which keeps callers apart that failed together.
+    There are at most `attempts`, while `may_pass` returns that an error is temporary. The wait is the one that the
+    server `advised` (a longer one than `longest_advised` ends the retries), else `first_wait`, doubled after each
+    attempt up to `longest_wait`. A random part of it, up to the share `jitter`, is subtracted, so that callers that
+    failed together do not retry together.
     """
 
     attempts: int

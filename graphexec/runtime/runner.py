@@ -1,4 +1,4 @@
-"""Running a graph: sync, async, and as a stream of events."""
+"""Run a graph: sync, async, and as a stream of events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunCont
 from graphexec.runtime.io import ASYNC, BLOCKING, run_sync
 from graphexec.runtime.loop import follow
 
-# What graphs look up is here: the ways to run them.
+# `Graph` looks up these functions here.
 __all__ = ["RunContext", "RunOptions", "arun", "astream", "make_run_context", "run", "stream"]
 
 S = TypeVar("S")
@@ -32,17 +32,17 @@ def make_run_context(
     clock: Callable[[], float] = time.monotonic,
     ranks: Ranks | None = None,
 ) -> RunContext:
-    """Make a context of functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
+    """Make a context from functions: `make_run_context({AskHuman: lambda asked: input(asked.question)})`."""
     return RunContext(handlers_for(answers), limits or Limits(), at_once, clock, ranks)
 
 
 def run(
     graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, options: RunOptions = NO_OPTIONS
 ) -> Done[F]:
-    """Run `graph` from `value`, or a snapshot, to its end. If it raises, `snapshot_of(error)` is the run's state.
+    """Run `graph` from `value`, or from a snapshot, to its end. If it raises, `snapshot_of(error)` is the run's state.
 
-    The calls of a snapshot that have no reply are made, and charged, again. Within a call of another run its limits
-    hold, too.
+    A snapshot's calls without a reply are made and charged again. A nested run, within a call of another run, is also
+    subject to that run's limits.
     """
     return run_sync(follow(graph, value, run_context, BLOCKING, options=options))
 
@@ -55,9 +55,9 @@ def stream(
     pieces: bool = False,
     options: RunOptions = NO_OPTIONS,
 ) -> Generator[Event[F], None, None]:
-    """Run `graph` like `run`, and yield each event, the last of which is `Done`. Closing the generator ends the run.
+    """Run `graph` like `run`, and yield each event; the last one is `Done`. Closing the generator ends the run.
 
-    With `pieces`, models that can stream do so, and each piece of a reply is an event: `Reported`, with a `ReplyDelta`.
+    With `pieces`, models that can stream do so, and each piece of a reply is a `Reported` event with a `ReplyDelta`.
     """
     return stream_sync(lambda: follow(graph, value, run_context, BLOCKING, emit, pieces=pieces, options=options))
 
@@ -65,7 +65,7 @@ def stream(
 async def arun(
     graph: Graph[S, F], value: S | Snapshot, run_context: RunContext, *, options: RunOptions = NO_OPTIONS
 ) -> Done[F]:
-    """Run like `run`, on the running event loop; functions that block run in threads."""
+    """Run like `run`, on the running event loop; blocking functions run in threads."""
     return await follow(graph, value, run_context, ASYNC, options=options)
 
 

@@ -1,6 +1,6 @@
-"""Deadlines: a run's loop has a thread or a task of its own, and the run goes on without it when a call is late.
+"""Deadlines: a run's loop runs in a separate thread or task, which is abandoned when a call is late.
 
-A call with a deadline needs no thread of its own so: one thread serves the run until one of its calls is cut.
+So each call with a deadline does not need its own thread: one thread serves the run until one of its calls is cut.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds between two looks at a late loop that is in no call: it is in a node, which cannot be cut.
-_LOOK_AGAIN = 0.01
+# Seconds between two checks of a late loop that is in a node, which cannot be cut.
+_RECHECK = 0.01
 
 
 @final
 class Loop:
-    """One that follows a run's path, and whether the run goes on without it."""
+    """One execution of a run's loop, which may be `abandoned`."""
 
     __slots__ = ("abandoned",)
 
@@ -36,7 +36,7 @@ class Loop:
 
 @final
 class Deadline:
-    """The deadline of the call that a loop is in: set by the loop, and watched from outside of it."""
+    """The deadline of the loop's current call: set by the loop, and watched by its supervisor."""
 
     __slots__ = ("_at", "_lock", "_now", "_watched", "wake")
 
@@ -45,17 +45,17 @@ class Deadline:
         self._lock = threading.Lock()
         self._at: float | None = None
         self._watched = 0.0
-        # Called where a deadline is nearer than the one that is watched.
+        # Called if a deadline is earlier than the one that is watched.
         self.wake: Callable[[], object] = lambda: None
 
     def begin(self, seconds: float) -> None:
-        """Take note that the loop begins a call that may take so many seconds."""
+        """Record that the loop begins a call that may take so many seconds."""
         self._at = at = self._now() + seconds
         if at < self._watched:
             self.wake()
 
     def end(self, loop: Loop) -> bool:
-        """Take note that the call has its reply; return whether the loop is still the one that goes on."""
+        """Record that the call has its reply; return False if the loop has been abandoned."""
         with self._lock:
             if loop.abandoned:
                 return False
@@ -63,18 +63,18 @@ class Deadline:
             return True
 
     def watch(self, seconds: float | None) -> float:
-        """Return how many seconds to wait before looking whether the call is late; at first `seconds`."""
+        """Return the seconds to wait before checking whether the call is late; at most `seconds` the first time."""
         at = self._at
         now = self._now()
         if at is None:
-            left = _LOOK_AGAIN if seconds is None else seconds
+            left = _RECHECK if seconds is None else seconds
         else:
             left = max(at - now, 0.0) if seconds is None else min(seconds, max(at - now, 0.0))
         self._watched = now + left
         return left
 
-    def cut(self, loop: Loop) -> bool:
-        """Have the run go on without the loop, if the call that it is in is late; return whether it is."""
+    def abandon_late(self, loop: Loop) -> bool:
+        """Abandon the loop if its current call is late; return whether it is."""
         with self._lock:
             if self._at is None or self._now() < self._at:
                 return False
@@ -82,17 +82,17 @@ class Deadline:
             loop.abandoned = True
             return True
 
-    def leave(self, loop: Loop) -> bool:
-        """Have the loop go no further: whoever waited for the run has left; return whether it is in a call."""
+    def abandon(self, loop: Loop) -> bool:
+        """Abandon the loop because the run's caller has been cancelled; return whether it is in a call."""
         with self._lock:
             loop.abandoned = True
             return self._at is not None
 
 
 def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
-    """Return what `follow` returns, in a thread; where a call is late, cut it and follow on in another thread.
+    """Return the result of `follow` in a thread; if a call is late, cut it and continue in another thread.
 
-    `seconds` are left to the run at its beginning.
+    The run has `seconds` left when it begins.
     """
     deadline = Deadline(time.monotonic)
     first: float | None = seconds
@@ -103,31 +103,31 @@ def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
         deadline.wake = bell.set
         future: Future[T] | None = None
         try:
-            with open_cancel_scope() as waiter:
-                future = start_in_thread(partial(follow, loop, deadline, cut), waiter, capped=not cut)
+            with open_cancel_scope() as scope:
+                future = start_in_thread(partial(follow, loop, deadline, cut), scope, capped=not cut)
                 future.add_done_callback(partial(_set, bell))
                 while not future.done():
                     bell.wait(min(deadline.watch(first), threading.TIMEOUT_MAX))
                     bell.clear()
                     first = None
-                    if not future.done() and deadline.cut(loop):
+                    if not future.done() and deadline.abandon_late(loop):
                         break
                 else:
                     return future.result()
         except BaseException:
-            # Interrupted, or what the run itself has raised.
-            in_call = deadline.leave(loop)
+            # An interrupt, or an exception of the run itself.
+            in_call = deadline.abandon(loop)
             bell.clear()
             if future is not None and not future.done() and not in_call:
-                # It ends at the next call. Until then the run's state changes, which is wanted as it stands.
+                # The loop ends at its next call. Wait for it, so that the run's state no longer changes.
                 bell.wait(GRACE)
             raise
         cut = True
 
 
 async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any, Any, T]], seconds: float) -> T:
-    """Return what `follow` returns, in a task, as `supervise` does."""
-    # asyncio is half of what there is to load; a sync run never needs it.
+    """Return the result of `follow` in a task, as `supervise` does."""
+    # Importing asyncio takes half of the import time, and a sync run never needs it.
     import asyncio
 
     from graphexec.runtime.tasks import abandon, result_of, start
@@ -145,13 +145,13 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
                 deadline.wake = partial(_ring, bell)
                 await asyncio.wait({task, bell}, timeout=deadline.watch(first), return_when=asyncio.FIRST_COMPLETED)
                 first = None
-                if not task.done() and deadline.cut(loop):
+                if not task.done() and deadline.abandon_late(loop):
                     break
             else:
                 return result_of(task)
         except BaseException:
             if not task.done():
-                deadline.leave(loop)
+                deadline.abandon(loop)
             raise
         finally:
             if not task.done():

@@ -1,4 +1,4 @@
-"""How an async run waits, as `threads` has it for a sync one, which need not load asyncio."""
+"""Waiting in async runs. `threads` does the same for sync runs, which do not import asyncio."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, Came, NotDone, open_cancel_scope, start_in_thread
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, CallUpdate, NotDone, open_cancel_scope, start_in_thread
 
 T = TypeVar("T")
 
 
 async def call_in_thread(call: Callable[[], T]) -> T:
-    """Await `call`, run in a thread of its own; cancelling this abandons the thread."""
+    """Run `call` in a separate thread and await its result; cancelling this abandons the thread."""
     loop = asyncio.get_running_loop()
-    waiter: asyncio.Future[T] = loop.create_future()
+    result: asyncio.Future[T] = loop.create_future()
 
     def deliver(future: Future[T]) -> None:
-        if waiter.done():
+        if result.done():
             return
         error = future.exception()
         if isinstance(error, StopIteration):
-            # asyncio cannot carry one in a future; PEP 479 turns it into the same.
-            waiter.set_exception(RuntimeError(f"{call} raised StopIteration"))
+            # asyncio cannot store it in a future; PEP 479 converts it to the same error.
+            result.set_exception(RuntimeError(f"{call} raised StopIteration"))
         elif error is not None:
-            waiter.set_exception(error)
+            result.set_exception(error)
         else:
-            waiter.set_result(future.result())
+            result.set_result(future.result())
 
     def wake(future: Future[T]) -> None:
-        # The loop may be closed when an abandoned call ends at last.
+        # The loop may be closed by the time an abandoned call ends.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(deliver, future)
 
-    with open_cancel_scope() as somebody:
-        start_in_thread(call, somebody).add_done_callback(wake)
-        return await waiter
+    with open_cancel_scope() as scope:
+        start_in_thread(call, scope).add_done_callback(wake)
+        return await result
 
 
 @final
 class _Interrupted(BaseException):
-    """Carries an interrupt from a task to whoever waits for it; asyncio would raise it out of the loop."""
+    """Carries an interrupt from a task to its caller; asyncio would raise it out of the loop."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -57,7 +57,7 @@ async def _carry(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
     except GeneratorExit:
-        # Closed, perhaps when there is no loop any more.
+        # Closed, perhaps after the loop has ended.
         raise
     except BaseException as error:
         is_interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
@@ -67,26 +67,26 @@ async def _carry(call: Callable[[], Awaitable[T]]) -> T:
             raise _Interrupted(error) from None
         if is_interrupt:
             raise
-        # Nobody's: `asyncio.run` would report it where it ends the tasks that are left.
+        # No caller is left; `asyncio.run` would report it when it cancels the remaining tasks.
         raise asyncio.CancelledError from None
 
 
 def start(call: Callable[[], Awaitable[T]]) -> asyncio.Task[T]:
-    """Start a task whose `result_of` somebody may wait for: asyncio reports no exception of it as lost."""
+    """Start a task for `result_of`; asyncio does not report its exception as never retrieved."""
     task = asyncio.create_task(_carry(call))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
 def result_of(task: asyncio.Task[T]) -> T:
-    """Return the result of a task that was made by `start`, or raise its exception, an interrupt too."""
+    """Return the result of a task made by `start`, or raise its exception, including an interrupt."""
     if not task.cancelled() and isinstance(carried := task.exception(), _Interrupted):
         raise carried.error
     return task.result()
 
 
 def make_check() -> Callable[[], None]:
-    """Return a function that raises `CancelledError` if the running task was cancelled after this call, and hid it."""
+    """Return a function that raises `CancelledError` if the current task was cancelled since and suppressed it."""
     task = asyncio.current_task()
     assert task is not None, "a coroutine waits in a task"
     cancelled = task.cancelling()
@@ -99,9 +99,9 @@ def make_check() -> Callable[[], None]:
 
 
 async def await_for(call: Awaitable[T], seconds: float) -> T | NotDone:
-    """Return what `call` returns, or `NOT_DONE` after `seconds`.
+    """Return the result of `call`, or `NOT_DONE` after `seconds`.
 
-    Unlike `asyncio.wait_for`, it does not wait for a task that ignores its cancellation, nor raise a `TimeoutError`.
+    Unlike `asyncio.wait_for`, it neither waits for a task that ignores its cancellation nor raises `TimeoutError`.
     """
     return (await await_all([call], seconds, at_once=1))[0]
 
@@ -121,21 +121,21 @@ async def await_all(calls: Sequence[Awaitable[T]], seconds: float | None, *, at_
             finished, late = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
             for task in tasks:
                 if task in finished and not task.cancelled():
-                    # raises what the call raised
+                    # raises the call's exception
                     result_of(task)
         return tuple(NOT_DONE if task in late else task.result() for task in tasks)
     finally:
         await abandon([task for task in tasks if not task.done()])
         for call in calls:
-            # One that never got through the gate would be reported as never awaited.
+            # Python would report one that never passed the gate as never awaited.
             if inspect.iscoroutine(call) and inspect.getcoroutinestate(call) == inspect.CORO_CREATED:
                 call.close()
 
 
 async def await_or_detach(call: Callable[[], Awaitable[T]], seconds: float) -> T | NotDone:
-    """Return what `call()` returns, or `NOT_DONE` after `seconds`: then it runs on by itself, and is not cancelled.
+    """Return the result of `call()`, or `NOT_DONE` after `seconds`: then the call continues and is not cancelled.
 
-    It is not begun without seconds. Cancelling this cancels it.
+    It does not start if `seconds` is 0 or less. Cancelling this cancels it.
     """
     if seconds <= 0:
         return NOT_DONE
@@ -152,8 +152,8 @@ async def await_or_detach(call: Callable[[], Awaitable[T]], seconds: float) -> T
 
 
 @final
-class _Held(NamedTuple):
-    """A report from a thread: when it is taken there is room for another one."""
+class _ThreadReport(NamedTuple):
+    """A report from a thread; taking it makes room for another one."""
 
     news: object
 
@@ -166,18 +166,18 @@ class CallTaskGroup(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._tasks: dict[int, asyncio.Task[T]] = {}
-        self._coming: deque[Came] = deque()
+        self._coming: deque[CallUpdate] = deque()
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
-        # For what threads report.
+        # Limits the reports from threads.
         self._room = threading.Semaphore(MOST_REPORTS)
-        self._left = False
+        self._closed = False
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._left = True
+        self._closed = True
         self._room.release()
         await abandon([task for task in self._tasks.values() if not task.done()])
 
@@ -187,61 +187,61 @@ class CallTaskGroup(Generic[T]):
         task.add_done_callback(partial(self._end, position))
 
     def report(self, position: int, news: object) -> None:
-        """Take in a report of the call at this position, from whatever thread; another one waits for room."""
+        """Add a report of the call at this position, from any thread; other threads than the loop's wait for room."""
         if threading.get_ident() == self._thread:
-            self._loop.call_soon(self._put, (position, None, news))
+            self._loop.call_soon(self._add, (position, None, news))
             return
         self._room.acquire()
-        if self._left:
-            # Nobody hears it, nor what others wait to report.
+        if self._closed:
+            # The report is dropped, and so are those of other waiting threads.
             self._room.release()
             return
-        # The loop may be closed when an abandoned call reports at last.
+        # The loop may be closed by the time an abandoned call reports.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._put, (position, None, _Held(news)))
+            self._loop.call_soon_threadsafe(self._add, (position, None, _ThreadReport(news)))
 
     async def room(self) -> None:
         """Wait until the reports are taken."""
-        # What was reported just now is put by the loop.
+        # The loop adds pending reports first.
         await asyncio.sleep(0)
         while len(self._coming) >= MOST_REPORTS:
             self._taken.clear()
             await self._taken.wait()
 
-    async def take(self, seconds: float | None) -> Came | None:
-        """Return what comes next, or `None` after `seconds`."""
+    async def take(self, seconds: float | None) -> CallUpdate | None:
+        """Return the next result or report, or `None` after `seconds`."""
         if not self._coming and (seconds is None or seconds > 0):
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._news.wait()
-        # asyncio tells a turn later that a task is done.
-        while not self._coming and any(task.done() for task in self._tasks.values()):  # noqa: ASYNC110 - it is soon
+        # asyncio runs done callbacks one iteration later.
+        while not self._coming and any(task.done() for task in self._tasks.values()):  # noqa: ASYNC110 - this is brief
             await asyncio.sleep(0)
         if not self._coming:
             return None
         position, result, news = self._coming.popleft()
         self._taken.set()
-        if type(news) is _Held:
+        if type(news) is _ThreadReport:
             self._room.release()
             news = news.news
         return position, result, news
 
     def _end(self, position: int, done: asyncio.Task[T]) -> None:
         del self._tasks[position]
-        self._put((position, partial(result_of, done), None))
+        self._add((position, partial(result_of, done), None))
 
-    def _put(self, came: Came) -> None:
-        self._coming.append(came)
+    def _add(self, update: CallUpdate) -> None:
+        self._coming.append(update)
         self._news.set()
 
 
-# The loop keeps none of its tasks alive: one that is abandoned and waits on is kept here until it is done.
+# The event loop keeps only weak references to tasks; an abandoned task is kept here until it is done.
 _abandoned: set[asyncio.Task[Any]] = set()
 
 
 async def abandon(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks, and wait a moment for them; one that goes on is nobody's."""
+    """Cancel tasks and wait briefly for them; one that ignores its cancellation continues unattended."""
     for task in tasks:
         task.cancel()
         _keep(task)

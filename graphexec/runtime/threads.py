@@ -1,8 +1,8 @@
-"""How a sync run waits: threads that can be abandoned, deadlines, and several calls at once.
+"""Waiting in sync runs: threads that can be abandoned, deadlines, and concurrent calls.
 
 Python can interrupt neither a blocking call nor a coroutine that ignores its cancellation. So a call with a deadline
-runs in a thread or a task of its own, which is abandoned at the deadline: a daemon thread runs on to its end. Threads
-are used again; calls that were abandoned and still run are counted, and are no more than `MOST_ABANDONED`.
+runs in a separate thread or task, which is abandoned at the deadline: a daemon thread continues to its end. Threads are
+reused; at most `MOST_ABANDONED` abandoned calls may still run.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from graphexec.errors import AbandonedError, ThreadLimitError
 
 T = TypeVar("T")
 
-# How many calls may have been abandoned and still run: past it something never ends, and each takes memory.
+# The number of abandoned calls that may still run: more of them probably never end, and each takes memory.
 MOST_ABANDONED = 256
 
-# Threads that wait for work, and for how many seconds: then they end.
+# The number of idle threads, and the seconds after which an idle thread ends.
 _MOST_IDLE, _IDLE_SECONDS = 64, 10.0
 
-# Reports that a call may be ahead of whoever takes them.
+# The number of reports that may wait to be taken.
 MOST_REPORTS = 64
 
 
 @final
 class NotDone:
-    """What stands in the place of a result that did not come in time."""
+    """The placeholder for a result that did not come in time."""
 
     __slots__ = ()
 
@@ -42,41 +42,41 @@ NOT_DONE = NotDone()
 
 @final
 class CancelScope:
-    """Whoever waits for a call, as the call can know it: what it does is ended when nobody waits any more."""
+    """Tells calls in threads that their caller has been cancelled, so that they stop."""
 
-    __slots__ = ("_listeners", "_lock", "_running", "gone")
+    __slots__ = ("_listeners", "_lock", "_running", "cancelled")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: set[Callable[[], object]] = set()
         self._running = 0
-        self.gone = False
+        self.cancelled = False
 
     def begin(self) -> None:
-        """Take note that a thread begins a call. Raises `AbandonedError` if nobody waits for it any more."""
+        """Record that a thread begins a call. Raises `AbandonedError` if the caller has been cancelled."""
         with self._lock:
             self.check()
             self._running += 1
 
     def end(self) -> None:
-        """Take note of the end of such a call."""
+        """Record that a call has ended."""
         with self._lock:
             self._running -= 1
-            gone = self.gone
-        if gone:
+            cancelled = self.cancelled
+        if cancelled:
             _threads.abandon(-1)
 
     def check(self) -> None:
-        """Raise `AbandonedError` if nobody waits any more: what goes on would be spent for nobody."""
-        if self.gone:
-            raise AbandonedError("nobody waits for this call any more, so it goes no further")
+        """Raise `AbandonedError` if the caller has been cancelled: further work would be wasted."""
+        if self.cancelled:
+            raise AbandonedError("the caller of this call has been cancelled, so the call stops")
 
-    def leave(self) -> None:
-        """Tell those who listen that nobody waits any more."""
+    def cancel(self) -> None:
+        """Mark the caller as cancelled, and call the listeners."""
         with self._lock:
-            if self.gone:
+            if self.cancelled:
                 return
-            self.gone = True
+            self.cancelled = True
             listeners, running = list(self._listeners), self._running
         if running:
             _threads.abandon(running)
@@ -85,11 +85,11 @@ class CancelScope:
 
     @contextmanager
     def on_cancel(self, listener: Callable[[], object]) -> Generator[None, None, None]:
-        """Call `listener` when the waiter leaves meanwhile, or has left already."""
+        """Call `listener` when the caller is cancelled during the `with` block, or at once if it already is."""
         with self._lock:
             self._listeners.add(listener)
-            gone = self.gone
-        if gone:
+            cancelled = self.cancelled
+        if cancelled:
             listener()
         try:
             yield
@@ -98,57 +98,59 @@ class CancelScope:
                 self._listeners.discard(listener)
 
 
-_waiter: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar("graphexec_waiter", default=None)
+_cancel_scope: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar(
+    "graphexec_cancel_scope", default=None
+)
 
 
 def current_cancel_scope() -> CancelScope | None:
-    """Return who waits for what this thread does, if it is a call's."""
-    return _waiter.get()
+    """Return the cancel scope of the call that this thread runs, if any."""
+    return _cancel_scope.get()
 
 
 @contextmanager
 def open_cancel_scope() -> Generator[CancelScope, None, None]:
-    """Wait as somebody who leaves at the end, or when whoever waits for this thread leaves."""
-    waiter = CancelScope()
-    outer = _waiter.get()
-    with outer.on_cancel(waiter.leave) if outer else nullcontext():
+    """Open a cancel scope, cancelled at the end of the `with` block or together with the scope of this thread."""
+    scope = CancelScope()
+    outer = _cancel_scope.get()
+    with outer.on_cancel(scope.cancel) if outer else nullcontext():
         try:
-            yield waiter
+            yield scope
         finally:
-            waiter.leave()
+            scope.cancel()
 
 
-# What a thread takes its work from: the number of a call, and the call.
+# A job: the number of a call, and the call. A thread takes jobs from its inbox.
 _Job: TypeAlias = tuple[int, Callable[[], Callable[[], object]]]
 _Inbox: TypeAlias = "SimpleQueue[_Job]"
 
 
 @final
 class _Threads:
-    """Daemon threads that are used again. No pool of the library's: its threads would be joined at exit."""
+    """Daemon threads that are reused. Not a ThreadPoolExecutor: Python joins its threads at exit."""
 
     def __init__(self) -> None:
         self.abandoned = 0
-        # The number of the last call, and the threads of those that are not done.
+        # The number of the last call, and the threads of the unfinished calls.
         self.last = 0
         self.running: dict[int, int | None] = {}
         self._lock = threading.Lock()
         self._idle: list[_Inbox] = []
 
     def run(self, work: Callable[[], Callable[[], object]], *, capped: bool) -> None:
-        """Run something in a thread, and then what it returns, when the thread may be used again.
+        """Call `work` in a thread, then call its result once the thread can be reused.
 
-        Raises `ThreadLimitError` where too many were abandoned, if it is `capped`, or none can be had.
+        Raises `ThreadLimitError` if no thread can be started or, if `capped`, too many abandoned calls still run.
         """
         if capped and self.abandoned >= MOST_ABANDONED:
             raise ThreadLimitError(
-                f"{self.abandoned} calls that were cut off still run in their threads, so no more are begun; give what "
-                "hangs a time limit of its own (an HTTP timeout, say)"
+                f"{self.abandoned} abandoned calls still run in their threads, so no more calls start; give the "
+                "functions that hang their own timeout (an HTTP timeout, for example)"
             )
         with self._lock:
             self.last += 1
             job = self.last, work
-            # Which thread it is in, once it is.
+            # The thread's id is set once it has started.
             self.running[self.last] = None
             inbox = self._idle.pop() if self._idle else None
         if inbox is not None:
@@ -161,11 +163,11 @@ class _Threads:
         except RuntimeError as error:
             del self.running[job[0]]
             raise ThreadLimitError(
-                f"no thread can be started ({error}); run fewer calls at once (tool_concurrency=8, say)"
+                f"no thread can be started ({error}); run fewer calls at once (tool_concurrency=8, for example)"
             ) from error
 
     def abandon(self, number: int) -> None:
-        """Count calls that nobody waits for any more, or, below 0, that have ended since."""
+        """Add `number` to the count of abandoned calls; a negative number counts those that have ended."""
         with self._lock:
             self.abandoned += number
 
@@ -181,7 +183,7 @@ class _Threads:
                 continue
             self.running[number] = threading.get_ident()
             deliver = work()
-            # Before the result is there: whoever has it may ask for a thread at once.
+            # Before the result is delivered, because its receiver may need a thread at once.
             with self._lock:
                 idle = len(self._idle) < _MOST_IDLE
                 if idle:
@@ -192,7 +194,7 @@ class _Threads:
                 return
 
     def reset(self) -> None:
-        """Forget the threads: a forked process has none of them."""
+        """Discard all threads, because a forked process has none of them."""
         self.__init__()
 
 
@@ -202,7 +204,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def count_abandoned() -> int:
-    """Return how many calls were abandoned and still run in a thread."""
+    """Return the number of abandoned calls that still run in a thread."""
     return _threads.abandoned
 
 
@@ -212,33 +214,33 @@ def last_call() -> int:
 
 
 def threads_since(number: int) -> list[int | None]:
-    """Return the threads of later calls that are not done; `None` for one that no thread has begun."""
+    """Return the thread ids of unfinished later calls; `None` for a call that has not started."""
     return [thread for call, thread in list(_threads.running.items()) if call > number]
 
 
-def start_in_thread(call: Callable[[], T], waiter: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
+def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
     """Start `call` in a daemon thread, with a copy of the caller's context variables; return its future.
 
-    Where the `waiter` leaves before the thread has begun it is not called. Raises `ThreadLimitError` where there is no
-    thread for it; then the call has not begun. One that is not `capped` goes on for a call that was abandoned.
+    If the scope is cancelled before the thread starts, the call is not made. Raises `ThreadLimitError` if no thread is
+    available. A call that is not `capped` continues the work of an abandoned one.
     """
     future: Future[T] = Future()
     context = contextvars.copy_context()
-    context.run(_waiter.set, waiter)
+    context.run(_cancel_scope.set, scope)
 
     def counted() -> T:
-        if waiter is None:
+        if scope is None:
             return call()
-        waiter.begin()
+        scope.begin()
         try:
             return call()
         finally:
-            waiter.end()
+            scope.end()
 
     def work() -> Callable[[], object]:
         try:
             result = context.run(counted)
-        except BaseException as error:  # noqa: BLE001 - whatever it is belongs to whoever waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
             failure = error
             return lambda: future.set_exception(failure)
         return lambda: future.set_result(result)
@@ -248,21 +250,21 @@ def start_in_thread(call: Callable[[], T], waiter: CancelScope | None = None, *,
 
 
 def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
-    """Return what `call` returns, or `NOT_DONE` after `seconds`. What `call` raises is raised, a `TimeoutError` too."""
+    """Return the result of `call`, or `NOT_DONE` after `seconds`. Raises the exception of `call`."""
     if seconds <= 0:
         return NOT_DONE
     finished = threading.Event()
-    with open_cancel_scope() as waiter:
-        future = start_in_thread(call, waiter)
+    with open_cancel_scope() as scope:
+        future = start_in_thread(call, scope)
         future.add_done_callback(lambda _: finished.set())
         return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
 
 
 @final
 class _Batch(Generic[T]):
-    """Calls that share a queue: at most `width` threads work it off, until it is closed."""
+    """A queue of calls, which at most `width` threads process until it is closed."""
 
-    def __init__(self, calls: Sequence[Callable[[], T]], width: int, waiter: CancelScope) -> None:
+    def __init__(self, calls: Sequence[Callable[[], T]], width: int, scope: CancelScope) -> None:
         self.results: list[T | NotDone] = [NOT_DONE] * len(calls)
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -270,17 +272,17 @@ class _Batch(Generic[T]):
         self._left = len(calls)
         self._lock = threading.Lock()
         for _ in range(min(width, len(calls))):
-            start_in_thread(self._work, waiter)
+            start_in_thread(self._work, scope)
 
     def _work(self) -> None:
         while (claimed := self._claim()) is not None:
             position, call = claimed
             try:
-                # A context of its own, as a task has: what one call sets, the next one in this thread does not see.
+                # A copy of the context, as a task has: the next call in this thread does not see the changes.
                 result: T | NotDone = contextvars.copy_context().run(call)
-            except BaseException as error:  # noqa: BLE001 - the first error is raised where the batch is waited for
+            except BaseException as error:  # noqa: BLE001 - the first error is raised in the waiting caller
                 with self._lock:
-                    # What is raised after the end, a cancellation say, is nobody's.
+                    # An exception after the end, such as a cancellation, is ignored.
                     if not self.ended.is_set():
                         self.error = error
                         self.ended.set()
@@ -297,7 +299,7 @@ class _Batch(Generic[T]):
             return None if self.ended.is_set() else next(self._calls, None)
 
     def close(self) -> None:
-        """Take in no more results, and start no more calls."""
+        """Accept no more results, and start no more calls."""
         with self._lock:
             self.ended.set()
 
@@ -305,13 +307,13 @@ class _Batch(Generic[T]):
 def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
     """Return the results of `calls` in their order, at most `at_once` running at a time.
 
-    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception abandons the other
-    calls and is raised.
+    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception is raised, and the
+    other calls are abandoned.
     """
     if not calls or (seconds is not None and seconds <= 0):
         return (NOT_DONE,) * len(calls)
-    with open_cancel_scope() as waiter:
-        batch = _Batch(calls, at_once, waiter)
+    with open_cancel_scope() as scope:
+        batch = _Batch(calls, at_once, scope)
         try:
             batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         finally:
@@ -322,75 +324,77 @@ def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_
 
 
 def check_cancelled() -> None:
-    """Raise `AbandonedError` if nobody waits any more for what this thread does: it is not to spend on."""
-    waiter = _waiter.get()
-    if waiter is not None:
-        waiter.check()
+    """Raise `AbandonedError` if this thread's call has been cancelled, so that it must stop."""
+    scope = _cancel_scope.get()
+    if scope is not None:
+        scope.check()
 
 
 def sleep_unless_cancelled(seconds: float) -> None:
-    """Sleep; raise `AbandonedError` as soon as nobody waits for what this thread does."""
-    waiter = _waiter.get()
-    gone = threading.Event()
-    with nullcontext() if waiter is None else waiter.on_cancel(gone.set):
-        if gone.wait(seconds):
+    """Sleep; raise `AbandonedError` as soon as this thread's call is cancelled."""
+    scope = _cancel_scope.get()
+    cancelled = threading.Event()
+    with nullcontext() if scope is None else scope.on_cancel(cancelled.set):
+        if cancelled.wait(seconds):
             check_cancelled()
 
 
-# What comes of calls: the position of one with what returns its result, or raises, or a report with its position.
-Came: TypeAlias = tuple[int, Callable[[], Any] | None, object]
+# The position of a call, with a function that returns its result or raises, or with a report.
+CallUpdate: TypeAlias = tuple[int, Callable[[], Any] | None, object]
 
 
 @final
 class ThreadGroup(Generic[T]):
-    """Calls in threads, whose results and reports are taken one by one, as they come.
+    """Calls in threads, whose results and reports are taken one by one as they come.
 
-    Who reports faster than that is made to wait. Used in `with`: at its end the calls that still run are abandoned.
+    A call that reports too fast waits. At the end of the `with` block the unfinished calls are abandoned.
     """
 
     def __init__(self) -> None:
-        self._coming: SimpleQueue[Came | None] = SimpleQueue()
+        self._coming: SimpleQueue[CallUpdate | None] = SimpleQueue()
         self._room = threading.Semaphore(MOST_REPORTS)
-        self._waiting = open_cancel_scope()
+        self._scope_context = open_cancel_scope()
 
     def __enter__(self) -> Self:
-        self._waiter = self._waiting.__enter__()
-        # Whoever waits for this thread may leave while it waits here.
-        self._listening = self._waiter.on_cancel(self._wake)
-        self._listening.__enter__()
+        self._scope = self._scope_context.__enter__()
+        # The caller may be cancelled while this thread waits here.
+        self._listener_context = self._scope.on_cancel(self._wake)
+        self._listener_context.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._waiting.__exit__(None, None, None)
-        self._listening.__exit__(None, None, None)
+        self._scope_context.__exit__(None, None, None)
+        self._listener_context.__exit__(None, None, None)
 
     def start(self, position: int, call: Callable[[], T]) -> None:
         """Start a call. Raises `ThreadLimitError`."""
-        future = start_in_thread(call, self._waiter)
+        future = start_in_thread(call, self._scope)
         future.add_done_callback(lambda done: self._coming.put((position, done.result, None)))
 
     def report(self, position: int, news: object) -> None:
-        """Take in a report of the call at this position, from its thread."""
+        """Add a report of the call at this position, from its thread."""
         self._room.acquire()
-        if self._waiter.gone:
-            # Whoever else waits for room is told that nobody waits, too.
+        if self._scope.cancelled:
+            # Wake the next thread that waits for room, so that it stops, too.
             self._room.release()
-            self._waiter.check()
+            self._scope.check()
         self._coming.put((position, None, news))
 
-    def take(self, seconds: float | None) -> Came | None:
-        """Return what comes next, or `None` after `seconds`. Raises `AbandonedError` if nobody waits any more."""
+    def take(self, seconds: float | None) -> CallUpdate | None:
+        """Return the next result or report, or `None` after `seconds`. Raises `AbandonedError` if cancelled."""
         try:
-            came = self._coming.get(timeout=None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX))
+            update = self._coming.get(
+                timeout=None if seconds is None else min(max(seconds, 0.0), threading.TIMEOUT_MAX)
+            )
         except Empty:
             return None
-        if came is None:
-            # Woken by `_wake`: it raises.
-            self._waiter.check()
+        if update is None:
+            # Sent by `_wake`: this raises.
+            self._scope.check()
             return None
-        if came[1] is None:
+        if update[1] is None:
             self._room.release()
-        return came
+        return update
 
     def _wake(self) -> None:
         self._coming.put(None)
@@ -398,25 +402,25 @@ class ThreadGroup(Generic[T]):
 
 
 def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
-    """Run something async from a sync run: on an event loop and in a thread of its own, so under a running loop too.
+    """Run an async function in a sync run: in a separate thread with its own event loop, so also under a running loop.
 
-    What it awaits must not belong to another loop. It is cancelled when its caller stops waiting.
+    It must not await objects of another loop. It is cancelled with its caller.
     """
-    # asyncio is half of what there is to load, and a run may never need it.
+    # Importing asyncio takes half of the import time, and a run may never need it.
     import asyncio
 
-    with open_cancel_scope() as waiter:
+    with open_cancel_scope() as scope:
 
         async def awaited() -> T:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
             assert task is not None, "asyncio.run makes one"
 
             def cancel() -> None:
-                # The loop may have closed just now.
+                # The loop may have been closed meanwhile.
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(task.cancel)
 
-            with waiter.on_cancel(cancel):
+            with scope.on_cancel(cancel):
                 return await call()
 
-        return start_in_thread(lambda: asyncio.run(awaited()), waiter).result()
+        return start_in_thread(lambda: asyncio.run(awaited()), scope).result()

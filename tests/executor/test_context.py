@@ -268,7 +268,7 @@ def test_wrong_context_is_refused_before_the_run(run: Running, given: Any) -> No
 
     executor = AgentExecutor(agent=agent, tools=[greet])
     fact = "the run has no context" if given is None else "the run's context is a str"
-    expected = rf"{fact}, and what runs in it takes CallContext\[User\]; pass run\(\.\.\., context="
+    expected = rf"{fact}, but a node, handler or tool takes CallContext\[User\]; pass run\(\.\.\., context="
     with pytest.raises(InputError, match=expected):
         run(executor, context=given)
     assert asked == []

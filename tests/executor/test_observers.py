@@ -132,7 +132,7 @@ def test_ordinary_observer_ends_no_run(door: str, caplog: pytest.LogCaptureFixtu
     report = others[2]
     assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
     assert isinstance(report.news, ObserverFailed)
-    assert str(report.news) == "the observer Failing failed with OSError: enough; what else it raises is not reported"
+    assert str(report.news) == "the observer Failing failed with OSError: enough; its further errors are not reported"
     (logged,) = caplog.records
     assert (logged.name, logged.levelname) == ("graphexec", "WARNING")
     assert logged.getMessage() == str(report.news)

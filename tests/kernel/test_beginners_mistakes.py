@@ -280,9 +280,9 @@ def test_a_value_with_the_members_of_a_protocol_fits_it() -> None:
 @pytest.mark.parametrize(
     ("handlers", "text"),
     [
-        ({"AskHuman": tell}, "handlers has the key 'AskHuman'; write the class of an effect"),
-        ({Asked: tell}, f"handlers has the key {Asked!r}; write the class of an effect"),
-        ({AskHuman: "yes"}, "AskHuman is answered by 'yes'; give a function from it to its reply"),
+        ({"AskHuman": tell}, "handlers has the key 'AskHuman'; use an effect class as the key"),
+        ({Asked: tell}, f"handlers has the key {Asked!r}; use an effect class as the key"),
+        ({AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
     ],
 )
 def test_handlers_that_are_none_are_refused(handlers: Any, text: str) -> None:

@@ -247,7 +247,7 @@ def test_value_of_another_class_is_an_error(way: Way) -> None:
 
 @in_every_way
 def test_invalid_handlers_are_an_error(way: Way) -> None:
-    with pytest.raises(InputError, match="write the class of an effect"):
+    with pytest.raises(InputError, match="use an effect class as the key"):
         way(INTERVIEW, Topic("tea"), handlers={"Question": str})
 
 

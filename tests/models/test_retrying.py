@@ -240,8 +240,8 @@ def test_a_call_that_nobody_waits_for_any_more_is_not_made_again() -> None:
         finally:
             ended.set()
 
-    with open_cancel_scope() as waiter:
-        future = start_in_thread(call, waiter)
+    with open_cancel_scope() as scope:
+        future = start_in_thread(call, scope)
         assert asked.wait(10)
     # It would sleep for half a minute at least.
     assert ended.wait(10)

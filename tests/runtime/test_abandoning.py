@@ -113,7 +113,7 @@ def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
 
     def inner() -> None:
         begun.set()
-        with open_cancel_scope() as waiter, waiter.on_cancel(left.set):
+        with open_cancel_scope() as scope, scope.on_cancel(left.set):
             left.wait(LONG)
 
     with open_cancel_scope() as outer:

@@ -174,7 +174,7 @@ def test_a_sync_stream_may_not_await_an_event_loop() -> None:
 
     items = stream_sync(work)
     assert next(items) == 1
-    with pytest.raises(RuntimeError, match="a sync stream has awaited an event loop; use its async form"):
+    with pytest.raises(RuntimeError, match="a sync stream awaited an event loop; use its async form"):
         next(items)
 
 

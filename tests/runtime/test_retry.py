@@ -169,13 +169,13 @@ def test_an_abandoned_thread_makes_no_further_attempt() -> None:
     one = Try(OSError(), OSError())
 
     def leave(_: Exception, __: int, ___: float) -> None:
-        waiter.leave()
+        scope.cancel()
 
     async def run() -> int:
         return await retry(one, policy(), BLOCKING, announce=leave, sleep=one.sleep)
 
-    with open_cancel_scope() as waiter:
-        error = start_in_thread(lambda: run_sync(run()), waiter).exception(10)
+    with open_cancel_scope() as scope:
+        error = start_in_thread(lambda: run_sync(run()), scope).exception(10)
     assert isinstance(error, AbandonedError)
     assert (one.made, one.slept) == (1, [])
 

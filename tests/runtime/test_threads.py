@@ -115,7 +115,7 @@ def test_past_the_cap_an_error_says_so(how: str, pool: Any, monkeypatch: pytest.
     executor = executor_of(lambda: released.wait(LONG), max_execution_time=20 * SOON)
     for _ in range(5):
         assert ran(executor, how).reason == "seconds"
-    with pytest.raises(ThreadLimitError, match="5 calls that were cut off still run") as caught:
+    with pytest.raises(ThreadLimitError, match="5 abandoned calls still run") as caught:
         ran(executor, how)
     assert snapshot_of(caught.value) is not None
     assert count_abandoned() == 5
@@ -200,10 +200,10 @@ def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monke
 
 def test_what_nobody_waits_for_is_not_begun(pool: Any) -> None:
     called: list[int] = []
-    with open_cancel_scope() as waiter:
+    with open_cancel_scope() as scope:
         pass
     with pytest.raises(AbandonedError):
-        start_in_thread(lambda: called.append(1), waiter).result(LONG)
+        start_in_thread(lambda: called.append(1), scope).result(LONG)
     assert called == []
     assert count_abandoned() == 0
 
