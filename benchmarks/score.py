@@ -30,7 +30,7 @@ from typing import get_args
 
 from graphexec import AgentExecutor, AgentStep, RunResult
 from graphexec.cli.exit_codes import UsageError, code_of, print_error
-from graphexec.cli.run_options import AgentName, ChosenModel, chosen_model, fetch_weights, made_agent
+from graphexec.cli.run_options import AgentName, ChosenModel, fetch_weights, make_agent, make_model
 from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
@@ -144,7 +144,7 @@ def asked(executor: AgentExecutor, questions: Sequence[Question]) -> int:
 def model_of(options: argparse.Namespace) -> ChosenModel:
     """Make the model that the options mean, as `graphexec run` does. Raises `UsageError` and `WeightsError`."""
     if options.api_key is None:
-        return chosen_model(options.model, options.base_url, options.gguf)
+        return make_model(options.model, options.base_url, options.gguf)
     if options.model is None or options.gguf is not None:
         raise UsageError("--api-key is for a model of a server; add --model NAME, and leave out --gguf")
     from graphexec.models import OpenAICompatible
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen = model_of(options)
         fetch_weights(chosen)
         executor = AgentExecutor(
-            agent=made_agent(options.agent, chosen.model, EVERYDAY_TOOLS),
+            agent=make_agent(options.agent, chosen.model, EVERYDAY_TOOLS),
             tools=EVERYDAY_TOOLS,
             handle_parsing_errors=True,
             max_iterations=MAX_ITERATIONS,

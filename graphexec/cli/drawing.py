@@ -1,4 +1,4 @@
-"""The command that draws a machine, and runs over it."""
+"""The command `draw`: a machine, and runs drawn over it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exit_codes import Debug, UsageError, ending_in_one_line, option, write, write_bytes
+from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option, write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def draw(
         str | None,
         typer.Argument(
             metavar="[MODULE:OBJECT]",
-            help="A Graph, or an object whose .graph is one, such as an executor; file.py:object works too. "
-            "Without it, the machine of the run, else the agent's own.",
+            help="A Graph, or an object whose .graph is one, such as an executor; also file.py:object. "
+            "Default: the machine of the run, else that of the built-in agent executor.",
             show_default=False,
         ),
     ] = None,
@@ -37,7 +37,9 @@ def draw(
     run: Annotated[
         list[str] | None,
         option(
-            None, "TRACE", "A run to lay over the machine: what graphexec run --record wrote. Several make a heat map."
+            None,
+            "TRACE",
+            "A run to draw over the machine: the file of graphexec run --record. Several runs make a heat map.",
         ),
     ] = None,
     output: Annotated[
@@ -45,34 +47,35 @@ def draw(
         option(
             _OUTPUT,
             "FILE",
-            "Write it there, not to stdout. The suffix says the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
+            "Write the picture to this file, not to stdout. The suffix sets the format: .svg, .png, .html, .mmd, .dot, "
+            ".md, .txt.",
             "--output",
             "-o",
         ),
     ] = None,
-    how: Annotated[
+    output_format: Annotated[
         Format | None,
         typer.Option(
             "--format",
-            help="The format, whatever the file is called; mermaid without a file. svg, png and html need the extra "
-            "graphexec-agents\\[draw].",
+            help="The format, instead of that of the file's suffix. Default without a file: mermaid. svg, png and html "
+            "need graphexec-agents\\[draw].",
             rich_help_panel=_OUTPUT,
             show_default=False,
         ),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Draw a machine, made of its table, with its proof: loops without end are red, the ways to them orange."""
-    with ending_in_one_line(debug=debug):
-        from graphexec.cli.records import recording_at
+    """Draw a machine from its table, with its proof: loops that may not terminate are red, the paths to them orange."""
+    with exit_on_error(debug=debug):
+        from graphexec.cli.records import load_recording
         from graphexec.draw import render
 
-        wanted = how or _chosen_format(output)
+        wanted = output_format or _chosen_format(output)
         if wanted == "png" and output is None and sys.stdout.isatty():
-            raise UsageError("a PNG is nothing for a terminal; name a file: -o machine.png")
-        runs = [recording_at(file) for file in run or ()]
+            raise UsageError("a PNG cannot be shown on a terminal; name a file: -o machine.png")
+        runs = [load_recording(file) for file in run or ()]
         if target is None and runs:
-            # Of the machine that ran there is nothing but the picture.
+            # The records have only the picture of the machine.
             content = render(_common_machine(runs), wanted, runs=runs)
         else:
             content = _draw_target(target or _OWN, runs, wanted)
@@ -92,28 +95,28 @@ def _chosen_format(output: Path | None) -> str:
     try:
         return format_of(output)
     except InputError as error:
-        # It ends with "or say the format".
+        # The message ends with "or pass the format".
         raise UsageError(f"{error} with --format") from error
 
 
-def _draw_target(target: str, runs: Sequence[Recording], how: str) -> bytes:
-    """The machine that is named. Its proof is within the limits of the runs; its own count where no run has any."""
+def _draw_target(target: str, runs: Sequence[Recording], output_format: str) -> bytes:
+    """Draw the named machine, with a proof under the limits of the runs, or under its own if no run has limits."""
     from graphexec.cli.check_targets import verdict_at
     from graphexec.draw import render, subject_for
 
     verdict = verdict_at(target, None)
     unknown = all(run.limits is None for run in runs)
-    return render(verdict if unknown else subject_for(verdict.graph, None, runs), how, runs=runs)
+    return render(verdict if unknown else subject_for(verdict.graph, None, runs), output_format, runs=runs)
 
 
 def _common_machine(runs: Sequence[Recording]) -> Picture:
-    """The machine that ran. Of runs with different limits, without what only some of them say: they share no proof."""
+    """Return the machine that ran; if the limits of the runs differ, without the proof and the texts that differ."""
     machine = runs[0].machine
     if all(run.limits == runs[0].limits for run in runs):
         return machine
-    told = [{box.name: box.lines for box in run.machine.boxes} for run in runs]
+    lines = [{box.name: box.lines for box in run.machine.boxes} for run in runs]
     boxes = (
-        replace(box, lines=tuple(line for line in box.lines if all(line in one.get(box.name, ()) for one in told)))
+        replace(box, lines=tuple(line for line in box.lines if all(line in one.get(box.name, ()) for one in lines)))
         for box in machine.boxes
     )
     arrows = (replace(arrow, limits=None) for arrow in machine.arrows)

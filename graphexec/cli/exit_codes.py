@@ -1,4 +1,4 @@
-"""How the command line ends: its exit codes, and one readable line for what went wrong."""
+"""The exit codes of the command line, its errors on one line, and the files that it reads and writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from graphexec.cli.terminal import clean, let_go
+from graphexec.cli.terminal import clean, discard_streams
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ ANSWERED = 0
 FAILED = 1
 USAGE = 2
 STOPPED = 3
-# Of `check`: some run may not end, and it is not shown that one does not.
+# Only `check`: termination is neither proved nor refuted.
 UNPROVED = 3
 INTERRUPTED = 130
-# What a shell reports of a program that wrote to a closed pipe: 128 + SIGPIPE.
+# The exit code of a program that wrote to a closed pipe: 128 + SIGPIPE.
 READER_GONE = 141
 
 
-# Any: as typer has it.
+# Any: as in typer.
 def option(panel: str | None, metavar: str, text: str, *names: str, **settings: Any) -> Any:
-    """Describe an option whose default is not shown: where and how the help shows it."""
+    """Describe an option for the help, without its default."""
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=panel, show_default=False, **settings)
 
 
@@ -46,7 +46,7 @@ Debug = Annotated[
 
 
 class UsageError(Exception):
-    """An invalid command line, such as an unknown name. `each` are its problems, on lines of their own."""
+    """An invalid command line, such as an unknown name. `each` are its problems, printed on lines of their own."""
 
     def __init__(self, text: str, *, each: Sequence[str] = ()) -> None:
         self.text = text
@@ -55,12 +55,12 @@ class UsageError(Exception):
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of an error: 2 if the command line caused it, else 1."""
+    """Return the exit code of an error: 2 if the command line caused it, else 1."""
     return USAGE if isinstance(error, (UsageError, InputError, LimitsError, ToolDefinitionError)) else FAILED
 
 
-def line_of(error: BaseException) -> str:
-    """One line that says what went wrong; an error that is not graphexec's own has its class before it."""
+def error_line(error: BaseException) -> str:
+    """Return the message of an error as one line; other libraries' errors have their class before it."""
     text = _flat(str(error))
     own = isinstance(error, UsageError) or type(error).__module__.partition(".")[0] == "graphexec"
     return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -71,19 +71,19 @@ def _flat(text: str) -> str:
 
 
 def print_error(error: BaseException, *, debug: bool) -> None:
-    """Print an error as one line, and one for each of its parts; with its traceback before it in `debug`."""
+    """Print an error on one line, and each of its problems on another; `debug` prints its traceback first."""
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, UsageError) and error.each:
         lines = (f"graphexec: {_flat(error.text)}:", *(f"  {_flat(one)}" for one in error.each))
         print(*lines, sep="\n", file=sys.stderr)
     else:
-        print(f"graphexec: {line_of(error)}", file=sys.stderr)
+        print(f"graphexec: {error_line(error)}", file=sys.stderr)
 
 
 def print_json_error(error: BaseException, code: int, out: TextIO) -> None:
-    """Print an error, of before there was a run, as the only record of `--json`."""
-    described = {"type": type(error).__name__, "message": line_of(error)}
+    """Print an error that prevented the run as the only record of `--json`."""
+    described = {"type": type(error).__name__, "message": error_line(error)}
     status = {USAGE: "usage", INTERRUPTED: "interrupted"}.get(code, "error")
     print(
         json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True
@@ -91,17 +91,17 @@ def print_json_error(error: BaseException, code: int, out: TextIO) -> None:
 
 
 @contextmanager
-def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generator[None]:
-    """Turn an error into one line (or one record) and its exit code."""
+def exit_on_error(*, debug: bool, json_to: TextIO | None = None) -> Generator[None]:
+    """Print an error as one line (or one record) and exit with its code."""
     try:
         yield
     except typer.Exit:
         raise
     except BrokenPipeError as error:
-        # Before typer sees it, which would exit with 1.
-        let_go()
+        # typer itself would exit with 1.
+        discard_streams()
         raise typer.Exit(READER_GONE) from error
-    # Interrupted before there was a run, or while weights were fetched: a run's own interruption is its display's.
+    # `KeyboardInterrupt` comes from before the run; the displays handle interruptions of a run.
     except (Exception, KeyboardInterrupt) as error:
         code = code_of(error) if isinstance(error, Exception) else INTERRUPTED
         if json_to is not None:
@@ -114,7 +114,7 @@ def ending_in_one_line(*, debug: bool, json_to: TextIO | None = None) -> Generat
 
 
 def read(file: str) -> str:
-    """The text of a file; `-` is the standard input. Raises `UsageError`."""
+    """Return the text of a file; `-` is the standard input. Raises `UsageError`."""
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -130,14 +130,14 @@ def write(text: str, file: Path | None) -> None:
 
 
 def write_bytes(content: bytes, file: Path) -> None:
-    """Write a file: whoever reads it meanwhile sees what was there, or all of this. Raises `UsageError`."""
+    """Replace a file atomically: readers see the old content or all of the new. Raises `UsageError`."""
     try:
         place = file.resolve()
         if place.exists() and not place.is_file():
-            # A pipe, or a device; of a folder it raises.
+            # A pipe or a device; this raises for a folder.
             place.write_bytes(content)
             return
-        # A file that may not be written is not to be replaced either.
+        # Do not replace a file without permission to write it.
         place.open("ab").close()
         beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
         try:
@@ -150,8 +150,8 @@ def write_bytes(content: bytes, file: Path) -> None:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
-def opened(file: Path) -> TextIO:
-    """Open a file that is written as things happen, line after line. Raises `UsageError`."""
+def open_for_writing(file: Path) -> TextIO:
+    """Open a file for writing, flushed after each line. Raises `UsageError`."""
     try:
         return file.open("w", buffering=1, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -159,8 +159,8 @@ def opened(file: Path) -> TextIO:
 
 
 def write_proof(proof: Certificate | None, file: Path) -> None:
-    """Write a certificate; where there is none, say so."""
+    """Write a certificate; without one, print a note to stderr."""
     if proof is None:
-        print(f"graphexec: nothing is proved, so {file} is not written", file=sys.stderr)
+        print(f"graphexec: there is no proof, so {file} is not written", file=sys.stderr)
     else:
         write(f"{proof.to_json()}\n", file)

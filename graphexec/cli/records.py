@@ -1,4 +1,4 @@
-"""`--json`: the records of a run, a line each as they are made; `graphexec.draw.runs.records` has their fields."""
+"""`--json`: the records of a run, one per line; `graphexec.draw.runs.records` documents their fields."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, line_of, opened, read
-from graphexec.cli.run_loop import Reached, Setup
+from graphexec.cli.exit_codes import (
+    ANSWERED,
+    INTERRUPTED,
+    STOPPED,
+    UsageError,
+    code_of,
+    error_line,
+    open_for_writing,
+    read,
+)
+from graphexec.cli.run_loop import RunProgress, RunSetup
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
 from graphexec.errors import InputError
@@ -24,10 +33,10 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """A display that writes records to `out`. They are ASCII, so that every stream can carry them.
+    """A display that writes records to `out`, in ASCII, which every stream can encode.
 
-    A full disk does not end the run: nothing is written after the first record that cannot be, so that what is there is
-    the beginning of a run. Only where `out` is the standard output, not a `file`, a reader that went away is an error.
+    A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
+    the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`.
     """
 
     def __init__(self, out: TextIO, file: Path | None = None) -> None:
@@ -37,7 +46,7 @@ class Records:
         self._written = 0
         self._failure: OSError | None = None
 
-    def begun(self, setup: Setup) -> None:
+    def on_start(self, setup: RunSetup) -> None:
         """Write `start`."""
         executor = setup.executor
         self._recorder = Recorder(
@@ -45,41 +54,41 @@ class Records:
         )
         self._write(self._recorder.records[0])
 
-    def happened(self, event: Event[Ending]) -> None:
+    def on_event(self, event: Event[Ending]) -> None:
         """Write the event."""
         assert self._recorder is not None, "a run begins"
         if not isinstance(event, Done):
             self._write(self._recorder(event))
 
-    def ended(self, ending: Ending, reached: Reached) -> None:
+    def on_end(self, ending: Ending, progress: RunProgress) -> None:
         """Write the result of a run that ended."""
         status, code = ("stopped", STOPPED) if isinstance(ending, StoppedResponse) else ("answered", ANSWERED)
-        self._result(status, code, reached)
+        self._result(status, code, progress)
 
-    def interrupted(self, reached: Reached) -> None:
-        """Write the result of a run that the person ended."""
-        self._result("interrupted", INTERRUPTED, reached)
+    def on_interrupt(self, progress: RunProgress) -> None:
+        """Write the result of a run that was interrupted from the keyboard."""
+        self._result("interrupted", INTERRUPTED, progress)
 
-    def failed(self, error: Exception, reached: Reached) -> None:
+    def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Write the result of a run that an error ended."""
-        described = {"type": type(error).__name__, "message": line_of(error)}
-        self._result("error", code_of(error), reached, error=described)
+        described = {"type": type(error).__name__, "message": error_line(error)}
+        self._result("error", code_of(error), progress, error=described)
 
-    def _result(self, status: str, code: int, reached: Reached, **told: Any) -> None:
+    def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
         assert self._recorder is not None, "a run begins"
-        last = {**ending(reached.ending), **told}
-        self._write(self._recorder.result(status, code, reached.steps, reached.spent, reached.seconds, **last))
+        last = {**ending(progress.ending), **fields}
+        self._write(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
 
     def report_missing(self) -> bool:
-        """Print on stderr which records could not be written, and return whether there are some."""
+        """Print to stderr which records could not be written, and return whether there are any."""
         if self._failure is None or self._recorder is None:
             return False
         name = "the standard output" if self._file is None else self._file
-        reason = self._failure.strerror or line_of(self._failure)
+        reason = self._failure.strerror or error_line(self._failure)
         total = len(self._recorder.records)
         lost = f"the last {total - self._written}" if self._written else "all"
         missing = f"{lost} of its {total} records are missing"
-        # The same disk may be full for stderr.
+        # stderr may be on the same full disk.
         with suppress(OSError):
             print(f"graphexec: {name} is incomplete: {reason}; {missing}", file=sys.stderr)
         return True
@@ -98,29 +107,29 @@ class Records:
 
 
 @contextmanager
-def records_in(file: Path | None) -> Generator[Records | None]:
-    """Write the records of a run to a file, if there is one, and print at the end what is missing in it.
+def record_to(file: Path | None) -> Generator[Records | None]:
+    """Write the records of a run to a file, if one is named, and report at the end which are missing.
 
     Raises `UsageError` for a file that cannot be opened.
     """
     if file is None:
         yield None
         return
-    out = opened(file)
+    out = open_for_writing(file)
     records = Records(out, file)
     try:
         yield records
     finally:
-        # What could not be written is still in the buffer.
+        # Closing writes the rest of the buffer, which may fail again.
         with suppress(OSError):
             out.close()
         records.report_missing()
 
 
-def recording_at(file: str) -> Recording:
+def load_recording(file: str) -> Recording:
     """Read the records of a run; `-` is the standard input. Raises `UsageError` that names an invalid line.
 
-    A run whose last line is cut off is read as far as it goes, with a warning on stderr.
+    If the last line is incomplete, it is ignored with a warning on stderr.
     """
     from graphexec.draw.runs.records import Recording
 
@@ -128,7 +137,7 @@ def recording_at(file: str) -> Recording:
     whole, last = _split_last_line(read(file))
     if last:
         number = whole.count("\n") + 1
-        print(f"graphexec: {name}: line {number} is cut off; the run is shown as far as it goes", file=sys.stderr)
+        print(f"graphexec: {name}: line {number} is incomplete; the run is shown up to there", file=sys.stderr)
     try:
         return Recording.from_json_lines(whole)
     except InputError as error:
@@ -136,14 +145,14 @@ def recording_at(file: str) -> Recording:
 
 
 def _split_last_line(text: str) -> tuple[str, str]:
-    """The lines that are whole, and the last one if it is cut off."""
+    """Return the complete lines, and the last one if it is incomplete."""
     head, newline, last = text.rpartition("\n")
     if not last.strip():
         return text, ""
     try:
         json.loads(last, parse_int=str)
     except RecursionError:
-        # It is told as no record.
+        # Reading it will report an invalid record.
         return text, ""
     except ValueError:
         return head + newline, last

@@ -1,4 +1,4 @@
-"""Following a run to its end, however it ends, for the displays that show it."""
+"""Run an agent and pass its events to displays, until it ends, fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from graphexec.kernel.snapshot import Snapshot, snapshot_of
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """A run to be: the question, the executor, and the names of its model and agent."""
+class RunSetup:
+    """The parameters of a run: the question, the executor, and the names of its model and agent."""
 
     question: str
     executor: AgentExecutor
@@ -31,10 +31,10 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
-    """The progress of a run: the node it is at, its steps, what it spent, and the seconds since it began.
+class RunProgress:
+    """The progress of a run: its current node, its steps, its usage, and the seconds since it began.
 
-    A run that came to its `ending` may still fail or be interrupted while its memory is saved.
+    A run with an `ending` may still fail or be interrupted while its memory is saved.
     """
 
     node: str = ""
@@ -45,72 +45,72 @@ class Reached:
 
 
 class RunDisplay(Protocol):
-    """A display of a run. After `begun` come events (not `Done`), then exactly one of the three others."""
+    """A display of a run: `on_start`, then `on_event` for each event but `Done`, then exactly one of the others."""
 
-    def begun(self, setup: Setup) -> None:
-        """Show that the run is about to begin."""
+    def on_start(self, setup: RunSetup) -> None:
+        """Handle the start of the run."""
 
-    def happened(self, event: Event[Ending]) -> None:
-        """Show an event."""
+    def on_event(self, event: Event[Ending]) -> None:
+        """Handle an event."""
 
-    def ended(self, ending: Ending, reached: Reached) -> None:
-        """Show the answer, or the limit that stopped the run."""
+    def on_end(self, ending: Ending, progress: RunProgress) -> None:
+        """Handle the answer, or the limit that stopped the run."""
 
-    def interrupted(self, reached: Reached) -> None:
-        """Show that the person at the keyboard has ended the run."""
+    def on_interrupt(self, progress: RunProgress) -> None:
+        """Handle an interruption from the keyboard."""
 
-    def failed(self, error: Exception, reached: Reached) -> None:
-        """Show the error that ended the run."""
+    def on_error(self, error: Exception, progress: RunProgress) -> None:
+        """Handle the error that ended the run."""
 
 
-def follow(setup: Setup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
-    """Run, show it on the displays in order, and return the exit code; `debug` prints tracebacks to stderr."""
+def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
+    """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
     begun = time.monotonic()
-    seen = Reached()
+    seen = RunProgress()
     events = setup.executor.stream(setup.question)
     try:
-        # What a tool prints is not the answer.
+        # Output of tools must not mix with the answer.
         with redirect_stdout(sys.stderr):
             for display in displays:
-                display.begun(setup)
+                display.on_start(setup)
             while True:
                 try:
                     event = next(events)
-                except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is told as one line
+                except Exception as error:  # noqa: BLE001 - a model or a tool may raise anything; it is reported on one line
                     if debug:
                         traceback.print_exception(error, file=sys.stderr)
-                    reached = _progress_at(error, seen, time.monotonic() - begun)
+                    progress = _progress_at(error, seen, time.monotonic() - begun)
                     for display in displays:
-                        display.failed(error, reached)
+                        display.on_error(error, progress)
                     return code_of(error)
                 if isinstance(event, Entered):
                     ending = seen.ending if is_saving(event.node) else None
-                    seen = Reached(event.node, _steps(event.value), event.spent, ending=ending)
+                    seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
                 if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
                     seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
                 if isinstance(event, Done):
                     ending = event.outcome
-                    reached = Reached("END", ending.steps, event.spent, event.spent.seconds, ending)
+                    progress = RunProgress("END", ending.steps, event.spent, event.spent.seconds, ending)
                     for display in displays:
-                        display.ended(ending, reached)
+                        display.on_end(ending, progress)
                     return STOPPED if isinstance(ending, StoppedResponse) else ANSWERED
                 for display in displays:
-                    display.happened(event)
+                    display.on_event(event)
     except KeyboardInterrupt as error:
-        reached = _progress_at(error, seen, time.monotonic() - begun)
+        progress = _progress_at(error, seen, time.monotonic() - begun)
         for display in displays:
-            display.interrupted(reached)
+            display.on_interrupt(progress)
         return INTERRUPTED
 
 
-def _progress_at(error: BaseException, seen: Reached, seconds: float) -> Reached:
+def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> RunProgress:
     snapshot: Snapshot | None = snapshot_of(error)
     if snapshot is None:
         return replace(seen, seconds=seconds)
     steps = _steps(snapshot.value) if seen.ending is None else seen.steps
-    return Reached(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
+    return RunProgress(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
 
 
-# Any: a node's value is whatever the graph's nodes hand on.
+# Any: the values of a graph's nodes are arbitrary.
 def _steps(value: Any) -> Sequence[AgentStep]:
     return getattr(getattr(value, "run", None), "steps", Steps())

@@ -1,4 +1,4 @@
-"""What `run` is made of: the model, the agent, its tools and its memory, as the options choose them."""
+"""The model, agent, tools and memory that the options of `run` select."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 if TYPE_CHECKING:
     from graphexec.memory import Memory
 
-# Tokens of one reply. A small model that has lost the thread goes on for as long as it may.
+# Tokens of one reply: a confused small model does not stop before its limit.
 _LONGEST = 256
-# Tokens of an earlier conversation, by estimate: with them there is room for a few steps in the 4,096 of a local model.
+# Estimated tokens of an earlier conversation: leaves space for a few steps in the 4,096 of a local model.
 _REMEMBERED = 1_500
 
-# How often a client sends a failed request again, where nobody says.
+# The default number of retries of a failed request.
 _RETRIES = 2
-# What memories provide, and agents read.
+# The input key that memories provide and agents read.
 _HISTORY = "chat_history"
 
 # Without the self-ask agent, which needs a tool of its own.
@@ -49,7 +49,7 @@ AgentName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model, what it is called, whether it runs on this machine, and the named weights that it needs, if any."""
+    """A model, its name, whether it runs on this computer, and the named weights that it needs, if any."""
 
     model: Model
     name: str
@@ -57,10 +57,10 @@ class ChosenModel:
     weights: str | None = None
 
 
-def chosen_model(
+def make_model(
     name: str | None, base_url: str | None, gguf: Path | None, *, retries: int | None = None, cache: Path | None = None
 ) -> ChosenModel:
-    """Make the model of the options, by default the built-in one; its weights are not fetched yet.
+    """Make the model of the options, by default the built-in one, without downloading its weights.
 
     Raises `UsageError`, and `InputError` for a file that is not a cache.
     """
@@ -75,7 +75,7 @@ def chosen_model(
 def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
     if gguf is not None:
         if name is not None or base_url is not None:
-            raise UsageError("--gguf runs a file on this machine; leave out --model and --base-url")
+            raise UsageError("--gguf runs a file on this computer; leave out --model and --base-url")
         _refuse_retries(retries)
         if not gguf.is_file():
             raise UsageError(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
@@ -84,10 +84,10 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
     from graphexec.models.http.endpoint import OPENAI, has_scheme
 
-    # Not shown: there may be a password in it.
+    # Do not print the address: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
         raise UsageError(
-            "--base-url begins with neither http:// nor https://; write it whole, such as http://127.0.0.1:8080/v1"
+            "--base-url begins with neither http:// nor https://; write the full URL, such as http://127.0.0.1:8080/v1"
         )
     if name is None and base_url is not None:
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
@@ -98,7 +98,7 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
-    # The provider's own server would be asked, with the user's key.
+    # Otherwise the request would go to the provider's own server, with the user's key.
     elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
     if not elsewhere and (ours := suggest_weights(named)) is not None:
         raise UsageError(
@@ -112,35 +112,35 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
 
 def _refuse_retries(retries: int | None) -> None:
     if retries is not None:
-        raise UsageError("--retries is for a server's model, and this one is local; leave it out")
+        raise UsageError("--retries applies to a server, and this model is local; leave it out")
 
 
 def fetch_weights(chosen: ChosenModel) -> None:
-    """Fetch the weights that the model needs, with a progress bar. Raises `WeightsError`."""
+    """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
     if chosen.weights is not None:
         from graphexec.models.local.weights import pull
 
         pull(chosen.weights)
 
 
-def chosen_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
+def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     """Load the named tools, or the built-in ones.
 
-    Raises `UsageError`, and `ToolDefinitionError` for a name given twice.
+    Raises `UsageError`, and `ToolDefinitionError` if two tools have the same name.
     """
     if not references:
         return EVERYDAY_TOOLS
     return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
-def made_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:
+def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:
     """Make the agent of that name."""
     match name:
         case "structured":
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples)
-        # These two continue a text, which few servers still offer; they can be asked as the others are.
+        # These two were made for completion models, which few servers still offer; here they use chat.
         case "mrkl":
             return create_mrkl_agent(model, tools, protocol="chat")
         case "conversational":
@@ -159,11 +159,11 @@ _FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
 }
 
 
-def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
-    """Make the memory of the conversation in that file, of which the agent sees the end.
+def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | None:
+    """Make the memory of the conversation in that file; the agent sees the last part of it.
 
-    Raises `UsageError` for an agent without a history or a file that cannot be written, `InputError` for an invalid
-    file.
+    Raises `UsageError` for an agent without a history and for a file that cannot be written, and `InputError` for an
+    invalid file.
     """
     if file is None and _HISTORY not in agent.input_keys:
         return None
@@ -171,16 +171,16 @@ def chosen_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | 
 
     if _HISTORY not in (*agent.input_keys, *agent.optional_keys):
         raise UsageError(
-            f"--memory is not for the {name} agent, which is not told what was said before; choose another --agent, "
-            "such as tool_calling"
+            f"--memory is not for the {name} agent, whose prompt has no chat history; choose another --agent, such as "
+            "tool_calling"
         )
     as_messages = _HISTORY in agent.optional_keys
     if file is None:
-        # An agent that has to be told is told that nothing was said.
+        # An agent that requires a history gets an empty one.
         return TokenWindowMemory(_REMEMBERED, as_messages=as_messages)
     try:
         history = FileHistory(file)
-        # Now, and not when weights are fetched, or the answer is there.
+        # Check this now, before a download or a run.
         history.path.open("ab").close()
         history.turns()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""From a process's arguments to its exit: what the commands leave over is ended here."""
+"""Run the command of a process's arguments, handle the errors that commands do not, and exit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typer.main import get_command
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
 from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, print_json_error
-from graphexec.cli.terminal import let_go, make_writable
+from graphexec.cli.terminal import discard_streams, make_writable
 
 app.add_typer(checks)
 
-# typer exports no name for it; it is click's, or since 0.26 typer's own copy of it.
+# typer does not export this class: it is click's, or since typer 0.26 a copy of it.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 
-# pydantic, with which newer typers read values, puts this before what is wrong with a choice.
-_OF_PYDANTIC = "Value error, "
+# Newer versions of typer parse values with pydantic, which adds this prefix to messages.
+_PYDANTIC_PREFIX = "Value error, "
 
 
 def enter(arguments: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ def enter(arguments: Sequence[str]) -> None:
     try:
         code = _flush(_exit_code(arguments))
     except BrokenPipeError:
-        let_go()
+        discard_streams()
         code = READER_GONE
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -38,22 +38,22 @@ def enter(arguments: Sequence[str]) -> None:
 
 
 def _flush(code: int) -> int:
-    """Write what is still to be written; return the exit code, which says so if output is lost."""
+    """Flush the streams; return the exit code, which becomes an error if output is lost."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
             raise
         except OSError:
-            # A full disk.
-            let_go()
+            # The disk is full.
+            discard_streams()
             code = code or (FAILED if stream is sys.stdout else code)
     return code
 
 
 @functools.cache
-def _command() -> Any:  # typer exports no name for click's class
-    """Return the commands as click has them, which takes as long to make as some of them take."""
+def _command() -> Any:  # typer does not export click's class
+    """Return the click command. Making it is slow, so it is cached."""
     return get_command(app)
 
 
@@ -67,9 +67,9 @@ def _exit_code(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-# Any of the two classes that typer's errors can have; both have these.
+# The class of typer's errors depends on its version; each has these attributes.
 def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
-    message = str(getattr(error, "format_message", lambda: error)()).replace(_OF_PYDANTIC, "", 1).rstrip(".")
+    message = str(getattr(error, "format_message", lambda: error)()).replace(_PYDANTIC_PREFIX, "", 1).rstrip(".")
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphexec")
     if not message:

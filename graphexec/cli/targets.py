@@ -25,7 +25,7 @@ from graphexec.verify import UnprovedError
 
 
 def line_of(module: ModuleType, path: str) -> int:
-    """The last line that binds `path` (a name, or names with dots) at the top level, or 1."""
+    """Return the last line that binds `path` (a name, or names with dots) at the top level, or 1."""
     line = 1
     body: Sequence[ast.stmt] = _body(module)
     for name in path.split("."):
@@ -39,7 +39,7 @@ def line_of(module: ModuleType, path: str) -> int:
 
 
 def sources_of(module: ModuleType) -> Iterator[ModuleType]:
-    """The modules of other packages that the module imports, or imports from, at its top level."""
+    """Yield the modules of other packages that the module imports, or imports from, at its top level."""
     package = module.__name__.partition(".")[0]
     for one in _statements(_body(module)):
         names: list[str] = []
@@ -60,12 +60,12 @@ def _body(module: ModuleType) -> Sequence[ast.stmt]:
     try:
         return ast.parse(Path(module.__file__ or "").read_bytes()).body
     except (OSError, SyntaxError, ValueError):
-        # There is no source, or it is not Python: an extension, or a file that is gone.
+        # The module is an extension, or its file is gone.
         return ()
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that bind names of the same namespace, those in an `if` or a `with` included."""
+    """Yield the statements of one namespace, including those in an `if` or a `with`."""
     for one in body:
         yield one
         if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -90,16 +90,16 @@ def _bound_names(statement: ast.stmt) -> set[str]:
 
 
 _HERE = "this folder"
-# This package, what imports, and what is in no file.
-_NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<")
-# Names in an answer: enough to find the one that was meant.
+# This package, the import machinery, and code without a file.
+_NOT_USER_CODE = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<")
+# Names that a message suggests at most.
 _SHOWN = 8
 _EXAMPLE = "graphexec.executor:AGENT_EXECUTOR"
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A graph by the name that it has on the command line, an executor's own limits, and the line that names it."""
+    """A graph with its name on the command line, an executor's own limits, and the line that defines it."""
 
     name: str
     graph: Graph[Any, Any]
@@ -114,16 +114,16 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
     if _is_tool(found):
         return (found,)
     members = tuple(found) if _is_collection(found) else None
-    of_tools = tuple(member for member in members or () if _is_tool(member))
-    if members and len(of_tools) == len(members):
-        return of_tools
+    tools = tuple(member for member in members or () if _is_tool(member))
+    if members and len(tools) == len(members):
+        return tools
     raise UsageError(
         f"{reference} is {_kind(found, members)}, not a tool or a list of tools; {_remedy(found, members)}"
     )
 
 
 def machine_at(reference: str) -> Target:
-    """Load a graph, or what has one as its `.graph`, as an executor does. Raises `UsageError` for anything else."""
+    """Load a graph, or an object whose `.graph` is one, such as an executor. Raises `UsageError` for anything else."""
     if _is_module(reference):
         names = [machine.name for machine in machines_at(reference)]
         kind = "file" if reference.endswith(".py") else "module"
@@ -138,7 +138,7 @@ def machine_at(reference: str) -> Target:
 
 
 def machines_at(reference: str) -> tuple[Target, ...]:
-    """Load the named machine, or every graph and executor that a module or file makes at its top level, each once.
+    """Load the named machine, or every graph and executor at the top level of a module or file, each once.
 
     Raises `UsageError` if there is none.
     """
@@ -156,12 +156,12 @@ def machines_at(reference: str) -> tuple[Target, ...]:
     own = tuple(machine for key, machine in found.items() if key not in imported)
     if not own:
         one = next(iter(found.values())).name
-        raise UsageError(f"{reference} only imports its machines; name one, such as {one}")
+        raise UsageError(f"{reference} defines no machine, it only imports some; name one, such as {one}")
     return own
 
 
 def _is_module(reference: str) -> bool:
-    """Whether no object is named. A path of Windows may have a colon."""
+    """Return whether the reference names no object. A Windows path may have a colon."""
     return reference.endswith(".py") or ":" not in reference
 
 
@@ -196,17 +196,17 @@ def _module(place: str) -> ModuleType:
     _check_path(place)
     here = str(Path.cwd())
     if here not in sys.path:
-        # A script's path begins with the script's directory; people name the modules of their own.
+        # As with `python -m`: users name modules of the current folder.
         sys.path.insert(0, here)
     try:
-        # What a module prints while it is imported is not the command's answer.
+        # Output of an import must not mix with the command's.
         with redirect_stdout(sys.stderr):
             if place.endswith(".py"):
                 return _file(place)
             return importlib.import_module(place)
     except KeyboardInterrupt:
         raise
-    # A module may raise anything, and exit.
+    # A module may raise anything, even SystemExit.
     except BaseException as error:
         if isinstance(error, UsageError):
             raise
@@ -248,11 +248,11 @@ def _file(place: str) -> ModuleType:
         beside = [one.name for one in parent.glob("*.py")] if parent.is_dir() else []
         near = _suggest_names(path.name, beside, of=_HERE if parent == Path() else str(parent))
         raise UsageError(f"there is no file {place}; {near}")
-    # Not in the place of a module that is loaded: a file may be called json.py.
+    # Do not replace a loaded module: the file may be called json.py.
     name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a file that ends in .py has a loader"
-    assert spec.loader is not None, "and the loader is there"
+    assert spec.loader is not None, "a file that ends in .py has a loader"
     folder = str(path.parent.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -264,11 +264,11 @@ def _file(place: str) -> ModuleType:
 
 
 def raised_at(error: BaseException) -> tuple[str, int] | None:
-    """The user's file and line that raised: the last that is neither of this package nor of the import machinery."""
+    """Return the file and line of the user's code that raised, or `None`."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return error.filename, error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
-    own = [(one.filename, one.lineno or 1) for one in frames if not one.filename.startswith(_NOT_THEIRS)]
+    own = [(one.filename, one.lineno or 1) for one in frames if not one.filename.startswith(_NOT_USER_CODE)]
     return own[-1] if own else None
 
 
@@ -286,8 +286,8 @@ def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
 
 def _kind(found: object, members: tuple[object, ...] | None) -> str:
     if members is not None:
-        strangers = [type(member).__name__ for member in members if not _is_tool(member)]
-        return f"a {type(found).__name__} with a {strangers[0]}" if strangers else f"an empty {type(found).__name__}"
+        others = [type(member).__name__ for member in members if not _is_tool(member)]
+        return f"a {type(found).__name__} with a {others[0]}" if others else f"an empty {type(found).__name__}"
     name = type(found).__name__
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
 
@@ -295,10 +295,10 @@ def _kind(found: object, members: tuple[object, ...] | None) -> str:
 def _remedy(found: object, members: tuple[object, ...] | None) -> str:
     if callable(found) or (members and any(callable(member) for member in members)):
         return "decorate the function with @tool"
-    return "name what @tool made"
+    return "name an object made by @tool"
 
 
-# Three questions that isinstance answers, and after which the checkers know the type's parameters too.
+# These guards give type checkers the type parameters, which isinstance alone does not.
 
 
 def _is_tool(value: object) -> TypeGuard[AnyTool]:

@@ -1,4 +1,4 @@
-"""What is printed where, cleaned of what could steer a terminal."""
+"""Output streams, and text without terminal control sequences."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, NoReturn, TextIO
 
 from rich.console import Console
 
-# Whole escape sequences: CSI in both forms, then strings such as a window's title, then any other.
+# Escape sequences: CSI in both forms, then strings such as a window's title, then any other.
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b[ -/]*[0-~]?"
 )
-# Control characters but newline and tab, and the marks that make text read in another order than it stands in.
+# Control characters except newline and tab, and the marks that change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
-# Columns, where the stream is no terminal, which wraps lines by itself.
+# Columns of a stream that is not a terminal.
 _FILE_WIDTH = 160
 
 
 def clean(text: str) -> str:
-    """Text of a model, a tool or a server that a terminal shows as text, whatever is in it."""
+    """Remove everything from untrusted text that could control a terminal."""
     return _CONTROLS.sub("", _SEQUENCES.sub("", text.replace("\r\n", "\n")))
 
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """The signs of a trace, in what the stream can show."""
+    """The symbols of a trace that a stream can encode."""
 
     arrow: str = "→"
     dot: str = "·"
@@ -42,17 +42,17 @@ ASCII = Symbols("->", "|", "...", "line")
 
 
 def symbols_for(stream: TextIO) -> Symbols:
-    """The signs that `stream` can carry."""
-    signs = Symbols()
+    """Return the symbols that `stream` can encode."""
+    symbols = Symbols()
     try:
-        f"⠋{''.join(astuple(signs))}".encode(stream.encoding or "ascii")
+        f"⠋{''.join(astuple(symbols))}".encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return ASCII
-    return signs
+    return symbols
 
 
 class Screen(Console):
-    """A stream as rich writes it, without guesses about what the text means. A reader that went away is an error."""
+    """A rich console without markup, emoji and highlighting. A closed pipe is an error."""
 
     def __init__(self, stream: TextIO) -> None:
         terminal = stream.isatty()
@@ -65,16 +65,16 @@ class Screen(Console):
         )
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise, where rich would exit with 1."""
+        """Raise an exception; rich would exit with 1."""
         raise BrokenPipeError
 
 
 class TraceScreen(Screen):
-    """A screen for lines that a run can do without: on a full disk they are lost, and the run goes on."""
+    """A screen for the trace: if it cannot be written (the disk is full), the run continues without it."""
 
-    # Any: as rich has it.
+    # Any: as in rich.
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print, if there is room."""
+        """Print, and ignore a full disk."""
         try:
             super().print(*objects, **options)
         except BrokenPipeError:
@@ -83,28 +83,28 @@ class TraceScreen(Screen):
             pass
 
 
-def in_one_place(one: TextIO, other: TextIO) -> bool:
-    """Whether two streams are read together: on one terminal, or in one file."""
+def is_same_file(one: TextIO, other: TextIO) -> bool:
+    """Return whether two streams go to one terminal or one file."""
     try:
         return os.path.sameopenfile(one.fileno(), other.fileno())
     except OSError:
-        # A stream of Python's own, without a file.
+        # An in-memory stream has no file.
         return False
 
 
 def make_writable() -> None:
-    """Let the process's streams show what they cannot encode as escapes, instead of failing."""
+    """Make the process's streams escape characters that they cannot encode, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
 
 
-def let_go() -> None:
-    """Give up the streams that cannot be written any more, so that Python does not complain of them at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+def discard_streams() -> None:
+    """Redirect streams that cannot be written to the null device, so that Python does not report them at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(null, stream.fileno())

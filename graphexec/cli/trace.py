@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.exit_codes import line_of
-from graphexec.cli.run_loop import Reached, Setup
-from graphexec.cli.terminal import Screen, TraceScreen, clean, in_one_place, symbols_for
-from graphexec.draw.model.text import counted, duration, format_sum
+from graphexec.cli.exit_codes import error_line
+from graphexec.cli.run_loop import RunProgress, RunSetup
+from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
+from graphexec.draw.model.text import format_duration, format_quantity, format_sum
 from graphexec.effects import (
     COMPLETION_TOKENS,
     MODEL_CALLS,
@@ -39,7 +39,7 @@ from graphexec.messages import ModelReply, ReplyDelta
 
 
 def format_effects(effects: Iterable[Effect[Any]]) -> str:
-    """Return what is waited for, each kind once, however many of it are asked for at a time."""
+    """Return a description of the pending effects, each kind once."""
     effects = tuple(effects)
     tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
     parts = [f"calling {', '.join(tools)}"] if tools else []
@@ -47,7 +47,7 @@ def format_effects(effects: Iterable[Effect[Any]]) -> str:
     return clean(", ".join(dict.fromkeys(parts)))
 
 
-# Any: an effect's reply is whatever it asks for.
+# Any: an effect's reply is arbitrary.
 def _format_effect(effect: Effect[Any]) -> str:
     match effect:
         case CallModel():
@@ -63,56 +63,56 @@ def _format_effect(effect: Effect[Any]) -> str:
         case Perform(node):
             return f"running {node}"
         case _:
-            return f"asking for {type(effect).__name__}"
+            return f"requesting {type(effect).__name__}"
 
 
-# What is shown of one observation: enough to see what it is. `--json` has all of it.
+# The maximum length of one observation; `--json` has all of it.
 _LINES = 8
 _CHARACTERS = 600
 
-# Columns. The names of the agent's nodes and outcomes fit; on a narrower terminal details get lines of their own.
+# Columns, wide enough for the agent's nodes and outcomes; on a narrower terminal details get lines of their own.
 _NODE = 19
 _OUTCOME = 17
 _NARROW = 80
 
-# The limits that have an option here; a machine's own budgets have none.
+# The limits that have a command line option.
 _LIMITS = ("iterations", "seconds", "model_calls", "tool_calls", "tokens")
 
 
 class AnswerPrinter:
-    """A display of the answer on `out`, and of errors on `err`: what `--quiet` shows."""
+    """A display of the answer on `out` and of errors on `err`, for `--quiet`."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         self._out = out
         self.screen = TraceScreen(err)
         self._symbols = symbols_for(err)
 
-    def begun(self, setup: Setup) -> None:
+    def on_start(self, setup: RunSetup) -> None:
         """Show nothing."""
 
-    def happened(self, event: Event[Ending]) -> None:
+    def on_event(self, event: Event[Ending]) -> None:
         """Show nothing."""
 
-    def ended(self, ending: Ending, reached: Reached) -> None:  # noqa: ARG002 - the protocol's
+    def on_end(self, ending: Ending, progress: RunProgress) -> None:  # noqa: ARG002 - required by the protocol
         """Print the answer."""
         self.answer(ending)
 
-    def interrupted(self, reached: Reached) -> None:
-        """Say how far the run came."""
-        if reached.ending is not None:
-            self.answer(reached.ending)
-        at = f" at {reached.node}" if reached.node else ""
-        self.say(Text(f"Interrupted{at}, after {counted(len(reached.steps), 'step')}", "yellow"))
+    def on_interrupt(self, progress: RunProgress) -> None:
+        """Print the run's progress."""
+        if progress.ending is not None:
+            self.answer(progress.ending)
+        at = f" at {progress.node}" if progress.node else ""
+        self.say(Text(f"Interrupted{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
 
-    def failed(self, error: Exception, reached: Reached) -> None:
-        """Say what went wrong."""
-        if reached.ending is not None:
-            self.answer(reached.ending)
-        what = "graphexec" if reached.ending is None else "graphexec: this run is not remembered"
-        self.say(Text(f"{what}: {line_of(error)}", "red"))
+    def on_error(self, error: Exception, progress: RunProgress) -> None:
+        """Print the error."""
+        if progress.ending is not None:
+            self.answer(progress.ending)
+        prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
+        self.say(Text(f"{prefix}: {error_line(error)}", "red"))
 
     def answer(self, ending: Ending) -> None:
-        """Print the answer; a stopped run seldom has one, and its reason goes to the other stream."""
+        """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
             limit = ending.limit.limit
             remedy = f"allow more with {f'--max-{limit}'.replace('_', '-') if limit in _LIMITS else limit}"
@@ -133,28 +133,28 @@ class AnswerPrinter:
 
 
 class TracePrinter(AnswerPrinter):
-    """A display of every edge, what was asked and answered on the way, the answer, and its cost."""
+    """A display of every edge with its requests and replies, of the answer, and of the cost."""
 
     def __init__(self, out: TextIO, err: TextIO) -> None:
         super().__init__(out, err)
-        self._together = in_one_place(out, err)
-        # What the node that the run is at was answered.
+        self._together = is_same_file(out, err)
+        # The replies to the current node.
         self._answers: list[Answered] = []
         self._iteration = 0
-        self._parted = False
-        # The calls that wait, and what says so.
+        self._gap_printed = False
+        # The pending calls, and their progress display.
         self._waiting: dict[CallId | None, Effect[Any]] = {}
         self._progress: Progress | None = None
 
-    def begun(self, setup: Setup) -> None:
-        """Say what is run."""
+    def on_start(self, setup: RunSetup) -> None:
+        """Print the model, the agent and its tools."""
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
         self._print_gap()
 
-    def happened(self, event: Event[Ending]) -> None:
-        """Show an edge when it is taken, and meanwhile what is waited for."""
+    def on_event(self, event: Event[Ending]) -> None:
+        """Print an edge when it is taken, and show pending calls until then."""
         match event:
             case Entered():
                 self._answers = []
@@ -162,7 +162,7 @@ class TracePrinter(AnswerPrinter):
                 self._waiting[_id_of(call)] = effect
                 self._wait()
             case Reported(news=news) if not isinstance(news, ReplyDelta):
-                self._parted = False
+                self._gap_printed = False
                 self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
                 self._waiting.pop(_id_of(event.call), None)
@@ -173,48 +173,48 @@ class TracePrinter(AnswerPrinter):
             case _:
                 pass
 
-    def ended(self, ending: Ending, reached: Reached) -> None:
+    def on_end(self, ending: Ending, progress: RunProgress) -> None:
         """Print the answer between the trace and the cost."""
-        super().ended(ending, reached)
-        self._cost(reached)
+        super().on_end(ending, progress)
+        self._cost(progress)
 
     def answer(self, ending: Ending) -> None:
         """Print the answer between two empty lines."""
         self._print_gap()
         super().answer(ending)
-        # An answer that went elsewhere parts nothing here.
+        # An answer on another stream does not separate lines here.
         if self._together or isinstance(ending, StoppedResponse):
-            self._parted = False
+            self._gap_printed = False
         self._print_gap()
 
-    def interrupted(self, reached: Reached) -> None:
-        """Say how far the run came, and what it cost."""
+    def on_interrupt(self, progress: RunProgress) -> None:
+        """Print the run's progress and cost."""
         self._stop_waiting()
         self._print_gap()
-        super().interrupted(reached)
-        self._cost(reached)
+        super().on_interrupt(progress)
+        self._cost(progress)
 
-    def failed(self, error: Exception, reached: Reached) -> None:
-        """Say what went wrong, and what the run cost until then."""
+    def on_error(self, error: Exception, progress: RunProgress) -> None:
+        """Print the error, and the cost so far."""
         self._stop_waiting()
         self._print_gap()
-        super().failed(error, reached)
-        self._cost(reached)
+        super().on_error(error, progress)
+        self._cost(progress)
 
-    def _cost(self, reached: Reached) -> None:
-        spent = reached.spent
+    def _cost(self, progress: RunProgress) -> None:
+        spent = progress.spent
         parts = format_sum(int(spent[PROMPT_TOKENS]), int(spent[COMPLETION_TOKENS]))
         costs = (
-            counted(spent.iterations, "iteration"),
-            counted(int(spent[MODEL_CALLS]), "model call"),
-            counted(int(spent[TOOL_CALLS]), "tool call"),
-            f"{counted(reported_tokens(spent), 'token')} ({parts})",
-            duration(reached.seconds),
+            format_quantity(spent.iterations, "iteration"),
+            format_quantity(int(spent[MODEL_CALLS]), "model call"),
+            format_quantity(int(spent[TOOL_CALLS]), "tool call"),
+            f"{format_quantity(reported_tokens(spent), 'token')} ({parts})",
+            format_duration(progress.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
 
     def _wait(self) -> None:
-        """Show what is waited for, and for how long: on a terminal only."""
+        """Show the pending calls and the elapsed time, on a terminal only."""
         if not self._waiting:
             self._stop_waiting()
         if not self._waiting or not self.screen.is_terminal:
@@ -241,12 +241,12 @@ class TracePrinter(AnswerPrinter):
             self._progress = None
 
     def _print_gap(self) -> None:
-        if not self._parted:
+        if not self._gap_printed:
             self.screen.print()
-        self._parted = True
+        self._gap_printed = True
 
     def _row(self, moved: Moved) -> None:
-        self._parted = False
+        self._gap_printed = False
         number = ""
         if moved.node == "plan" and not isinstance(moved.outcome, LimitReached):
             self._iteration += 1
@@ -275,7 +275,7 @@ class TracePrinter(AnswerPrinter):
             case Replied(reply=ModelReply() as reply):
                 lines.append(self._reply(reply))
             case Acted(actions=actions):
-                # The actions of one reply share what was said with them.
+                # The actions of one reply share its text.
                 thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
@@ -285,9 +285,11 @@ class TracePrinter(AnswerPrinter):
                     step = AgentStep(action, result.observation, result.status)
                     lines.append(self._observation(step, seconds, named=len(results) > 1))
             case Ready(run=run) if moved.node == "parse" and run.steps:
-                said = self._shorten(run.steps[-1].action.log)
-                lines.append(Text(f"the reply could not be read: {said}", "red"))
-                lines.append(Text(f"told the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim"))
+                text = self._shorten(run.steps[-1].action.log)
+                lines.append(Text(f"the reply could not be parsed: {text}", "red"))
+                lines.append(
+                    Text(f"sent to the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim")
+                )
             case LimitReached(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=True) if not is_saving(moved.node):
@@ -297,7 +299,7 @@ class TracePrinter(AnswerPrinter):
         return Text("\n").join(lines)
 
     def _reply(self, reply: ModelReply) -> Text:
-        seconds = f"{duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
+        seconds = f"{format_duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
         usage = reply.usage
         text = Text(f"{seconds}{format_sum(usage.prompt_tokens, usage.completion_tokens)} tokens", "dim")
         if reply.finish_reason == "length":
@@ -313,10 +315,10 @@ class TracePrinter(AnswerPrinter):
         return text.append(f"({self._shorten(arguments)})")
 
     def _times_of(self, tools: int) -> list[str]:
-        """Return how long each tool took, where all that was asked for was one call of each."""
+        """Return the duration of each tool call, or empty strings if the replies do not match the tools."""
         calls = [answer for answer in self._answers if isinstance(answer.effect, CallTool) and answer.call is not None]
         calls.sort(key=lambda answer: _id_of(answer.call) or ())
-        return [duration(answer.seconds) for answer in calls] if len(calls) == tools else [""] * tools
+        return [format_duration(answer.seconds) for answer in calls] if len(calls) == tools else [""] * tools
 
     def _observation(self, step: AgentStep, seconds: str, *, named: bool) -> Text:
         text = Text(clean(step.action.tool) if named else "", "cyan")
@@ -346,12 +348,12 @@ def _colour(outcome: object) -> str:
 
 
 def _thought(action: AgentAction) -> str:
-    """What the model said on the way to an action, where it said anything but the action."""
+    """Return the text of a reply beside its action, if there is any."""
     if action.message is not None:
         return action.message.content
     return "" if action.log.lstrip().startswith("{") else action.log.partition("Action")[0]
 
 
-# Any: whatever a tool returned, or a model gave to it.
+# Any: an argument or a result of a tool.
 def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else to_json(value, fallback=str, inf_nan_mode="constants").decode()

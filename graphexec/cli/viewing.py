@@ -1,4 +1,4 @@
-"""The command that shows a run: as a page, as text, or live while it happens."""
+"""The command `view`: a run as a page, as text, or live while it happens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exit_codes import Debug, UsageError, ending_in_one_line, option, write
+from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option, write
 from graphexec.cli.terminal import ASCII, Screen, symbols_for
 
-# Columns of a timeline: of one that is no terminal's, and the least that its rows need.
+# Columns of a timeline: the width without a terminal, and the minimum.
 _WIDTH, _LEAST = 100, 40
 
-# The suffixes of a file for each way to look at a run.
+# The suffixes of a file for each view.
 _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "page": (".html", ".htm"),
     "timeline": (".txt",),
     "sequence": (".mmd", ".mermaid"),
 }
 
-_SHOWN, _LIVE, _OUTPUT = "Instead of the page", "While it happens", "Output"
+_VIEWS, _LIVE, _OUTPUT = "Other views", "Live view", "Output"
 
 
 def view(
@@ -35,42 +35,46 @@ def view(
         str,
         typer.Argument(
             metavar="TRACE",
-            help="What graphexec run --record wrote, or --json printed; - is the standard input.",
+            help="The file of graphexec run --record, or the output of --json; - is the standard input.",
             show_default=False,
         ),
     ],
     *,
     timeline: Annotated[
         bool,
-        typer.Option("--timeline", help="Print when it was where, as text; -o takes a .txt.", rich_help_panel=_SHOWN),
+        typer.Option(
+            "--timeline",
+            help="Print the nodes with their times, as text; with -o, a .txt file.",
+            rich_help_panel=_VIEWS,
+        ),
     ] = False,
     sequence: Annotated[
         bool,
         typer.Option(
             "--sequence",
-            help="Print who asked whom, as a Mermaid diagram; -o takes a .mmd.",
-            rich_help_panel=_SHOWN,
+            help="Print the requests and replies as a Mermaid sequence diagram; with -o, a .mmd file.",
+            rich_help_panel=_VIEWS,
         ),
     ] = False,
     live: Annotated[
         bool,
         typer.Option(
             "--live",
-            help="Serve the page to this machine, and follow the file as it is written, until Ctrl-C. It need not be "
-            "there yet. Needs graphexec-agents\\[live].",
+            help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C. The file may "
+            "not exist yet. Needs graphexec-agents\\[live].",
             rich_help_panel=_LIVE,
         ),
     ] = False,
     port: Annotated[
         int | None,
-        option(_LIVE, "N", "With --live: serve it there; without it, where a port is free.", min=0, max=65535),
+        option(_LIVE, "N", "The port for --live. Default: a free one.", min=0, max=65535),
     ] = None,
     output: Annotated[
         Path | None,
         option(
             _OUTPUT,
             "FILE",
-            "Write it there, a page to an .html; without it a page goes to a temporary file, and text to stdout.",
+            "Write to this file, an .html for the page. Default: a temporary file for the page, stdout for text.",
             "--output",
             "-o",
         ),
@@ -80,29 +84,29 @@ def view(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Look at a run: its page is opened in the browser, and its address printed."""
-    with ending_in_one_line(debug=debug):
-        ways = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
-        if len(ways) > 1:
-            raise UsageError(f"--{ways[0]} and --{ways[1]} are two ways to look at it; leave one out")
+    """Show a run: write its page, open it in the browser, and print its path."""
+    with exit_on_error(debug=debug):
+        views = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
+        if len(views) > 1:
+            raise UsageError(f"--{views[0]} and --{views[1]} exclude each other; leave one out")
         if port is not None and not live:
-            raise UsageError("--port is of a page that is served; add --live")
+            raise UsageError("--port needs --live; add --live")
         if live:
             if output is not None:
-                raise UsageError("--live writes no file; leave out -o")
+                raise UsageError("--live cannot write a file; leave out -o")
             _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None:
-            _check_suffix(trace, ways[0] if ways else "page", output)
-        from graphexec.cli.records import recording_at
+            _check_suffix(trace, views[0] if views else "page", output)
+        from graphexec.cli.records import load_recording
 
-        recording = recording_at(trace)
+        recording = load_recording(trace)
         if timeline:
-            from graphexec.draw.runs.timeline import timeline as drawn
+            from graphexec.draw.runs.timeline import timeline as draw_timeline
 
-            signs = symbols_for(sys.stdout)
+            symbols = symbols_for(sys.stdout)
             width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH
-            write(drawn(recording, width=width, ascii_only=output is None and signs is ASCII), output)
+            write(draw_timeline(recording, width=width, ascii_only=output is None and symbols is ASCII), output)
         elif sequence:
             from graphexec.draw import sequence_mermaid
 
@@ -118,21 +122,22 @@ def view(
                 _open(place.resolve().as_uri())
 
 
-def _check_suffix(trace: str, way: str, output: Path) -> None:
+def _check_suffix(trace: str, view: str, output: Path) -> None:
     suffix = output.suffix.lower()
-    if suffix in _SUFFIXES[way]:
+    if suffix in _SUFFIXES[view]:
         return
     from graphexec.draw import SUFFIXES
 
     remedies = ["name such a file"]
-    for other, theirs in _SUFFIXES.items():
-        if suffix in theirs:
+    for other, suffixes in _SUFFIXES.items():
+        if suffix in suffixes:
             remedies.append(
-                f"leave out --{way}" if other == "page" else f"give --{other}{'' if way == 'page' else ' instead'}"
+                f"leave out --{view}" if other == "page" else f"pass --{other}{'' if view == 'page' else ' instead'}"
             )
     if suffix in SUFFIXES:
         remedies.append(f"draw the machine: graphexec draw --run {quote(trace)} -o {quote(str(output))}")
-    raise UsageError(f"a {way} goes into {' or '.join(_SUFFIXES[way])}, not into {output}; {', or '.join(remedies)}")
+    needed = " or ".join(_SUFFIXES[view])
+    raise UsageError(f"{output} does not have the suffix {needed} of a {view}; {', or '.join(remedies)}")
 
 
 def _serve(trace: str, port: int, *, opened: bool) -> None:
@@ -144,20 +149,20 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
         raise UsageError(f"{trace} is a folder; name the file that graphexec run --record writes")
     with serving(trace, port=port) as url:
         print(url, flush=True)
-        begun = "" if Path(trace).exists() else ", as soon as it is there"
-        print(f"graphexec: following {trace}{begun}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        pending = "" if Path(trace).exists() else ", which does not exist yet"
+        print(f"graphexec: following {trace}{pending}; press Ctrl-C to stop", file=sys.stderr, flush=True)
         if opened:
             _open(url)
         try:
             while True:
                 time.sleep(3600)
         except KeyboardInterrupt:
-            # How it ends.
+            # The normal end of the command.
             return
 
 
 def _make_temporary_file() -> Path:
-    """A file that stays: the browser may read it when this program is gone."""
+    """Make a file that is not deleted: the browser may read it after this program has ended."""
     handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
     os.close(handle)
     return Path(name)
@@ -165,4 +170,4 @@ def _make_temporary_file() -> Path:
 
 def _open(address: str) -> None:
     if not webbrowser.open(address):
-        print("graphexec: no browser can be opened from here; open the address in yours", file=sys.stderr)
+        print("graphexec: cannot open a browser; open the address in yours", file=sys.stderr)

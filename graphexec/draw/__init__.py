@@ -1,7 +1,7 @@
-"""Pictures: the machine as it runs, made of its edges and nothing else; its proof, and its runs laid over it.
+"""Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
 `draw` returns a picture as text, `save` writes it to a file; `graph.draw(path)`, `executor.draw(path)` and
-`result.draw(path)` are ways to them. Text formats need nothing but the core; what is laid out needs the extra `draw`.
+`result.draw(path)` call them. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.page import html
-from graphexec.draw.runs.overlay import laid_over
+from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
@@ -52,7 +52,7 @@ __all__ = [
     "timeline",
 ]
 
-# What is drawn: a machine, its proof, or a picture of it: `recording.machine`.
+# The subject of a picture: a machine, its proof, or a `Picture` such as `recording.machine`.
 Subject: TypeAlias = Graph[Any, Any] | Verdict | Picture
 
 
@@ -69,7 +69,7 @@ FORMATS: Mapping[str, Callable[[Picture], str]] = MappingProxyType(
     }
 )
 
-# What a file's name says of its format.
+# The format for each suffix of a file.
 SUFFIXES: Mapping[str, str] = MappingProxyType(
     {
         ".mmd": "mermaid",
@@ -86,7 +86,7 @@ SUFFIXES: Mapping[str, str] = MappingProxyType(
 )
 
 
-# `format` is the field's word, as in `format(graph, "dot")`.
+# `format` is the standard word, as in `format(graph, "dot")`.
 def draw(
     subject: Subject,
     format: str,  # noqa: A002
@@ -96,14 +96,15 @@ def draw(
 ) -> str:
     """Return the picture of a machine as text; of a verdict, `graph.verify(limits)`, with its bounds and findings.
 
-    `marks` point edges out: `marks_of(graph, findings)`, or a dict of edges and colours. `runs` are laid over it: one
-    shows its way, several make a heat map; an exception that ended a run is one, too. An HTML page of one run has all
-    its steps. A proof within other limits than the runs had is left out.
+    `marks` highlight edges: `marks_of(graph, findings)`, or a dict from edges to colours. `runs` are drawn over the
+    machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
+    page of one run has all its steps. A proof for other limits than those of the runs is omitted.
 
-    Raises `InputError` for a format that there is not or needs the extra `draw`, and for a run of another machine.
+    Raises `InputError` for an unknown format, a format whose extra `draw` is not installed, and a run of another
+    machine.
     """
     if format == "png":
-        raise InputError("a PNG is no text; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
+        raise InputError("a PNG is binary; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
     return render(subject, format, marks=marks, runs=runs).decode()
 
 
@@ -114,15 +115,15 @@ def render(
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
 ) -> bytes:
-    """Return the picture as the bytes of a file, `png` among the formats; else like `draw`."""
+    """Return the picture as the bytes of a file, like `draw`; `png` is a format here, too."""
     recordings = [recording_of(run) for run in _several(runs)]
     picture = _picture(subject, marks, recordings)
     if format not in (*FORMATS, "png"):
         hint = did_you_mean(format, (*FORMATS, "png"), f"there are {', '.join(FORMATS)}, and png for files")
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
-    shown = laid_over(picture, recordings)
+    shown = overlay_runs(picture, recordings)
     if format == "html" and len(recordings) == 1:
-        # The page lays the run over the machine by itself, step by step.
+        # The page itself draws the run over the machine, step by step.
         return html(picture, recordings[0]).encode()
     return png(svg(shown)) if format == "png" else FORMATS[format](shown).encode()
 
@@ -135,9 +136,9 @@ def save(
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
 ) -> Path:
-    """Write the picture to a file, whose suffix says the format (`SUFFIXES`) unless it is given; return its path.
+    """Write the picture to a file and return its path; the suffix gives the format (`SUFFIXES`) unless `format` does.
 
-    Raises as `draw` does, `InputError` for a suffix that says nothing, and `OSError` where nothing can be written.
+    Raises as `draw` does, `InputError` for an unknown suffix, and `OSError` if the file cannot be written.
     """
     file = Path(path)
     file.write_bytes(render(subject, format or format_of(file), marks=marks, runs=runs))
@@ -145,19 +146,19 @@ def save(
 
 
 def format_of(file: Path) -> str:
-    """Return the format that a file's suffix says. Raises `InputError` for one that says nothing."""
+    """Return the format for a file's suffix. Raises `InputError` for an unknown suffix."""
     if file.suffix.lower() in SUFFIXES:
         return SUFFIXES[file.suffix.lower()]
-    named = f"{file.name} has the suffix {file.suffix}" if file.suffix else f"{file.name} has no suffix"
-    raise InputError(f"{named}, which names no format; use one of {', '.join(SUFFIXES)}, or say the format")
+    fact = f"the suffix {file.suffix} of {file.name} is unknown" if file.suffix else f"{file.name} has no suffix"
+    raise InputError(f"{fact}; use one of {', '.join(SUFFIXES)}, or pass the format")
 
 
 def subject_for(
     graph: Graph[Any, Any], limits: Limits | None, runs: AnyRun | Iterable[AnyRun] = ()
 ) -> Graph[Any, Any] | Verdict:
-    """Return the proof of a machine within these limits or, where none are given, within those of its runs.
+    """Return the verdict on a machine under these limits or, without any, under those of its runs.
 
-    Runs that had different limits share no proof: then the machine alone is returned.
+    Runs with different limits share no proof: then the machine alone is returned.
     """
     if limits is not None:
         return graph.verify(limits)
@@ -177,7 +178,7 @@ def _picture(subject: Subject, marks: Marks | None, recordings: Iterable[Recordi
         subject = subject.graph
     for edge, mark in (marks or {}).items():
         if mark not in COLOURS:
-            raise InputError(f"{edge} is marked {mark!r}; give one of {', '.join(COLOURS)}")
+            raise InputError(f"{edge} is marked {mark!r}; use one of {', '.join(COLOURS)}")
     return picture_of(subject, marks)
 
 

@@ -1,4 +1,4 @@
-"""The live page: a run's page while the run happens, served to this machine alone.
+"""The live page: a run's page while the run happens, served to this computer only.
 
     recorder = Recorder(executor.verify(), inputs=question)
     with serving(recorder) as url:
@@ -6,7 +6,7 @@
         for event in executor.stream(question):
             recorder(event)
 
-It needs `graphexec-agents[live]`, and Graphviz, which `graphexec-agents[draw]` has, for the machine.
+It needs the extras `live` and `draw`: `pip install 'graphexec-agents[live,draw]'`.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Seconds between two looks at the source: what a person takes for at once.
+# Seconds between two reads of the source: too short to notice.
 _PAUSE = 0.05
-# Records that are sent at a time, so that a long run does not keep other readers waiting.
+# Records per message, so that a long run does not delay other readers.
 _AT_ONCE = 500
-# Of the number of a record: Python reads none of thousands.
+# The maximum length of a record's number: Python refuses to parse thousands of digits.
 _DIGITS = 12
-# Seconds that readers have to be told the rest when the server closes.
+# Seconds for sending the remaining records when the server closes.
 _GRACE = 3
 
-# Whoever asks by another name was led here by somebody else's name server.
+# A request for another host name may come from DNS rebinding.
 _HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -54,8 +54,8 @@ _HEADERS = (
 def live_page(source: Source) -> Starlette:
     """Return the ASGI application that serves the page of the run at `source`, from its first record on.
 
-    `/` is the page, `/events` the records as server-sent events. It answers to this machine's own names only, and
-    nothing in it asks who the reader is: bind it to the loopback address. Raises `InputError` without starlette.
+    `/` is the page, `/events` the records as server-sent events. The application accepts only the host names of this
+    computer and has no authentication: bind it to the loopback address. Raises `InputError` without starlette.
     """
     return _application(feed_of(source))
 
@@ -64,8 +64,8 @@ def live_page(source: Source) -> Starlette:
 def serving(source: Source, *, port: int = 0) -> Generator[str]:
     """Serve the page of the run at `source` from a thread, and yield its address.
 
-    Readers are told all that was recorded until the block is left. Raises `InputError` without uvicorn, and for a port
-    that is taken; port 0 is one that is free.
+    Readers receive every record made before the block ends. Port 0 selects a free port. Raises `InputError` without
+    uvicorn, and for a port in use.
     """
     feed = feed_of(source)
     application = _application(feed)
@@ -99,14 +99,14 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
 
 
 def _missing(error: ImportError) -> InputError:
-    return InputError(f"the live page needs {error.name}, which is not there; pip install 'graphexec-agents[live]'")
+    return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
 
 
 def _listen(port: int) -> socket.socket:
     try:
         return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
-        raise InputError(f"port {port} cannot be served: {error}; give another, or 0 for one that is free") from error
+        raise InputError(f"port {port} cannot be opened: {error}; pass another, or 0 for a free one") from error
 
 
 def _application(feed: Feed) -> Starlette:
@@ -123,12 +123,12 @@ def _application(feed: Feed) -> Starlette:
 
     async def page(_request: Request) -> Response:
         feed.refresh()
-        if not feed.lines and feed.fault:
-            return PlainTextResponse(f"{feed.fault}\n", 500)
+        if not feed.lines and feed.error:
+            return PlainTextResponse(f"{feed.error}\n", 500)
         if not feed.lines:
             return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", "Cache-Control": "no-store"})
         try:
-            # Laying the machine out takes a while, in which others are to be told what happens.
+            # The layout takes a while, during which other readers still receive events.
             text = await run_in_threadpool(_page, feed.lines[0], feed.run)
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 500)
@@ -145,31 +145,31 @@ def _application(feed: Feed) -> Starlette:
 
 @lru_cache(maxsize=4)
 def _page(start: str, run: str) -> str:
-    """The page before the run's records, which it asks for."""
+    """Return the page without the run's records, which it requests itself."""
     recording = Recording((json.loads(start),))
     return html(recording.machine, recording, live=f"events?run={run}")
 
 
 async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
-    """The records after the one with the id `last`, as they come: each with its number in the run as its id.
+    """Yield the records after the one with the id `last`; the id of each is its index in the run.
 
-    After the result comes `end`. The reader of another run, which is not at the source any more, is told `again`.
+    `end` follows the result. A reader of an earlier run, which the source no longer has, receives `again`.
     """
     from sse_starlette import ServerSentEvent
 
-    told = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
+    position = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
     while True:
         feed.refresh()
         run = run or feed.run
-        lines = feed.lines[told : told + _AT_ONCE]
+        lines = feed.lines[position : position + _AT_ONCE]
         if run != feed.run:
             yield ServerSentEvent(data="", event="again").encode()
             return
         if lines:
-            yield b"".join(ServerSentEvent(data=line, id=str(one)).encode() for one, line in enumerate(lines, told))
-            told += len(lines)
+            yield b"".join(ServerSentEvent(data=line, id=str(one)).encode() for one, line in enumerate(lines, position))
+            position += len(lines)
         elif feed.over:
-            yield ServerSentEvent(data=feed.fault, event="end").encode()
+            yield ServerSentEvent(data=feed.error, event="end").encode()
             return
         elif feed.closed:
             return
@@ -178,14 +178,14 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
-    """The application with the headers that no page of it goes without, refusals included."""
+    """Return the application with security headers on every response, errors included."""
 
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
+    async def with_headers(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        await app(scope, receive, sending)
+        await app(scope, receive, send_with_headers)
 
-    return guarded
+    return with_headers

@@ -1,4 +1,4 @@
-"""Where a live page has its records from: a recorder of this process, or a file that another one writes."""
+"""The sources of a live page's records: a recorder in this process, or a file that another process writes."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from typing import TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.record_schema import whole
+from graphexec.draw.runs.record_schema import validate_record
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
-# Where a run is read from.
+# The source of a run's records.
 Source: TypeAlias = Recorder | str | os.PathLike[str]
 
 
-# Bytes before the place where reading goes on, which tell whether the file is still the same.
+# Bytes before the reading position that are compared, to notice that the file was replaced.
 _TAIL = 256
 
 
 class Feed(ABC):
-    """The records of the newest run at a source, as text, each a line.
+    """The records of the newest run at a source, one line of text each.
 
-    `run` is a name that no other run has: a reader who was told of another one is told everything. `over` says that the
-    run has its result, or that something is wrong with the source: then `fault` says what. `closed` sends the readers
-    away.
+    `run` is a unique id: a reader of another run must begin again. `over` is true when the run has its result, or when
+    the source is invalid: then `error` is the message. `closed` disconnects the readers.
     """
 
     def __init__(self) -> None:
         self.run = secrets.token_hex(4)
         self.lines: list[str] = []
         self.over = self.closed = False
-        self.fault = ""
+        self.error = ""
 
     @abstractmethod
     def refresh(self) -> None:
-        """Look at the source, and add what is new."""
+        """Read new records from the source."""
 
     def _add(self, record: Record) -> None:
         self.lines.append(record_json(record))
@@ -47,7 +46,7 @@ class Feed(ABC):
 
 
 def feed_of(source: Source) -> Feed:
-    """Return the records at a source."""
+    """Return the feed of a source."""
     return _RecorderFeed(source) if isinstance(source, Recorder) else _FileFeed(Path(source))
 
 
@@ -62,12 +61,12 @@ class _RecorderFeed(Feed):
 
 
 class _FileFeed(Feed):
-    """The records in a file that grows, that may not be there yet, and that may be written anew."""
+    """The records in a file that grows, may not exist yet, and may be overwritten."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
-        # Device, inode, size and time of the file that was read; how much was read, its end, and the line begun there.
+        # Device, inode, size and time of the file; bytes and lines read; the last bytes read; and the incomplete line.
         self._status: tuple[int, ...] = ()
         self._position = self._number = 0
         self._tail = self._rest = b""
@@ -88,11 +87,11 @@ class _FileFeed(Feed):
         *lines, self._rest = (self._rest + new).split(b"\n")
         for line in lines:
             self._number += 1
-            if line.strip() and not self.fault:
+            if line.strip() and not self.error:
                 self._read(line)
 
     def _read_on(self, status: tuple[int, ...]) -> bytes:
-        """Return what was written since; all of it, if the file is another one now."""
+        """Return what was written since the last read; everything, if the file was replaced."""
         with self._path.open("rb") as file:
             file.seek(self._position - len(self._tail))
             if self._status and (status[:2] != self._status[:2] or file.read(len(self._tail)) != self._tail):
@@ -109,7 +108,7 @@ class _FileFeed(Feed):
         if self.lines:
             self.run, self.lines = secrets.token_hex(4), []
         self.over = False
-        self.fault = ""
+        self.error = ""
 
     def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
@@ -117,19 +116,19 @@ class _FileFeed(Feed):
             record = parse_json(line)
             begins = record["event"] == "start" and "machine" in record
             if begins or self.lines:
-                whole(record, place)
+                validate_record(record, place)
         except InputError as error:
             self._stop(str(error))
         except INVALID_DATA_ERRORS:
-            self._stop(f"{place} is not a record; give what graphexec run --record wrote")
+            self._stop(f"{place} is not a record; pass the file that graphexec run --record wrote")
         else:
             if begins:
                 self._begin_run()
             if begins or self.lines:
                 self._add(record)
             else:
-                remedy = "give what graphexec run --record wrote"
+                remedy = "pass the file that graphexec run --record wrote"
                 self._stop(f"{self._path} does not begin with a start and its machine; {remedy}")
 
-    def _stop(self, fault: str) -> None:
-        self.fault, self.over = fault, True
+    def _stop(self, error: str) -> None:
+        self.error, self.over = error, True

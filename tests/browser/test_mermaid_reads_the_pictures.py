@@ -71,8 +71,8 @@ def holds(page: Page, machine: Graph[Any, Any]) -> None:
     assert sorted(states.table) == table(machine)
     assert states.starts == [machine.start]
     assert {*states.nodes} == {box.name for box in picture.boxes}
-    assert [edge for edge in states.edges if "a limit is spent" in edge[1]] == [
-        (source, (*lines, "a limit is spent"), target) for source, lines, target in exhausting
+    assert [edge for edge in states.edges if "a limit is used up" in edge[1]] == [
+        (source, (*lines, "a limit is used up"), target) for source, lines, target in exhausting
     ]
 
 
@@ -141,4 +141,4 @@ def test_any_text_is_read_as_it_is(mermaid_page: Page, title: str, note: str, ou
         shown = [lines for lines in found.nodes.values() if lines != ("b",)]
         assert [seen(*lines) for lines in shown] == [seen(name, note)]
     assert [seen(*lines) for _, lines, _ in flowchart.edges] == [seen(outcome, note)]
-    assert [seen(*lines) for _, lines, _ in states.edges] == [seen(outcome, note, "a limit is spent")]
+    assert [seen(*lines) for _, lines, _ in states.edges] == [seen(outcome, note, "a limit is used up")]

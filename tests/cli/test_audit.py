@@ -69,8 +69,8 @@ def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err == (
-        "graphexec: proof.json: this certificate's flow does not match its digest; give what graphexec "
-        "check --certificate wrote\n"
+        "graphexec: proof.json: this certificate's flow does not match its digest; pass the file that "
+        "graphexec check --certificate wrote\n"
     )
 
 
@@ -80,8 +80,8 @@ def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture
     [
         (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
         (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
-        (["proof.json", "proof.json"], "line 1 of proof.json is no record; give what graphexec run --json printed"),
-        (["trace.jsonl", "trace.jsonl"], "give what graphexec check --certificate wrote"),
+        (["proof.json", "proof.json"], "line 1 of proof.json is not a record; pass the output of graphexec run --json"),
+        (["trace.jsonl", "trace.jsonl"], "pass the file that graphexec check --certificate wrote"),
         (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
     ],
 )

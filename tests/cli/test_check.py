@@ -124,7 +124,7 @@ def test_the_proof_is_written_and_is_of_the_machine(capsys: pytest.CaptureFixtur
 def test_without_a_proof_nothing_is_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     ended = command(capsys, "check", "writing:PERFECTIONIST", "--certificate", "proof.json")
     assert ended.code == 1
-    assert ended.err == "graphexec: nothing is proved, so proof.json is not written\n"
+    assert ended.err == "graphexec: there is no proof, so proof.json is not written\n"
     assert not (folder / "proof.json").exists()
 
 
@@ -198,13 +198,13 @@ def test_machines_of_other_packages_are_not_the_files(capsys: pytest.CaptureFixt
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
     ended = command(capsys, "check", "helped")
     assert (ended.code, ended.out) == (2, "")
-    assert "helped only imports its machines; name one, such as helped:AGENT_EXECUTOR" in ended.err
+    assert "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR" in ended.err
 
 
 def test_another_name_does_not_make_it_the_files(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "whole.py")
     assert (ended.code, ended.out) == (2, "")
-    assert "whole.py only imports its machines; name one, such as whole.py:mine" in ended.err
+    assert "whole.py defines no machine, it only imports some; name one, such as whole.py:mine" in ended.err
     assert command(capsys, "check", "whole.py:mine").code == 0
 
 
@@ -269,9 +269,9 @@ def test_an_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form:
             "empty has no graph and no executor at its top level; name one, such as graphexec.executor:AGENT",
         ),
         (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
-        (["agents:executor", "--max-iterations", "3"], "agents:executor has limits of its own; set them there"),
-        (["writing:WRITER", "--limit", "revisions"], "--limit revisions sets nothing; write --limit NAME=N, such as"),
-        (["writing:WRITER", "--limit", "iterations=many"], "the limit iterations is 'many'; give a number, or none"),
+        (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
+        (["writing:WRITER", "--limit", "revisions"], "--limit revisions has no value; write --limit NAME=N, such as"),
+        (["writing:WRITER", "--limit", "iterations=many"], "the limit iterations is 'many'; pass a number, or none"),
         (["writing:WRITER", "--limit", "iterations=-1"], "the limit iterations is -1; give 0 or more"),
         (["writing:WRITER", "--limit", "revision=1"], "the machine has no budget revision; did you mean revisions?"),
         (["writing:WRITER", "--limit", "iterations=1", "--max-iterations", "2"], "the limit iterations is set twice"),
@@ -356,7 +356,7 @@ def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[st
     assert said("agents.py").endswith(
         "graphexec: agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"
     )
-    assert said("helped") == ("graphexec: helped only imports its machines; name one, such as helped:AGENT_EXECUTOR\n")
+    assert said("helped") == ("graphexec: helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n")
     assert "empty.py has no graph and no executor at its top level" in said("empty.py")
 
 
@@ -383,7 +383,7 @@ def test_strict_makes_warnings_fail(
     monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
     ended = command(capsys, "check", "writing:WRITER", *options)
     assert ended.code == code
-    told = "graphexec: --strict allows no warnings: GX013; mend them, or pass --ignore GX013\n"
+    told = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
     assert ended.err == (told if code else "")
 
 
@@ -391,8 +391,8 @@ def test_strict_makes_warnings_fail(
     ("options", "said"),
     [
         (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),
-        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 names no finding; did you mean GX027?"),
-        (("--strict", "--ignore", "guards"), "--ignore guards names no finding; give GX027, say"),
+        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 is not a finding's code; did you mean GX027?"),
+        (("--strict", "--ignore", "guards"), "--ignore guards is not a finding's code; pass GX027, say"),
     ],
 )
 def test_ignored_codes_are_those_of_warnings(

@@ -78,7 +78,7 @@ def test_a_png_goes_to_a_pipe_and_not_to_a_terminal(capsys: pytest.CaptureFixtur
         patch.setattr(sys.stdout, "isatty", lambda: True)
         ended = command(capsys, "draw", "--format", "png")
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err == "graphexec: a PNG is nothing for a terminal; name a file: -o machine.png\n"
+    assert ended.err == "graphexec: a PNG cannot be shown on a terminal; name a file: -o machine.png\n"
     arguments = [*ARGUMENTS, "draw", "--format", "png"]
     piped = subprocess.run(arguments, capture_output=True, check=True, env=environment(), timeout=PATIENCE)
     assert piped.stdout.startswith(b"\x89PNG")
@@ -174,8 +174,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-o", "machine.gif"], "machine.gif has the suffix .gif, which names no format; use one of .mmd,"),
-        (["-o", "machine"], ".png, or say the format with --format\n"),
+        (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
+        (["-o", "machine"], ".png, or pass the format with --format\n"),
         (["--run", "nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
         (["machines_of_mine.py:number", "--run", TRACE], "is an int, not a graph"),
         (["examples_strict:machine", "--run", TRACE], "there is no module examples_strict"),

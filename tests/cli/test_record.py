@@ -90,11 +90,11 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     """What --record writes to."""
     full = FullDisk(0)
 
-    def opened(file: Path) -> Any:
+    def open_for_writing(file: Path) -> Any:
         assert file == Path("run.jsonl")
         return full
 
-    monkeypatch.setattr(records, "opened", opened)
+    monkeypatch.setattr(records, "open_for_writing", open_for_writing)
     return full
 
 

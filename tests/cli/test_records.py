@@ -12,7 +12,7 @@ from typing import Any
 
 from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Reported, Spent, create_tool_calling_agent, tool
 from graphexec.cli import records
-from graphexec.cli.run_loop import Setup, follow
+from graphexec.cli.run_loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.kernel.effects import CallContext, DetachedScope
@@ -43,7 +43,7 @@ def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecuto
 
 def written(executor: AgentExecutor) -> Trace:
     out = io.StringIO()
-    follow(Setup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
+    follow(RunSetup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 

@@ -123,8 +123,8 @@ def test_a_reply_that_cannot_be_read_is_shown_and_the_run_goes_on(capsys: pytest
     with serving(["I would say 1776", answering("1776")]) as server:
         ended = command(capsys, *asking(server))
     assert ended.code == 0
-    assert "the reply could not be read: I would say 1776" in ended.err
-    assert "told the model: Your reply could not be read" in ended.err
+    assert "the reply could not be parsed: I would say 1776" in ended.err
+    assert "sent to the model: Your reply could not be read" in ended.err
 
 
 def test_what_tools_and_models_say_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tools: str) -> None:
@@ -329,7 +329,7 @@ def test_json_also_tells_what_went_wrong(
         ),
         (["--base-url", ""], "--base-url begins with neither http:// nor https://; write"),
         (["--agent", "structred"], "Invalid value for '--agent': 'structred' is not one of"),
-        (["--max-seconds", "inf"], "'--max-seconds': it is no number of seconds; leave the option out for no limit"),
+        (["--max-seconds", "inf"], "'--max-seconds': it is not a finite number of seconds; leave the option out for no limit"),
         (["--max-iterations", "-1"], "--max-iterations"),
         (["--nonsense"], "--nonsense"),
         (["another question"], "another question"),
@@ -351,7 +351,7 @@ def test_wrong_usage_is_one_line_and_code_2(
 def test_a_question_without_words_is_wrong_usage(capsys: pytest.CaptureFixture[str], question: str) -> None:
     ended = command(capsys, "run", question)
     assert (ended.code, ended.out) == (2, "")
-    assert "it is empty; write what you want to know, in quotes" in ended.err
+    assert "it is empty; write a question, in quotes" in ended.err
     assert ended.err.count("\n") == 1
     told = records(command(capsys, "run", question, "--json"))
     assert [(record["event"], record["status"]) for record in told] == [("result", "usage")]

@@ -122,7 +122,7 @@ def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, which is not told what"),
+        (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
         (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
         (["--memory", "."], "is a directory; name a file in it"),
         (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
@@ -149,7 +149,7 @@ def test_a_local_model_is_not_asked_again(capsys: pytest.CaptureFixture[str], lo
     Path("small.gguf").touch()
     ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
     assert (ended.code, ended.out) == (2, "")
-    assert "--retries is for a server's model, and this one is local; leave it out" in ended.err
+    assert "--retries applies to a server, and this model is local; leave it out" in ended.err
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_an_answer_that_cannot_be_remembered_is_told_all_the_same(
         assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
         return
     assert ended.out == "It is 1776.\n"
-    told = "graphexec: this run is not remembered: OSError: [Errno 28] No space left on device\n"
+    told = "graphexec: the memory was not saved: OSError: [Errno 28] No space left on device\n"
     assert told in ended.err
     if options:
         assert ended.err == told or last_word

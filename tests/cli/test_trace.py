@@ -10,7 +10,7 @@ import pytest
 
 from graphexec import AgentAction, AskHuman
 from graphexec.actions import Run
-from graphexec.cli.run_loop import Reached
+from graphexec.cli.run_loop import RunProgress
 from graphexec.cli.trace import TracePrinter, format_effects
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Observed, Replied
@@ -39,13 +39,13 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
         ([CallAgent(Run({}))], "asking the agent"),
         ([CallTool("double", "2")], "calling double"),
         ([AskHuman("Go on?")], "asking a person"),
-        ([Fetch("/")], "asking for Fetch"),
+        ([Fetch("/")], "requesting Fetch"),
         ([Perform("polish", str, 1)], "running polish"),
         ([CallTool("double", "2"), CallTool("halve", "2")], "calling double, halve"),
         ([ASKING, ASKING], "asking the model"),
         (
             [Fetch("/"), AskHuman("Go on?"), CallTool("double", "2")],
-            "calling double, asking for Fetch, asking a person",
+            "calling double, requesting Fetch, asking a person",
         ),
         ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
     ],
@@ -65,10 +65,10 @@ def test_what_is_reported_does_not_end_the_waiting(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TERM", "xterm")
     terminal, question = Terminal(), AskHuman("Go on?")
     trace = TracePrinter(io.StringIO(), terminal)
-    trace.happened(Asked("plan", question))
-    trace.happened(Reported("plan", question, "waited 2.0 s for a turn"))
+    trace.on_event(Asked("plan", question))
+    trace.on_event(Reported("plan", question, "waited 2.0 s for a turn"))
     meanwhile = terminal.getvalue()
-    trace.happened(Answered("plan", question, "yes", 2.0, Spent()))
+    trace.on_event(Answered("plan", question, "yes", 2.0, Spent()))
     assert HIDE_CURSOR in meanwhile
     assert "   waited 2.0 s for a turn" in meanwhile
     assert SHOW_CURSOR not in meanwhile
@@ -99,7 +99,7 @@ def test_tools_at_once_have_their_own_times() -> None:
     out = io.StringIO()
     trace = TracePrinter(io.StringIO(), out)
     for event in two_tools():
-        trace.happened(event)
+        trace.on_event(event)
     shown = out.getvalue()
     assert "quick 20 ms: one" in shown
     assert "slow 0.50 s: two" in shown
@@ -109,8 +109,8 @@ def test_tools_at_once_have_their_own_times() -> None:
 def test_huge_counts_are_shortened() -> None:
     out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(10**5000, 1))
     trace = TracePrinter(io.StringIO(), out)
-    trace.happened(Moved("plan", Replied(Run({}), reply), "parse"))
-    trace.interrupted(Reached(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000})))
+    trace.on_event(Moved("plan", Replied(Run({}), reply), "parse"))
+    trace.on_interrupt(RunProgress(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000})))
     assert "1.0e+5000 + 1 tokens" in out.getvalue()
     assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out.getvalue()
 
@@ -121,9 +121,9 @@ def test_only_what_still_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     trace = TracePrinter(io.StringIO(), terminal)
     events = two_tools()
     for event in events[:4]:
-        trace.happened(event)
+        trace.on_event(event)
     assert SHOW_CURSOR not in terminal.getvalue()
     for event in events[4:]:
-        trace.happened(event)
+        trace.on_event(event)
     assert terminal.getvalue().count(HIDE_CURSOR) == 1
     assert SHOW_CURSOR in terminal.getvalue()

@@ -73,7 +73,7 @@ def test_without_a_browser_one_line_says_so(
     monkeypatch.setattr(webbrowser, "open", fail)
     ended = command(capsys, "view", TRACE, "-o", "run.html")
     assert (ended.code, ended.out) == (0, "run.html\n")
-    assert ended.err == "graphexec: no browser can be opened from here; open the address in yours\n"
+    assert ended.err == "graphexec: cannot open a browser; open the address in yours\n"
 
 
 def test_the_timeline_and_the_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -109,24 +109,24 @@ def test_what_is_in_a_file_is_what_its_suffix_says(
     [
         (
             ["-o", "x.svg"],
-            "a page goes into .html or .htm, not into x.svg; name such a file, or draw the machine: "
+            "x.svg does not have the suffix .html or .htm of a page; name such a file, or draw the machine: "
             "graphexec draw --run trace.jsonl -o x.svg",
         ),
         (
             ["--sequence", "-o", "x.svg"],
-            "a sequence goes into .mmd or .mermaid, not into x.svg; name such a file, or draw the machine: graphexec "
-            "draw --run trace.jsonl -o x.svg",
+            "x.svg does not have the suffix .mmd or .mermaid of a sequence; name such a file, or draw the machine: "
+            "graphexec draw --run trace.jsonl -o x.svg",
         ),
-        (["-o", "x.pdf"], "a page goes into .html or .htm, not into x.pdf; name such a file"),
-        (["-o", "x"], "a page goes into .html or .htm, not into x; name such a file"),
+        (["-o", "x.pdf"], "x.pdf does not have the suffix .html or .htm of a page; name such a file"),
+        (["-o", "x"], "x does not have the suffix .html or .htm of a page; name such a file"),
         (
             ["--timeline", "-o", "my run.html"],
-            "a timeline goes into .txt, not into my run.html; name such a file, or leave out --timeline, or draw the "
-            "machine: graphexec draw --run trace.jsonl -o 'my run.html'",
+            "my run.html does not have the suffix .txt of a timeline; name such a file, or leave out --timeline, or "
+            "draw the machine: graphexec draw --run trace.jsonl -o 'my run.html'",
         ),
         (
             ["--sequence", "-o", "x.txt"],
-            "a sequence goes into .mmd or .mermaid, not into x.txt; name such a file, or give --timeline "
+            "x.txt does not have the suffix .mmd or .mermaid of a sequence; name such a file, or pass --timeline "
             "instead, or draw the machine: graphexec draw --run trace.jsonl -o x.txt",
         ),
     ],
@@ -167,7 +167,7 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
     (folder / "cut.jsonl").write_text("".join(lines[:7]) + lines[7][:20], encoding="utf-8")
     ended = command(capsys, "view", "cut.jsonl", "--sequence")
     assert ended.code == 0
-    assert ended.err == "graphexec: cut.jsonl: line 8 is cut off; the run is shown as far as it goes\n"
+    assert ended.err == "graphexec: cut.jsonl: line 8 is incomplete; the run is shown up to there\n"
     assert ended.out == sequence_mermaid(Recording(RECORDING.records[:7]))
     # A last line that lacks nothing but its end is whole.
     (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
@@ -205,10 +205,10 @@ def test_a_trace_that_is_none_is_one_line_with_the_file_and_the_line(
     ("arguments", "said"),
     [
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
-        ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence are two ways to look at it; leave one out"),
-        ([TRACE, "--live", "--sequence"], "--sequence and --live are two ways to look at it; leave one out"),
-        ([TRACE, "--port", "80"], "--port is of a page that is served; add --live"),
-        ([TRACE, "--live", "-o", "run.html"], "--live writes no file; leave out -o"),
+        ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
+        ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
+        ([TRACE, "--port", "80"], "--port needs --live; add --live"),
+        ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
         (["-", "--live"], "the standard input cannot be followed; name the file"),
         ([".", "--live"], ". is a folder; name the file"),
         ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: "),
@@ -230,14 +230,14 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
             assert "plan --Replied--&gt; parse" in page.read().decode()
         ended = viewing.interrupt()
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == f"graphexec: following {TRACE}; Ctrl-C ends it\n"
+    assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
 
 
 def test_live_waits_for_a_run_that_has_not_begun(folder: Path) -> None:
     with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
         assert viewing.process.stdout is not None
         url = viewing.process.stdout.readline().strip()
-        viewing.until("graphexec: following later.jsonl, as soon as it is there; Ctrl-C ends it")
+        viewing.until("graphexec: following later.jsonl, which does not exist yet; press Ctrl-C to stop")
         (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
         with urlopen(url) as page:
             assert "plan --Replied--&gt; parse" in page.read().decode()
@@ -283,5 +283,5 @@ def test_a_record_that_is_not_whole_is_one_line_with_the_file_the_line_and_the_r
         assert ended.err.startswith("graphexec: ")
         assert TRACE in ended.err
         assert f"line {line} " in ended.err
-        assert ended.err.endswith("; give what graphexec run --json printed\n")
+        assert ended.err.endswith("; pass the output of graphexec run --json\n")
         assert "KeyError" not in ended.err

@@ -120,7 +120,7 @@ As GraphML, for other programs:
 └┬─────────────────┘
  ╰─ StoppedResponse ─▶ ◎ END
 
-● where a run starts   ┄ taken when a limit is spent   ◎ where it ends
+● start of a run   ┄ taken when a limit is used up   ◎ end of a run
 
 drawn: both.png, machine.svg, run.html, run.svg, timeline.txt
 """,

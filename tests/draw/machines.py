@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from graphexec.draw.model.marks import Mark
-from graphexec.draw.model.picture import SAID, Arrow, Box, Look, Picture
+from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
 
 # What means something to one format or another, or looks as if it did.
 HOSTILE = (
@@ -53,7 +53,7 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     looks: list[Look] = [LOOKS[number % len(LOOKS)] for number in range(len(names))]
     notes = [texts[number % len(texts) :][:1] for number in range(len(names))] if texts else [()] * len(names)
     boxes = tuple(
-        Box(name, look, (SAID[look],) if SAID[look] else (), notes=note)
+        Box(name, look, (DESCRIPTIONS[look],) if DESCRIPTIONS[look] else (), notes=note)
         for name, look, note in zip(names, looks, notes, strict=True)
     )
     around = zip(names, (*names[1:], names[0]), notes, strict=True)

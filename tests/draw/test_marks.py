@@ -57,7 +57,7 @@ def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
     lacking: Graph[object, object] = Graph(nodes, WRITER.edges, WRITER.start)
     (absent,) = [box for box in picture_of(lacking).boxes if box.look == "absent"]
-    assert (absent.name, absent.lines, absent.mark) == ("revise", ("is not there",), "red")
+    assert (absent.name, absent.lines, absent.mark) == ("revise", ("is missing",), "red")
     for how in FORMATS:
         assert "revise" in draw(lacking, how)
 
@@ -70,4 +70,4 @@ def test_budgets_are_told_with_their_limits() -> None:
     assert boxes["write"] == ("counts iterations, without limit",)
     assert {box.name: box.lines for box in picture_of(WRITER).boxes}["write"] == ("costs an iteration",)
     (arrow,) = [arrow for arrow in picture_of(WRITER).arrows if arrow.resets]
-    assert arrow.lines == ("Chapter", "revisions again")
+    assert arrow.lines == ("Chapter", "resets revisions")

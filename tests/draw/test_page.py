@@ -19,7 +19,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.model.text import duration
+from graphexec.draw.model.text import format_duration
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, Recording
@@ -411,7 +411,7 @@ def test_calls_at_once_have_their_own_times_and_bars(chrome: Browser, tmp_path: 
             ["CALLED"],
             ["OBSERVATION", "quick · ok · 20 ms"],
             ["CALLED"],
-            ["OBSERVATION", "slow · ok · 0.50 s · within it: 3 model calls"],
+            ["OBSERVATION", "slow · ok · 0.50 s · nested runs: 3 model calls"],
         ]
         assert "quick, slow" in text(one, "[data-position='1'] .gist")
 
@@ -650,9 +650,9 @@ def test_a_large_machine_begins_where_it_can_be_read(chrome: Browser, tmp_path: 
         assert height(names[0]) > 10
         one.page.click("#fit")
         assert height(names[0]) < 10
-        one.page.click("#closer")
+        one.page.click("#zoom-in")
         small = height(names[0])
-        one.page.click("#farther")
+        one.page.click("#zoom-out")
         assert height(names[0]) < small
 
 
@@ -681,7 +681,7 @@ def test_times_are_in_the_words_of_the_other_pictures(chrome: Browser, answered:
         records[place]["seconds"] = shown
         (tmp_path / "page.html").write_text(drawn(Recording(records)), "utf-8")
         with opened(chrome, page) as one:
-            assert one.page.locator("[data-position='1'] .took").inner_text() == duration(shown)
+            assert one.page.locator("[data-position='1'] .took").inner_text() == format_duration(shown)
 
 
 @pytest.mark.browser

@@ -40,8 +40,8 @@ from graphexec import (
     tool,
 )
 from graphexec.draw import Recorder, Recording, draw, picture_of, recording_of, save, timeline
-from graphexec.draw.layout.placement import laid_out
-from graphexec.draw.runs.overlay import laid_over
+from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.executor import (
     AGENT_EXECUTOR,
     STRICT_AGENT_EXECUTOR,
@@ -106,7 +106,7 @@ def test_a_thousand_random_runs_take_what_is_drawn_and_all_of_it() -> None:
 
 
 def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
-    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(a_run())])
+    shown = overlay_runs(picture_of(AGENT_EXECUTOR), [recording_of(a_run())])
     notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
     assert notes["plan", "Replied"] == ("steps 1, 5, 7, 11",)
     assert notes["parse", "Acted"] == ("steps 2, 8",)
@@ -125,7 +125,7 @@ def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
 
 def test_a_stop_says_which_limit() -> None:
     stopped = executor([CALL], max_iterations=2).run("?")
-    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(stopped)])
+    shown = overlay_runs(picture_of(AGENT_EXECUTOR), [recording_of(stopped)])
     assert shown.caption[0].startswith("Stopped by the limit on iterations, after 2 model calls")
 
 
@@ -135,7 +135,7 @@ def test_a_run_that_goes_on_is_somewhere() -> None:
     here: list[str] = []
     for event in running.stream("?"):
         recorder(event)
-        shown = laid_over(recorder.recording.machine, [recorder.recording])
+        shown = overlay_runs(recorder.recording.machine, [recorder.recording])
         here += [box.name for box in shown.boxes if box.current]
     assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
 
@@ -146,7 +146,7 @@ def test_what_an_exception_ends_is_shown_where_it_ended() -> None:
     with pytest.raises(AssertionError, match="script") as caught:
         list(map(recorder, failing.stream("?")))
     recorder.failed(caught.value)
-    shown = laid_over(recorder.recording.machine, [recorder.recording])
+    shown = overlay_runs(recorder.recording.machine, [recorder.recording])
     assert shown.caption[0].startswith(f"Failed with {type(caught.value).__name__} after 1 model call")
     assert [box.name for box in shown.boxes if box.current] == ["plan"]
 
@@ -177,7 +177,7 @@ def test_failed_status_depends_on_the_error(error: BaseException, status: str, c
 
 def test_several_runs_make_a_heat_map() -> None:
     runs = [executor([CALL, FINISH]).run("?"), executor([FINISH]).run("?"), executor([CALL], max_iterations=1).run("?")]
-    shown = laid_over(picture_of(AGENT_EXECUTOR), [recording_of(run) for run in runs])
+    shown = overlay_runs(picture_of(AGENT_EXECUTOR), [recording_of(run) for run in runs])
     notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
     assert notes["plan", "Replied"] == ("×4 in 3 of 3 runs",)
     assert notes["parse", "AgentFinish"] == ("×2 in 2 of 3 runs",)
@@ -193,7 +193,7 @@ def test_a_run_of_another_machine_is_refused() -> None:
 
 def test_what_is_no_run_is_refused() -> None:
     nothing: Any = {"output": 42}
-    with pytest.raises(InputError, match="is not a run; give what"):
+    with pytest.raises(InputError, match="is not a run; pass the result"):
         draw(AGENT_EXECUTOR, "mermaid", runs=[nothing])
     whole = a_run()
     without = RunResult(whole.ending, whole.steps, whole.spent, whole.limits)
@@ -271,15 +271,15 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
         ('{"event": "start", "machine": 7}\n', "not the picture of a machine"),
         ("[1]\n", "line 1 is not a record"),
         ("[" * 100_000, "line 1 is not a record"),
-        (START + ASKED + "[{}]}", "line 2 is not whole: asked has no good effects.0.effect: Field required"),
-        (START + ASKED + '"x"}', "line 2 is not whole: asked has no good effects: Input should be a valid list"),
+        (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
+        (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
         (START + START, "these are records of several runs"),
         ('{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}', "it has no node x"),
         (
             START + '{"event": "moved", "node": "plan"}',
-            "line 2 is not whole: moved has no good outcome: Field required",
+            "line 2 is not a valid record: moved.outcome: Field required",
         ),
-        (START + '\n{"event": "asked"}\n', "line 3 is not whole: asked has no good node: Field required"),
+        (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
     ],
 )
 def test_what_are_no_records_is_said_in_a_line(text: str, said: str) -> None:
@@ -329,7 +329,7 @@ def test_a_node_that_raises_raises_again_when_its_run_is_followed() -> None:
         "start",
         *["entered", "asked", "answered", "moved", "entered", "result"],
     ]
-    with pytest.raises(InputError, match="KeyError did not end a run, so it has no way; give one that did"):
+    with pytest.raises(InputError, match="KeyError did not end a run; pass an exception that did"):
         recording_of(KeyError("x"))
 
 
@@ -410,9 +410,9 @@ def test_a_recorder_is_of_one_run() -> None:
     one = executor([FINISH])
     recorder = Recorder(one.verify())
     list(map(recorder, one.stream("?")))
-    with pytest.raises(InputError, match="has the whole of a run; make a Recorder for each run"):
+    with pytest.raises(InputError, match="already has the result of a run; make a Recorder for each run"):
         list(map(recorder, executor([FINISH]).stream("?")))
-    with pytest.raises(InputError, match="the verdict has its own"):
+    with pytest.raises(InputError, match="a verdict has limits of its own"):
         Recorder(one.verify(), limits=Limits())
     executors: Any = one
     with pytest.raises(InputError, match=r"is not a graph; write Recorder\(executor.verify\(\)\)"):
@@ -424,7 +424,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line() -> None:
     with pytest.raises(InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
         draw(wrong, "svg")
     blue: Any = {AGENT_EXECUTOR.edges[0]: "blue"}
-    with pytest.raises(InputError, match="plan --Replied--> parse is marked 'blue'; give one of red, orange, grey"):
+    with pytest.raises(InputError, match="plan --Replied--> parse is marked 'blue'; use one of red, orange, grey"):
         draw(AGENT_EXECUTOR, "svg", marks=blue)
 
 
@@ -442,9 +442,9 @@ def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
         assert file.read_text(encoding="utf-8").startswith(begins), suffix
     assert save(AGENT_EXECUTOR, tmp_path / "flow", format="dot").read_text(encoding="utf-8").startswith("digraph")
     assert AGENT_EXECUTOR.draw(tmp_path / "flow.png").read_bytes().startswith(b"\x89PNG\r\n")
-    with pytest.raises(InputError, match=r"flow.jpeg has the suffix .jpeg, which names no format; use one of .mmd"):
+    with pytest.raises(InputError, match=r"the suffix .jpeg of flow.jpeg is unknown; use one of .mmd"):
         AGENT_EXECUTOR.draw(tmp_path / "flow.jpeg")
-    with pytest.raises(InputError, match="flow has no suffix, which names no format"):
+    with pytest.raises(InputError, match="flow has no suffix; use one of"):
         AGENT_EXECUTOR.draw(tmp_path / "flow")
 
 
@@ -460,7 +460,7 @@ def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:
         format(AGENT_EXECUTOR, "mermaids")
     with pytest.raises(InputError, match="cannot be drawn as jpeg; there are mermaid, mermaid-state, dot"):
         draw(AGENT_EXECUTOR, "jpeg")
-    with pytest.raises(InputError, match="a PNG is no text"):
+    with pytest.raises(InputError, match="a PNG is binary"):
         format(AGENT_EXECUTOR, "png")
 
 
@@ -479,11 +479,11 @@ def test_a_notebook_shows_the_picture() -> None:
 def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    laid_out.cache_clear()
+    lay_out.cache_clear()
     for name in ("pygraphviz", "resvg_py"):
         monkeypatch.setitem(sys.modules, name, None)
     assert shown_in_a_notebook()["text/vnd.mermaid"].startswith("---")
-    with pytest.raises(InputError, match=r"pygraphviz, which is not there; pip install 'graphexec-agents\[draw\]'"):
+    with pytest.raises(InputError, match=r"pygraphviz, which is missing; pip install 'graphexec-agents\[draw\]'"):
         format(AGENT_EXECUTOR, "svg")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from graphexec import Asked, AskHuman, Effect, Entered, Limits, Reported, Spent
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.model.text import plain
+from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_effect, format_reply
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -113,7 +113,7 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
         "tidy<br/>function",
     ]
     assert [lines for _, lines in read_sequence(drawn)[1:]] == [
-        ("do it",),
+        ("run",),
         ("x", "2.00 s"),
         ('Measure(place="here")',),
         ("21.5", "2.00 s"),
@@ -208,4 +208,4 @@ def test_no_label_is_longer_than_it_may_be(text: str, most: int) -> None:
     room = max(most, 24)
     for line in (*(format_effect(one, room) for one in effects), *(format_reply(one, room) for one in replies)):
         assert len(line) <= room
-        assert plain(line) == line
+        assert sanitize_line(line) == line

@@ -22,8 +22,8 @@ from graphexec import END
 from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.layout.geometry import Point, Rectangle
 from graphexec.draw.layout.label_layout import clashes
-from graphexec.draw.layout.placement import laid_out
-from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of, text_of
+from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
@@ -168,7 +168,7 @@ def test_each_edge_of_many_random_machines_does(machine: Graph[Any, Any]) -> Non
 @by_machine
 def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
-    layout = laid_out(picture)
+    layout = lay_out(picture)
     assert clashes(layout) == []
     for title, line, label in zip(said(picture), layout.arrows, layout.labels, strict=True):
         assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {title} is elsewhere"
@@ -197,7 +197,7 @@ def test_a_machine_of_fifty_nodes_has_no_label_on_a_node() -> None:
     arrows += [Arrow(names[number], "Failed", names[number - 4]) for number in range(4, 50, 5)]
     arrows += [Arrow(names[number], "LimitReached", END.name, exhausts=True) for number in range(9, 50, 10)]
     boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
-    layout = laid_out(Picture(names[0], boxes, tuple(arrows)))
+    layout = lay_out(Picture(names[0], boxes, tuple(arrows)))
     assert [clash for clash in clashes(layout) if "line" not in clash] == []
 
 
@@ -215,7 +215,7 @@ def explained(drawing: str) -> None:
     # Both halves of an edge are told by its line.
     assert sampled == shown - {"edge-label"}
     words = [one.text for one in drawn.root.iter(f"{SPACE}text") if one.get("class") == "start faint"]
-    assert words[:2] == [text_of("start"), text_of("edge")]
+    assert words[:2] == [legend_text("start"), legend_text("edge")]
     assert len({*words}) == len(words)
     # The two dots have no class of their own; the line that leads to the start explains nothing.
     dots = 1 + (END.name in drawn.nodes)

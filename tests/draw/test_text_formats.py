@@ -222,8 +222,8 @@ def test_the_edges_of_a_run_are_thick_and_the_others_grey() -> None:
 
 def test_a_state_diagram_says_in_words_what_its_lines_cannot() -> None:
     text = mermaid_state(picture_of(verify(PERFECTIONIST)))
-    assert "    n1 --> n2 : Poor<br/>can go on for ever, or is wrong\n" in text
-    assert "LimitReached<br/>a limit is spent" in mermaid_state(picture_of(AGENT_EXECUTOR))
+    assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
+    assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
 def test_a_budget_and_what_fills_it_again_are_told_in_every_format() -> None:
@@ -231,7 +231,7 @@ def test_a_budget_and_what_fills_it_again_are_told_in_every_format() -> None:
         text = write(picture_of(WRITER))
         assert "costs 1 of 2 revisions" in text, how
         assert "costs an iteration" in text, how
-        assert text.count("revisions again") == 1, how
+        assert text.count("resets revisions") == 1, how
 
 
 def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
@@ -239,7 +239,7 @@ def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
     lacking: Graph[Any, Any] = Graph(nodes, WRITER.edges, WRITER.start)
     for how, write in WRITERS.items():
         assert read(how, picture_of(lacking)) == edges_of(WRITER), how
-        assert "is not there" in write(picture_of(lacking)), how
+        assert "is missing" in write(picture_of(lacking)), how
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
@@ -276,8 +276,8 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
     assert markdown(picture) == (
         "| node | outcome | leads to | |\n"
         "|---|---|---|---|\n"
-        "| `plan` | `LimitReached` | `stop` | taken when a limit is spent; not taken |\n"
-        "| `stop` | `Ready` | `plan` | iterations again; the way there; step 2 |\n"
+        "| `plan` | `LimitReached` | `stop` | taken when a limit is used up; not taken |\n"
+        "| `stop` | `Ready` | `plan` | resets iterations; path to the red part; step 2 |\n"
         "\n"
         "Refuted.\n"
         "\n"
@@ -285,8 +285,8 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
         "\n"
         "| node | |\n"
         "|---|---|\n"
-        "| `plan` | where a run starts; asks the model; the run is here |\n"
-        "| `stop` | a function that asks for nothing; can go on for ever, or is wrong |\n"
+        "| `plan` | start of a run; asks the model; current node of the run |\n"
+        "| `stop` | function without effects; may not terminate, or is wrong |\n"
     )
 
 

@@ -28,7 +28,7 @@ from graphexec import (
     on,
 )
 from graphexec.draw import Recorder, Recording
-from graphexec.draw.model.text import cells, fitted, padded
+from graphexec.draw.model.text import count_cells, pad, truncate
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.draw.runs.visits import visits_of
@@ -132,10 +132,10 @@ def test_no_text_controls_a_terminal_or_is_wider_than_it(text: str, width: int) 
 
 @given(st.text() | HOSTILE, st.integers(0, 30))
 def test_text_is_fitted_and_padded_by_its_cells(text: str, room: int) -> None:
-    cut = fitted(text, room)
-    assert cells(cut) <= room
-    assert cut == text or cells(text) > room
-    assert cells(padded(cut, room)) == room
+    cut = truncate(text, room)
+    assert count_cells(cut) <= room
+    assert cut == text or count_cells(text) > room
+    assert count_cells(pad(cut, room)) == room
 
 
 def test_columns_stand_under_each_other_whatever_letters_are_in_them() -> None:
@@ -144,7 +144,7 @@ def test_columns_stand_under_each_other_whatever_letters_are_in_them() -> None:
         *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
     )
     rows = rows_of(timeline(run))
-    assert len({cells(row[: row.index('echo("x")')]) for row in rows}) == 1
+    assert len({count_cells(row[: row.index('echo("x")')]) for row in rows}) == 1
 
 
 def test_a_conversation_on_120_columns() -> None:
@@ -227,7 +227,7 @@ def test_what_runs_within_a_call_is_counted_beside_it() -> None:
         Asked("dispatch_tools", CallTool("ask", "x"), inner),
         Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, Spent(seconds=1.0), inner),
     )
-    said = "within it: 3 model calls, 1 tool call"
+    said = "nested runs: 3 model calls, 1 tool call"
     assert said in timeline(run, width=120)
     assert said in sequence_mermaid(run)
 
@@ -319,5 +319,5 @@ def test_a_run_that_has_just_begun_has_no_rows() -> None:
 
 
 def test_a_width_without_room_is_refused() -> None:
-    with pytest.raises(InputError, match="the width is 39, and a row needs 40 columns; give 40 or more"):
+    with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
         timeline(told(Entered("plan", None, Spent())), width=39)

@@ -50,7 +50,7 @@ def test_wherever_a_file_is_cut_while_it_grows_it_is_read_once_and_whole(
         for begin, end in zip([0, *sorted(places)], [*sorted(places), len(content)], strict=True):
             out.write(content[begin:end])
             whole = content[:end].count(b"\n")
-            assert (records(feed), feed.fault) == (RECORDS[:whole], "")
+            assert (records(feed), feed.error) == (RECORDS[:whole], "")
             assert feed.over == (whole == len(RECORDS))
     assert feed.run == run
 
@@ -119,14 +119,14 @@ def test_of_several_runs_in_a_file_the_last_is_read(file: Path) -> None:
         (b"3\n", "line 21 of {} is not a record; "),
         (b'{"event": {}}\n', "line 21 of {} is not a record; "),
         (b"[" * 100_000 + b"]" * 100_000 + b"\n", "line 21 of {} is not a record; "),
-        (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not whole: asked has no good effects: "),
+        (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not a valid record: asked.effects: "),
     ],
 )
 def test_a_line_that_is_no_record_ends_it_with_what_was_read_before(file: Path, wrong: bytes, said: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
-    assert feed.fault.startswith(said.format(file))
+    assert feed.error.startswith(said.format(file))
 
 
 def test_records_without_a_start_are_no_run(file: Path) -> None:
@@ -135,11 +135,11 @@ def test_records_without_a_start_are_no_run(file: Path) -> None:
         feed = feed_of(file)
         assert (records(feed), feed.over) == ([], True)
         assert (
-            feed.fault == f"{file} does not begin with a start and its machine; give what graphexec run --record wrote"
+            feed.error == f"{file} does not begin with a start and its machine; pass the file that graphexec run --record wrote"
         )
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     feed = feed_of(tmp_path)
     assert (records(feed), feed.over) == ([], True)
-    assert feed.fault.startswith(f"{tmp_path} cannot be read: ")
+    assert feed.error.startswith(f"{tmp_path} cannot be read: ")

@@ -144,7 +144,7 @@ def test_it_is_bound_to_this_machine_and_gone_afterwards() -> None:
     with serving(recorder_of()) as url:
         assert url.startswith("http://127.0.0.1:")
         port = int(url.rstrip("/").rpartition(":")[2])
-        with pytest.raises(InputError, match=f"port {port} cannot be served: "):
+        with pytest.raises(InputError, match=f"port {port} cannot be opened: "):
             serving(recorder_of(), port=port).__enter__()
     assert threading.active_count() == before
     with pytest.raises(ConnectionRefusedError):
@@ -189,7 +189,7 @@ def test_who_reads_a_run_that_is_replaced_is_told_to_begin_again(tmp_path: Path)
 def test_what_is_no_trace_ends_with_its_fault(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("nothing\n", encoding="utf-8")
-    said = f"line 1 of {file} is not a record; give what graphexec run --record wrote"
+    said = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
     with TestClient(live_page(file), base_url=HOST) as client:
         page = client.get("/")
         events = client.get("/events")

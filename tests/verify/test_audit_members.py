@@ -235,7 +235,7 @@ def test_charges_of_runs_within_a_call_are_recorded() -> None:
     assert trace[-1]["spent"]["model_calls"] == 2 + 3
     assert audit(trace, proof_of(executor)).violations == ()
     assert audit(traces[0], proof_of(acting([1, 1]))).violations == ()
-    assert "within it: 3 model calls, 2 tool calls" in timeline_of(trace)
+    assert "nested runs: 3 model calls, 2 tool calls" in timeline_of(trace)
 
 
 def timeline_of(trace: Trace) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
 from graphexec.cli.records import Records
-from graphexec.cli.run_loop import Setup, follow
+from graphexec.cli.run_loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.kernel import Done
 from graphexec.runtime import make_run_context, stream
@@ -41,7 +41,7 @@ def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
 def trace_of(executor: AgentExecutor) -> Trace:
     """What a run of the executor prints."""
     out = io.StringIO()
-    follow(Setup("go on", executor, "none", "a function"), [Records(out)])
+    follow(RunSetup("go on", executor, "none", "a function"), [Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 

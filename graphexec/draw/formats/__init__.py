@@ -1,1 +1,1 @@
-"""One module for each format of a machine's picture. `graphexec.draw` chooses by name or suffix."""
+"""One module for each format of a picture. `graphexec.draw` chooses by name or suffix."""

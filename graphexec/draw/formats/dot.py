@@ -8,12 +8,12 @@ from html import escape
 
 from graphexec.draw.layout.geometry import width
 from graphexec.draw.model.marks import WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Box, Look, Nest, Picture, nest_of
+from graphexec.draw.model.picture import Arrow, Box, Cluster, Look, Picture, cluster_tree
 from graphexec.draw.model.style import LIGHT, Colours
-from graphexec.draw.model.text import plain, plain_lines, wrap_text
+from graphexec.draw.model.text import sanitize_line, sanitize_lines, wrap_text
 from graphexec.kernel.node import END
 
-# Shapes tell the kinds apart without colour. What is slanted is slanted little, however wide it is.
+# Shapes distinguish the kinds without colour. Slanted sides stay steep, even on a wide node.
 _SHAPES: Mapping[Look, str] = {
     "model": 'shape=box, style="filled,rounded"',
     "tools": "shape=box, peripheries=2",
@@ -24,19 +24,19 @@ _SHAPES: Mapping[Look, str] = {
     "absent": 'shape=box, style="filled,dotted"',
 }
 _COLOURS: Mapping[Mark, str] = {"red": LIGHT.red, "orange": LIGHT.orange, "grey": LIGHT.grey}
-# The sizes of a node's lines and of the caption, and where the caption's lines are broken, in points.
+# Font sizes of a node's lines and of the caption, and the maximum width of the caption, in points.
 _LINE, _CAPTION, _ROOM = 11, 11, 460
-# The ways out, many of which lead to one node, are drawn straighter than others: fewer lines pass through labels.
+# Edges of used-up limits often lead to one node; drawn straighter, fewer of them cross labels.
 _STRAIGHT = 3
-# The widths of a run's edges, in points.
+# The minimum and maximum width of a run's edges, in points.
 _LEAST, _MOST = 2.0, 6.0
 _START = "(start)"
 
 
 def dot(picture: Picture) -> str:
-    """Draw the picture as DOT: the edges of spent limits are dashed, nested graphs are clusters.
+    """Draw the picture as DOT: edges of used-up limits are dashed, embedded graphs are clusters.
 
-    The names of nodes are those of the table.
+    Nodes have the names of the table.
     """
     font = 'fontname="Helvetica,Arial,sans-serif"'
     lines = [
@@ -45,7 +45,7 @@ def dot(picture: Picture) -> str:
         f'    node [{font}, fontsize=14, fontcolor="{LIGHT.ink}", style=filled, margin="0.2,0.1"]',
         f'    edge [{font}, fontsize={_LINE}, fontcolor="{LIGHT.ink}", color="{LIGHT.line}", arrowsize=0.8]',
         f'    "{_START}" [label="", shape=circle, width=0.2, fillcolor="{LIGHT.line}", color="{LIGHT.line}"]',
-        *_nodes(nest_of(picture), "    "),
+        *_nodes(cluster_tree(picture), "    "),
     ]
     if any(arrow.target == END.name for arrow in picture.arrows):
         lines.append(
@@ -58,14 +58,15 @@ def dot(picture: Picture) -> str:
     ]
     # Last, so that no cluster inherits it.
     measure = partial(width, size=_CAPTION)
-    if caption := [line for text in plain_lines(*picture.caption) for line in wrap_text(text.split(), _ROOM, measure)]:
+    sentences = sanitize_lines(*picture.caption)
+    if caption := [line for text in sentences for line in wrap_text(text.split(), _ROOM, measure)]:
         text = "".join(rf"{_escape_label(line)}\l" for line in caption)
         lines.append(f'    label="{text}"; labelloc=b; labeljust=l')
     return "\n".join([*lines, "}"]) + "\n"
 
 
 def _name(name: str) -> str:
-    return f'"{_quote(plain(name))}"'
+    return f'"{_quote(sanitize_line(name))}"'
 
 
 def _quote(text: str) -> str:
@@ -73,15 +74,15 @@ def _quote(text: str) -> str:
 
 
 def _escape_label(text: str) -> str:
-    """Text in a label, where entities mean their characters."""
+    """Escape text for a label, in which Graphviz reads entities."""
     return _quote(text.replace("&", "&amp;"))
 
 
-def _nodes(nest: Nest, indent: str) -> Iterator[str]:
-    for one in nest.inside:
-        if isinstance(one, Nest):
+def _nodes(cluster: Cluster, indent: str) -> Iterator[str]:
+    for one in cluster.inside:
+        if isinstance(one, Cluster):
             yield f'{indent}subgraph "cluster_{one.number}" {{'
-            yield f'{indent}    label="{_escape_label(plain(one.name))}"; labeljust=l; labelloc=t; margin=14'
+            yield f'{indent}    label="{_escape_label(sanitize_line(one.name))}"; labeljust=l; labelloc=t; margin=14'
             yield f'{indent}    style="filled,rounded"; fillcolor="{LIGHT.cluster}"; color="{LIGHT.faint}"'
             yield from _nodes(one, indent + "    ")
             yield f"{indent}}}"
@@ -91,8 +92,9 @@ def _nodes(nest: Nest, indent: str) -> Iterator[str]:
 
 
 def _box_label(box: Box) -> str:
-    title = f"<b>{escape(plain(box.title) or ' ')}</b>"
-    below = (f'<br/><font point-size="{_LINE}">{escape(line)}</font>' for line in plain_lines(*box.lines, *box.notes))
+    title = f"<b>{escape(sanitize_line(box.title) or ' ')}</b>"
+    lines = sanitize_lines(*box.lines, *box.notes)
+    below = (f'<br/><font point-size="{_LINE}">{escape(line)}</font>' for line in lines)
     return title + "".join(below)
 
 
@@ -109,7 +111,7 @@ def _box_style(box: Box) -> str:
 
 
 def _label(arrow: Arrow) -> str:
-    text = r"\n".join(f"  {_escape_label(line)}  " for line in plain_lines(*arrow.lines))
+    text = r"\n".join(f"  {_escape_label(line)}  " for line in sanitize_lines(*arrow.lines))
     return f'"{text}"'
 
 

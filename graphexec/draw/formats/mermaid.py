@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from graphexec.draw.model.marks import COLOURS, WIDTHS, Mark
-from graphexec.draw.model.picture import Arrow, Look, Nest, Picture, nest_of, text_of
+from graphexec.draw.model.picture import Arrow, Cluster, Look, Picture, cluster_tree, legend_text
 from graphexec.draw.model.style import LIGHT
-from graphexec.draw.model.text import plain_lines
+from graphexec.draw.model.text import sanitize_lines
 from graphexec.kernel.node import END
 
-# The shape of each kind of node, as Mermaid brackets it: shapes tell the kinds apart without colour.
+# Mermaid's brackets for the shape of each kind of node: shapes distinguish the kinds without colour.
 _SHAPES: Mapping[Look, tuple[str, str]] = {
     "model": ("([", "])"),
     "tools": ("[[", "]]"),
@@ -24,9 +24,9 @@ _SHAPES: Mapping[Look, tuple[str, str]] = {
     "absent": ("[", "]"),
 }
 
-# How nodes look, by their kind and beyond it; a later class covers an earlier one. Light fills with dark letters are
-# read on a dark page, too; what stands on the page itself is grey, or has the colours of marks.
-Class: TypeAlias = Look | Mark | Literal["untaken", "current", "start", "nest"]
+# Style classes of nodes; a later class overrides an earlier one. Light fills with dark text are readable on dark pages,
+# too; what is drawn on the page itself is grey or has the colour of a mark.
+Class: TypeAlias = Look | Mark | Literal["untaken", "current", "start", "cluster"]
 _DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2", "absent": ",stroke-dasharray:2 3"}
 _CLASSES: Mapping[Class, str] = {
     **{
@@ -37,16 +37,16 @@ _CLASSES: Mapping[Class, str] = {
     "current": f"fill:{LIGHT.current},stroke-width:4px",
     **{mark: f"stroke:{COLOURS[mark]},stroke-width:{WIDTHS[mark]}px" for mark in COLOURS},
     "start": "fill:#808080,stroke:#808080",
-    "nest": "fill:none,stroke:#808080,stroke-dasharray:2 3",
+    "cluster": "fill:none,stroke:#808080,stroke-dasharray:2 3",
 }
-# A run's edges: a blue for white and for black, and their widths in pixels.
+# A run's edges: a blue for white and for black pages, and their widths in pixels.
 _TAKEN = "#2f81f7"
 _UNTAKEN, _LEAST, _MOST = 1.0, 2.0, 6.0
 
-# Mermaid breaks lines that are wider than 200 pixels, which so many characters are not; in this room it does not.
+# Mermaid wraps lines wider than 200 pixels; lines of up to 22 characters never are. Longer ones get 600 pixels.
 _SHORT, _ROOM = 22, 600
 
-# A title is text, but for tags and for what Mermaid writes entities as: other signs look like them.
+# Mermaid reads tags and its own placeholders for entities in a title: replace them with characters that look alike.
 _ALIKE = str.maketrans(
     {
         "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
@@ -56,21 +56,20 @@ _ALIKE = str.maketrans(
     }
 )
 
-# Signs that Mermaid may read as Markdown, a directive, an entity or an end; some of them not between letters. Some it
-# reads again when the entities are characters, in pairs (`$$`, `fa:fa-car`, `\n`), which a space without width parts;
-# the last two are what it writes entities as while it parses.
+# Characters that Mermaid may read as Markdown, a directive, an entity or a delimiter; some of them not between letters.
+# It reads some again, in pairs (`$$`, `fa:fa-car`, `\n`), after it has decoded entities: a zero-width space separates
+# the pairs. The last two are its placeholders for entities while it parses.
 _READ_AGAIN, _APART = r"\:$ﬂ¶", "#8203;"
 _READ = re.compile(r"""["#%&*:;<>@`\\\[\]{}|~!$^ﬂ¶]|(?<![^\W_])[_.)+-]|[_.)+-](?![^\W_])|(?<=direction)\s""")
 
 
 def mermaid(picture: Picture) -> str:
-    """Draw a flowchart: the edges of spent limits are dotted, nested graphs are subgraphs, the caption is the title.
+    """Draw a flowchart: edges of used-up limits are dotted, embedded graphs are subgraphs, the caption is the title.
 
-    What shows it has limits of its own: 500 edges and 50,000 characters, where its `maxEdges` and `maxTextSize` are not
-    set.
+    Mermaid itself draws at most 500 edges and 50,000 characters, unless its `maxEdges` and `maxTextSize` are set.
     """
     names = _names(picture)
-    machine = nest_of(picture)
+    machine = cluster_tree(picture)
     lines = ["---", *_title(picture), *_config(picture), "---", "flowchart TD"]
     lines.append(f'    start((" ")) --> {names[picture.start]}')
     lines += _flow_nodes(machine, "    ")
@@ -82,25 +81,25 @@ def mermaid(picture: Picture) -> str:
         lines.append(f"    {names[arrow.source]} {link} {names[arrow.target]}")
     members = _members(picture)
     members["start"] = ["start"]
-    members["nest"] = [f"g{nest.number}" for nest in machine.nests()]
+    members["cluster"] = [f"g{cluster.number}" for cluster in machine.clusters()]
     lines += _classes(members)
     lines += _link_styles(picture.arrows)
     return "\n".join(lines) + "\n"
 
 
 def mermaid_state(picture: Picture) -> str:
-    """Draw a state diagram, in which nested graphs are composite states.
+    """Draw a state diagram, in which embedded graphs are composite states.
 
-    Its lines all look the same: that only a spent limit takes one, or why it is pointed out, stands in its label.
+    Its lines have one style, so labels say which edges belong to used-up limits and which are highlighted.
     """
     names = _names(picture) | {END.name: "[*]"}
     title = _title(picture)
     lines = ["---", *title, "---"] if title else []
     lines += ["stateDiagram-v2", f"    [*] --> {names[picture.start]}"]
-    lines += _states(nest_of(picture), "    ")
+    lines += _states(cluster_tree(picture), "    ")
     for arrow in picture.arrows:
-        limit = ("a limit is spent",) if arrow.exhausts else ()
-        marked = (text_of(arrow.mark),) if arrow.mark else ()
+        limit = ("a limit is used up",) if arrow.exhausts else ()
+        marked = (legend_text(arrow.mark),) if arrow.mark else ()
         label = _text(*arrow.lines, *limit, *marked)
         lines.append(f"    {names[arrow.source]} --> {names[arrow.target]} : {label}")
     lines += _classes(_members(picture))
@@ -108,19 +107,19 @@ def mermaid_state(picture: Picture) -> str:
 
 
 def _names(picture: Picture) -> dict[str, str]:
-    """Names that mean nothing to Mermaid, whatever the nodes are called."""
+    """Return identifiers for the nodes that are never Mermaid keywords."""
     return {box.name: f"n{number}" for number, box in enumerate(picture.boxes)} | {END.name: "finish"}
 
 
 def _title(picture: Picture) -> list[str]:
-    """The caption as YAML, of which JSON is a part."""
-    title = " ".join(plain_lines(*picture.caption)).translate(_ALIKE)
+    """Return the caption as YAML; JSON strings are valid YAML."""
+    title = " ".join(sanitize_lines(*picture.caption)).translate(_ALIKE)
     return [f"title: {json.dumps(title, ensure_ascii=False)}"] if title else []
 
 
 def _config(picture: Picture) -> Iterator[str]:
-    """How a flowchart is laid out, as YAML."""
-    # With this curve labels stand where room was made for them.
+    """Yield the layout options of a flowchart, as YAML."""
+    # With this curve, labels stay in the space that the layout reserves for them.
     yield from ("config:", "  flowchart:", "    curve: monotoneY")
     texts = [text for box in picture.boxes for text in (box.title, *box.lines, *box.notes)]
     texts += [text for arrow in picture.arrows for text in arrow.lines]
@@ -131,8 +130,8 @@ def _config(picture: Picture) -> Iterator[str]:
 
 
 def _text(*lines: str) -> str:
-    """Lines as Mermaid's text, in which no sign means anything."""
-    return "<br/>".join(_READ.sub(_entity, line) for line in plain_lines(*lines)) or "#32;"
+    """Join lines into Mermaid's text and escape its syntax."""
+    return "<br/>".join(_READ.sub(_entity, line) for line in sanitize_lines(*lines)) or "#32;"
 
 
 def _entity(found: re.Match[str]) -> str:
@@ -140,9 +139,9 @@ def _entity(found: re.Match[str]) -> str:
     return f"#{ord(found[0])};{apart}"
 
 
-def _flow_nodes(nest: Nest, indent: str) -> Iterator[str]:
-    for one in nest.inside:
-        if isinstance(one, Nest):
+def _flow_nodes(cluster: Cluster, indent: str) -> Iterator[str]:
+    for one in cluster.inside:
+        if isinstance(one, Cluster):
             yield f'{indent}subgraph g{one.number}["{_text(one.name)}"]'
             yield from _flow_nodes(one, indent + "    ")
             yield f"{indent}end"
@@ -153,9 +152,9 @@ def _flow_nodes(nest: Nest, indent: str) -> Iterator[str]:
             yield f'{indent}n{number}{opening}"<b>{_text(box.title)}</b>{below}"{closing}'
 
 
-def _states(nest: Nest, indent: str) -> Iterator[str]:
-    for one in nest.inside:
-        if isinstance(one, Nest):
+def _states(cluster: Cluster, indent: str) -> Iterator[str]:
+    for one in cluster.inside:
+        if isinstance(one, Cluster):
             yield f'{indent}state "{_text(one.name)}" as g{one.number} {{'
             yield from _states(one, indent + "    ")
             yield f"{indent}}}"
@@ -185,9 +184,9 @@ def _classes(members: Mapping[Class, Sequence[str]]) -> list[str]:
 
 
 def _link_styles(arrows: Iterable[Arrow]) -> list[str]:
-    """How edges look that are pointed out, and those of a run; Mermaid numbers them as they stand."""
+    """Return the styles of highlighted edges and of a run's edges; Mermaid numbers edges in their order."""
     links: dict[str, list[str]] = {}
-    # The first is the one to the start.
+    # Edge 0 leads to the start.
     for number, arrow in enumerate(arrows, 1):
         if style := _link_style(arrow):
             links.setdefault(style, []).append(str(number))

@@ -1,4 +1,4 @@
-"""SVG: a picture that needs no network, no font and no script, in light and dark."""
+"""SVG: a picture without network access, fonts or scripts, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from html import escape
 from importlib.resources import files
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
-from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, laid_out
-from graphexec.draw.model.picture import GAP, ROW, SAMPLE, Arrow, Box, Entry, Look, Picture, legend_of, text_of
+from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
+from graphexec.draw.model.picture import GAP, ROW, SAMPLE, Arrow, Box, Entry, Look, Picture, legend_of, legend_text
 from graphexec.draw.model.style import FONT, style
-from graphexec.draw.model.text import plain, wrap_text
+from graphexec.draw.model.text import sanitize_line, wrap_text
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
 # Around everything.
 _MARGIN = 20.0
-# So that a legend of a small machine is no column of words.
+# Wide enough for two columns of the legend below a small machine.
 _LEAST_WIDTH = 420.0
 _CAPTION = 11.5
-# How far the sides of a shape lean, and the corners of another are round.
+# The slant of a shape's sides, and the radius of rounded corners.
 _SLANT, _ROUND = 8.0, 10.0
 # The length and the half width of an arrow's tip.
 _TIP = (9.0, 3.4)
-# The widths of lines that a run took: the least and the most.
+# The minimum and maximum width of the lines that a run took.
 _HEAT = (1.6, 4.4)
 
 
 def svg(picture: Picture) -> str:
     """Draw the picture as SVG. Each edge's `<title>` is its line of the table: `parse --Acted--> dispatch_tools`.
 
-    Raises `InputError` where there is no Graphviz to lay it out.
+    Raises `InputError` if pygraphviz is not installed.
     """
-    layout = laid_out(picture)
+    layout = lay_out(picture)
     inner = max(layout.width, _LEAST_WIDTH)
     lines = _translate((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
     bottom = layout.height + 1.6 * _MARGIN
@@ -54,10 +54,10 @@ def svg(picture: Picture) -> str:
 
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
-    """The drawing alone, without margins, legend and caption: groups that have `data-node` and `data-edge`."""
+    """Return the drawing without margins, legend and caption: groups with `data-node` and `data-edge`."""
     lines = [line for path, place in layout.clusters.items() for line in _cluster(path, place)]
     heat = 0.0 if any(box.heat for box in picture.boxes) else None
-    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_way(layout.entry, heat)}</g>')
+    lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_curve(layout.entry, heat)}</g>')
     lines += [
         _edge(index, arrow, line) for index, (arrow, line) in enumerate(zip(picture.arrows, layout.arrows, strict=True))
     ]
@@ -65,7 +65,7 @@ def machine(picture: Picture, layout: Layout) -> list[str]:
     if layout.finish is not None:
         lines.append(_finish(layout.finish))
     lines += [_node(box, place) for box, place in zip(picture.boxes, layout.boxes, strict=True)]
-    # Above all lines: an edge that passes behind a label leaves it readable.
+    # Labels are drawn last, above all lines, so that they stay readable.
     lines += [
         _label(index, arrow, place)
         for index, (arrow, place) in enumerate(zip(picture.arrows, layout.labels, strict=True))
@@ -74,12 +74,12 @@ def machine(picture: Picture, layout: Layout) -> list[str]:
 
 
 def number(value: float) -> str:
-    """A coordinate, to a tenth."""
+    """Format a coordinate to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
-    """One line of text around `x` (from `x` on, if its kind is `start`), as wide as it was measured."""
+    """Return one line of text centred at `x` (or starting there, if its kind is `start`), as wide as measured."""
     wide = width(words, size, bold="title" in kind or "notes" in kind)
     named = f' class="{kind}"' if kind else ""
     return (
@@ -89,7 +89,7 @@ def text(x: float, y: float, words: str, *, size: float, kind: str = "") -> str:
 
 
 def _escape(words: str) -> str:
-    return escape(plain(words), quote=False)
+    return escape(sanitize_line(words), quote=False)
 
 
 def _title_of(arrow: Arrow) -> str:
@@ -101,7 +101,7 @@ def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
 
 
 def _classes(kind: str, one: Box | Arrow) -> str:
-    """What the style sheet, and a script, tell it by."""
+    """Return the CSS classes by which the style sheet and the page's script find it."""
     heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
     return " ".join(word for word in (kind, one.mark or "", heat) if word)
 
@@ -116,12 +116,11 @@ def _cluster(path: tuple[str, ...], place: Rectangle) -> Iterator[str]:
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
     kind = _classes("edge exhausts" if arrow.exhausts else "edge", arrow)
-    return (
-        f'<g class="{kind}" data-edge="{index}"><title>{_escape(_title_of(arrow))}</title>{_way(line, arrow.heat)}</g>'
-    )
+    title, curve = _escape(_title_of(arrow)), _curve(line, arrow.heat)
+    return f'<g class="{kind}" data-edge="{index}"><title>{title}</title>{curve}</g>'
 
 
-def _way(line: Polyline, heat: float | None) -> str:
+def _curve(line: Polyline, heat: float | None) -> str:
     first, *rest = line.curve
     steps = " ".join(_pair(point) for point in rest)
     thick = _HEAT[0] + heat * (_HEAT[1] - _HEAT[0]) if heat else _HEAT[0]
@@ -134,11 +133,11 @@ def _pair(point: Point) -> str:
 
 
 def _arrow_head(base: Point, tip: Point, thick: float) -> str:
-    """The arrow's head, from where the line ends to its point; wider than the line."""
+    """Return the arrow's head, from the end of the line to the tip; it is wider than the line."""
     across, down = tip[0] - base[0], tip[1] - base[1]
     length = math.hypot(across, down) or 1.0
     ahead = (across / length, down / length)
-    # From where the line ends, so that there is no gap between them.
+    # Long enough to reach the end of the line, without a gap.
     reach = max(_TIP[0], length + 0.5)
     root = (tip[0] - ahead[0] * reach, tip[1] - ahead[1] * reach)
     half = max(_TIP[1], thick * 1.15)
@@ -156,9 +155,9 @@ def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
 def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
-    plain = len(lines) - len(notes)
+    unmarked = len(lines) - len(notes)
     return "".join(
-        text(place.x, first + row * step, words, size=size, kind=kind if row < plain else f"{kind} notes".strip())
+        text(place.x, first + row * step, words, size=size, kind=kind if row < unmarked else f"{kind} notes".strip())
         for row, words in enumerate(lines)
     )
 
@@ -184,7 +183,7 @@ def _node(box: Box, place: Rectangle) -> str:
     middle = place.y - len(lines) * step / 2
     name = text(place.x, middle + TITLE * 0.36, box.title, size=TITLE, kind="title")
     below = Rectangle(place.x, place.y + TITLE * LEADING / 2, place.width, place.height)
-    known = escape(plain(box.name))
+    known = escape(sanitize_line(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
         f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
@@ -192,7 +191,7 @@ def _node(box: Box, place: Rectangle) -> str:
 
 
 def outline(look: Look, place: Rectangle) -> str:
-    """The shape of a kind of node: shapes tell the kinds apart without colour."""
+    """Return the shape of a kind of node: shapes distinguish the kinds without colour."""
     left, top, right, bottom = place.left, place.top, place.left + place.width, place.top + place.height
     x, y = number(left), number(top)
     size = f'width="{number(place.width)}" height="{number(place.height)}"'
@@ -226,9 +225,9 @@ def _polygon(*corners: Point) -> str:
 
 
 def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
-    """The legend, in columns, and its height."""
+    """Return the legend, in columns, and its height."""
     entries = legend_of(picture)
-    wide = max(SAMPLE[0] + GAP + width(text_of(entry), LINE) for entry in entries) + 2 * GAP
+    wide = max(SAMPLE[0] + GAP + width(legend_text(entry), LINE) for entry in entries) + 2 * GAP
     columns = max(1, int((inner + 2 * GAP) // wide))
     rows = -(-len(entries) // columns)
     lines: list[str] = []
@@ -236,13 +235,13 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
         column, row = divmod(index, rows)
         x, y = column * wide, row * ROW + ROW / 2
         lines.append(_sample(entry, Rectangle(x + SAMPLE[0] / 2, y, *SAMPLE)))
-        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, text_of(entry), size=LINE, kind="start faint"))
+        lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, legend_text(entry), size=LINE, kind="start faint"))
     return lines, rows * ROW + _MARGIN / 2
 
 
 def _sample(entry: Entry, place: Rectangle) -> str:
-    """What a line of the legend is about, in small."""
-    # The tip is beyond the line.
+    """Return the symbol of a legend entry."""
+    # The line ends before the tip.
     left, right = (place.left, place.y), (place.left + place.width - _TIP[0], place.y)
     third = place.width / 3
     curve = (left, (left[0] + third, left[1]), (right[0] - third, right[1]), right)
@@ -253,7 +252,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _end_circles(place, 7, 4.5)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
-            return f'<g class="{kind}">{_way(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
+            return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
         case "current":
             return f'<g class="node pure current">{outline("pure", place)}</g>'
         case _:
@@ -268,20 +267,20 @@ def _caption(caption: Sequence[str], inner: float) -> tuple[list[str], float]:
     return drawn, step * len(lines)
 
 
-# Pixels for each point: sharp on the screens of today.
+# Pixels per point: sharp on high-density screens.
 _ZOOM = 2
 
 
 def png(svg: str) -> bytes:
-    """Return the picture, in its light colours, as PNG: two pixels for each unit of the SVG.
+    """Return the picture in its light colours as PNG: two pixels for each unit of the SVG.
 
-    Raises `InputError` where the packages that do it are missing.
+    Raises `InputError` if the extra `draw` is not installed.
     """
     try:
         import resvg_py
 
         typeface = files("font_roboto") / "files"
     except ImportError:
-        raise InputError("a PNG needs resvg-py, which is not there; pip install 'graphexec-agents[draw]'") from None
+        raise InputError("a PNG needs resvg-py, which is missing; pip install 'graphexec-agents[draw]'") from None
     fonts = [str(typeface / name) for name in ("Roboto-Regular.ttf", "Roboto-Bold.ttf")]
     return resvg_py.svg_to_bytes(svg_string=svg, zoom=_ZOOM, font_files=fonts, sans_serif_family="Roboto")

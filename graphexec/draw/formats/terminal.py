@@ -1,17 +1,28 @@
-"""A drawing for a terminal, of characters alone."""
+"""A drawing for a terminal, made of characters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphexec.draw.model.marks import Mark
-from graphexec.draw.model.picture import Arrow, Box, Entry, Look, Nest, Numbered, Picture, legend_of, nest_of, text_of
-from graphexec.draw.model.text import cells, plain, plain_lines, wrap_text
+from graphexec.draw.model.picture import (
+    Arrow,
+    Box,
+    Cluster,
+    Entry,
+    Look,
+    NumberedBox,
+    Picture,
+    cluster_tree,
+    legend_of,
+    legend_text,
+)
+from graphexec.draw.model.text import count_cells, sanitize_line, sanitize_lines, wrap_text
 from graphexec.kernel.node import END
 
-# Columns; only a name that is longer by itself takes more.
+# Columns; only a longer name exceeds them.
 _ROOM = 100
-# The frame of each kind: its corners clockwise from the upper left one, its lines, and where its edges leave.
+# The frame of each kind: corners clockwise from the upper left, horizontal and vertical line, start of the edges.
 _FRAMES: Mapping[Look, Sequence[str]] = {
     "model": tuple("╭╮╯╰─│┬"),
     "tools": tuple("╔╗╝╚═║╤"),
@@ -36,33 +47,33 @@ _LEGEND: Mapping[Entry, str] = {
 
 
 def terminal(picture: Picture) -> str:
-    """Draw the picture with box-drawing characters: each node in the table's order, its edges under it.
+    """Draw the picture with box-drawing characters: the nodes in the table's order, each with its edges below it.
 
-    `▼` and `▲` say where the node that an edge leads to stands. The drawing is at most 100 columns wide, if the names
-    of nodes and outcomes are not too long for that.
+    `▼` and `▲` say whether an edge's target is below or above. The drawing is at most 100 columns wide, unless the
+    names of nodes and outcomes are longer.
     """
-    lines = list(_draw_nest(picture, nest_of(picture), _ROOM))
-    # Two spaces behind each, and one between them.
-    signs = [f"{_LEGEND[entry]} {text_of(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
-    lines += ["", *wrap_text(signs, _ROOM + 2, cells)]
+    lines = list(_draw_cluster(picture, cluster_tree(picture), _ROOM))
+    # `wrap_text` adds a third space between two entries.
+    signs = [f"{_LEGEND[entry]} {legend_text(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
+    lines += ["", *wrap_text(signs, _ROOM + 2, count_cells)]
     if picture.caption:
         lines.append("")
-    for text in plain_lines(*picture.caption):
-        lines += wrap_text(text.split(" "), _ROOM, cells)
+    for text in sanitize_lines(*picture.caption):
+        lines += wrap_text(text.split(" "), _ROOM, count_cells)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _draw_nest(picture: Picture, nest: Nest, room: int) -> Iterator[str]:
-    for one in nest.inside:
-        if isinstance(one, Nest):
-            yield f"┌┈ {plain(one.name)}"
-            yield from (f"┊ {line}" for line in _draw_nest(picture, one, room - 2))
+def _draw_cluster(picture: Picture, cluster: Cluster, room: int) -> Iterator[str]:
+    for one in cluster.inside:
+        if isinstance(one, Cluster):
+            yield f"┌┈ {sanitize_line(one.name)}"
+            yield from (f"┊ {line}" for line in _draw_cluster(picture, one, room - 2))
             yield "└┈"
         else:
             yield from _node(picture, one, room)
 
 
-def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
+def _node(picture: Picture, numbered: NumberedBox, room: int) -> Iterator[str]:
     number, box = numbered
     arrows = [arrow for arrow in picture.arrows if arrow.source == box.name]
     after = {box.name for box in picture.boxes[number:]}
@@ -70,12 +81,12 @@ def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
         yield from (" ●", " ▼")
     yield from _draw_box(box, room, leaves=bool(arrows))
     labels = [_label(arrow) for arrow in arrows]
-    widest = max(map(cells, labels), default=0)
+    widest = max(map(count_cells, labels), default=0)
     for index, (arrow, label) in enumerate(zip(arrows, labels, strict=True), 1):
         line = _line(arrow)
         where = "↻" if arrow.target == box.name else "▼" if arrow.target in after else "▲"
-        target = f"◎ {END.name}" if arrow.target == END.name else f"{plain(arrow.target)} {where}"
-        way = f"{label} {line * (widest - cells(label) + 1)}▶ {target}"
+        target = f"◎ {END.name}" if arrow.target == END.name else f"{sanitize_line(arrow.target)} {where}"
+        way = f"{label} {line * (widest - count_cells(label) + 1)}▶ {target}"
         last = index == len(arrows)
         yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
 
@@ -83,7 +94,7 @@ def _node(picture: Picture, numbered: Numbered, room: int) -> Iterator[str]:
 def _label(arrow: Arrow) -> str:
     again = arrow.lines[1 : len(arrow.lines) - len(arrow.notes)]
     words = (*((_MARKS[arrow.mark],) if arrow.mark else ()), arrow.outcome, *(f"({line})" for line in again))
-    return plain(" ".join(words))
+    return sanitize_line(" ".join(words))
 
 
 def _line(arrow: Arrow) -> str:
@@ -93,23 +104,23 @@ def _line(arrow: Arrow) -> str:
 
 
 def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Iterator[str]:
-    """The line of an edge, and its notes: behind it if there is room, else under it."""
-    text = " · ".join(plain_lines(*notes))
-    if text and cells(way) + 2 + cells(text) <= room:
+    """Yield the line of an edge and its notes, on the same line if they fit, else below."""
+    text = " · ".join(sanitize_lines(*notes))
+    if text and count_cells(way) + 2 + count_cells(text) <= room:
         yield f"{way}  {text}"
         return
     yield way
     under = "      " if last else " │    "
-    yield from (under + line for line in wrap_text(text.split(" "), room - len(under), cells))
+    yield from (under + line for line in wrap_text(text.split(" "), room - len(under), count_cells))
 
 
 def _draw_box(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     left, right, lower_right, lower_left, across, side, way_out = _FRAMES[box.look]
     signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
-    lines = [" ".join((*signs, plain(box.name)))]
+    lines = [" ".join((*signs, sanitize_line(box.name)))]
     for texts in (box.lines, box.notes):
-        lines += wrap_text(" · ".join(plain_lines(*texts)).split(" "), room - 4, cells)
-    widest = max(map(cells, lines))
+        lines += wrap_text(" · ".join(sanitize_lines(*texts)).split(" "), room - 4, count_cells)
+    widest = max(map(count_cells, lines))
     yield f"{left}{across * (widest + 2)}{right}"
-    yield from (f"{side} {line}{' ' * (widest - cells(line))} {side}" for line in lines)
+    yield from (f"{side} {line}{' ' * (widest - count_cells(line))} {side}" for line in lines)
     yield f"{lower_left}{way_out if leaves else across}{across * (widest + 1)}{lower_right}"

@@ -1,6 +1,6 @@
-"""Places and sizes of what is drawn, and of text in one typeface, so that a picture is the same on every machine.
+"""Positions and sizes of drawn parts, and of text in a fixed typeface, so that every computer draws the same picture.
 
-Lengths are points; y grows downwards, as in SVG.
+Lengths are in points; y grows downwards, as in SVG.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A rectangle, by its middle and its size."""
+    """A rectangle, by its centre and size."""
 
     x: float
     y: float
@@ -24,18 +24,18 @@ class Rectangle:
 
     @property
     def left(self) -> float:
-        """Its left side."""
+        """The x of its left side."""
         return self.x - self.width / 2
 
     @property
     def top(self) -> float:
-        """Its upper side."""
+        """The y of its upper side."""
         return self.y - self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Polyline:
-    """A line as a chain of cubic Bézier curves (1 + 3n points), and the point of its arrow."""
+    """A chain of cubic Bézier curves (1 + 3n points), and the tip of its arrow."""
 
     curve: tuple[Point, ...]
     tip: Point
@@ -43,7 +43,7 @@ class Polyline:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of a picture's boxes, the lines and labels of its arrows, in its own order, and the other places."""
+    """The positions of a picture's parts; `boxes`, `arrows` and `labels` are in the picture's order."""
 
     width: float
     height: float
@@ -56,8 +56,8 @@ class Layout:
     clusters: Mapping[tuple[str, ...], Rectangle]
 
 
-# Thousandths of the font's size for the characters from space to tilde: Helvetica's own metrics (Adobe's AFM files),
-# which Arial and Liberation Sans share. SVG is told the width of each text, so that other typefaces fit, too.
+# Character widths from space to tilde, in thousandths of the font size: Helvetica's metrics (Adobe's AFM files), which
+# Arial and Liberation Sans share. The SVG states the width of each text, so that other typefaces fit, too.
 _REGULAR = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
     556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556,
@@ -75,7 +75,7 @@ _BOLD = (
     611, 611, 389, 556, 333, 611, 556, 778, 556, 556, 500, 389, 280, 389, 584,
 )  # fmt: skip
 _FIRST = ord(" ")
-# Of what is not in the tables: a letter of another alphabet, and a character as wide as it is high.
+# Widths of characters outside the tables: a letter of another alphabet, and a full-width character.
 _OTHER, _WIDE = 600, 1000
 
 

@@ -1,4 +1,4 @@
-"""Readability of a layout: labels that are covered, and lines that come near to something else."""
+"""Readability of a layout: covered labels, and lines that come too near to other parts."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle
 
-# The cost of a label that is covered or crossed out, and of a line that skims a node, against the length of the lines.
+# The cost of a covered or crossed label, and of a line close to a node, in points of line length.
 _COVERED, _SKIMMING = 4_000.0, 300.0
 
-# The margin that a line keeps from a label: its own line from the text in it, others from its edge; and from a node.
+# Margins: between a label's text and its own line, between a label and other lines, between a node and a line.
 _TEXT, _NEAR, _SKIMMED = -3.0, 1.0, 7.0
-# The distance at which a line may end from its node, and the size of an arrow's tip.
+# The maximum distance between a line's end and its node, and the size of an arrow's tip.
 _ENDS, _TIP = 10.0, 16.0
 
-# Points of a Bézier curve: where a label may stand, and close enough to find all that it passes.
+# Points per Bézier curve: candidate places for a label, and samples dense enough to find every clash.
 _COARSE, _FINE = 8, 40
 
 
 class _Trail(NamedTuple):
-    """Points along a line, and the rectangle around them: most labels are nowhere near."""
+    """Points along a line, and their bounding rectangle, which rules out most labels quickly."""
 
     points: Sequence[Point]
     left: float
@@ -33,7 +33,7 @@ class _Trail(NamedTuple):
 
 
 def clashes(layout: Layout) -> list[str]:
-    """Return what makes labels unreadable: other labels, nodes, and the lines of other edges."""
+    """Return what makes labels unreadable: overlaps with other labels, nodes and lines."""
     lines = _fine(layout)
     return [
         clash
@@ -42,8 +42,8 @@ def clashes(layout: Layout) -> list[str]:
     ]
 
 
-def settled(layout: Layout) -> Layout:
-    """Move the labels that clash along their own lines, to the nearest places where they do not."""
+def move_clashing_labels(layout: Layout) -> Layout:
+    """Move each clashing label along its own line to the nearest free place, if there is one."""
     labels = list(layout.labels)
     lines = _fine(layout)
     for index, label in enumerate(layout.labels):
@@ -55,7 +55,7 @@ def settled(layout: Layout) -> Layout:
 
 
 def cost(layout: Layout) -> float:
-    """Return how hard the layout is to read, in points of line length."""
+    """Return the cost of the layout (lower is easier to read), in points of line length."""
     lengths = sum(math.dist(*piece) for line in layout.arrows for piece in pairwise(_points(line, _COARSE)))
     return len(clashes(layout)) * _COVERED + _count_near_misses(layout) * _SKIMMING + lengths / 10 + layout.width / 4
 
@@ -71,7 +71,7 @@ def _clashes(
             if other != index and _overlap(label, one)
         ),
         *(f"the label {index} covers the node {number}" for number, box in enumerate(boxes) if _overlap(label, box)),
-        # Its own line may come near it: then it is seen whose label it is.
+        # Its own line may come nearer: that shows which line the label belongs to.
         *(
             f"the line {other} runs through the label {index}"
             for other, line in enumerate(lines)
@@ -81,7 +81,7 @@ def _clashes(
 
 
 def _count_near_misses(layout: Layout) -> int:
-    """How many times a line comes near a node that it does not lead to or from, or another line's tip."""
+    """Count the lines that come near a node they do not connect, or near another line's tip."""
     count = 0
     for line, trail in zip(layout.arrows, _fine(layout), strict=True):
         ends = _trail((line.curve[0], line.curve[-1], line.tip))
@@ -93,7 +93,7 @@ def _count_near_misses(layout: Layout) -> int:
 
 
 def _beside(line: Polyline, label: Rectangle) -> list[Rectangle]:
-    """The places at both sides of a line where its label could stand, the nearest to the line's middle first."""
+    """Return the possible places of a label on both sides of its line, the nearest to the line's middle first."""
     places: list[Rectangle] = []
     points = _points(line, _COARSE)
     middle = points[len(points) // 2]
@@ -101,7 +101,7 @@ def _beside(line: Polyline, label: Rectangle) -> list[Rectangle]:
         x, y = (x0 + x1) / 2, (y0 + y1) / 2
         across, down = x1 - x0, y1 - y0
         length = math.hypot(across, down) or 1.0
-        # As far from the line as the label's own extent is in that direction.
+        # Half the label's extent in the direction away from the line.
         off = (abs(down) * label.width + abs(across) * label.height) / length / 2
         for side in (off, -off):
             place = (round(x - side * down / length, 1), round(y + side * across / length, 1))

@@ -1,6 +1,6 @@
-"""Where everything stands: Graphviz's `dot` lays the picture out, from sizes that do not depend on a machine's fonts.
+"""Layout of a picture by Graphviz's `dot`, from sizes that do not depend on installed fonts.
 
-It is asked in several ways, and what can be read best is taken.
+Several variants are computed, and the most readable one is used.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from itertools import product, starmap
 from typing import Any, NamedTuple
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
-from graphexec.draw.layout.label_layout import cost, settled
+from graphexec.draw.layout.label_layout import cost, move_clashing_labels
 from graphexec.draw.model.picture import Box, Picture
 from graphexec.errors import InputError
 from graphexec.kernel.node import END
 
 TITLE, LINE, LABEL = 14.0, 11.0, 11.0
-# From one line of text to the next, as a part of its size.
+# The line height, as a multiple of the font size.
 LEADING = 1.3
-# Around a node's text, at its sides and above and below it; around an edge's label.
+# Horizontal and vertical padding of a node's text, and of an edge's label.
 _PADDING = (16.0, 9.0)
 _LABEL_PADDING = (7.0, 2.0)
 # Diameters.
 START, FINISH = 16.0, 44.0
-# The name of a nested graph, above what is in it.
+# Font size of an embedded graph's name.
 CLUSTER = 12.0
-# Graphviz thinks in inches.
+# Points per inch, the unit of Graphviz.
 _INCH = 72.0
-# So many edges are laid out in every way.
+# Pictures with more edges are laid out in one variant only.
 _SMALL = 40
 
 
-class _Way(NamedTuple):
+class _LayoutOptions(NamedTuple):
     """The options of a layout.
 
-    Of the edges that spent limits take: `weight` is how straight they are, `ranks` over how many rows they lead at
-    least. The order in which the edges are given decides what stands on which side.
+    For edges of used-up limits, `weight` is their straightness and `ranks` the minimum number of rows they span. The
+    order of the edges, which `reverse` changes, decides which nodes are on the left.
     """
 
     weight: int
@@ -46,11 +46,11 @@ class _Way(NamedTuple):
     reverse: bool
 
 
-_WAYS = tuple(starmap(_Way, product((1, 0, 3), (1, 2), (False, True))))
+_VARIANTS = tuple(starmap(_LayoutOptions, product((1, 0, 3), (1, 2), (False, True))))
 
 
 def size_of(box: Box) -> Point:
-    """The width and the height that a node's text takes, with the room around it."""
+    """Return the width and height of a node: its text and padding."""
     lines = (*box.lines, *box.notes)
     widest = max([width(box.title, TITLE, bold=True), *(width(line, LINE) for line in lines)])
     high = TITLE * LEADING + len(lines) * LINE * LEADING
@@ -58,32 +58,32 @@ def size_of(box: Box) -> Point:
 
 
 def label_size(lines: Iterable[str]) -> Point:
-    """The width and the height of the text at an edge, with the room around it."""
+    """Return the width and height of an edge's label: its text and padding."""
     texts = list(lines)
     widest = max(width(text, LABEL) for text in texts)
     return round(widest + 2 * _LABEL_PADDING[0]), round(len(texts) * LABEL * LEADING + 2 * _LABEL_PADDING[1])
 
 
 @lru_cache(maxsize=64)
-def laid_out(picture: Picture) -> Layout:
-    """Lay the picture out. Raises `InputError` where there is no Graphviz; the cost grows faster than the picture.
+def lay_out(picture: Picture) -> Layout:
+    """Lay the picture out. The cost grows faster than the picture, so layouts are cached.
 
-    The same picture is laid out once: a notebook, a page and a file may all want it.
+    Raises `InputError` if pygraphviz is not installed.
     """
     if len(picture.arrows) > _SMALL:
-        return settled(_run_graphviz(picture, _WAYS[0]))
-    return min((settled(_run_graphviz(picture, way)) for way in _WAYS), key=cost)
+        return move_clashing_labels(_run_graphviz(picture, _VARIANTS[0]))
+    return min((move_clashing_labels(_run_graphviz(picture, options)) for options in _VARIANTS), key=cost)
 
 
-def _run_graphviz(picture: Picture, way: _Way) -> Layout:
+def _run_graphviz(picture: Picture, options: _LayoutOptions) -> Layout:
     try:
-        # Any: it has no types.
+        # Any: the package has no types.
         pygraphviz: Any = importlib.import_module("pygraphviz")
     except ImportError:
         raise InputError(
-            "this picture is laid out with pygraphviz, which is not there; pip install 'graphexec-agents[draw]'"
+            "the layout of this picture needs pygraphviz, which is missing; pip install 'graphexec-agents[draw]'"
         ) from None
-    graph = pygraphviz.AGraph(string=_dot(picture, way))
+    graph = pygraphviz.AGraph(string=_dot(picture, options))
     try:
         found: dict[str, Any] = json.loads(graph.draw(prog="dot", format="json"))
     finally:
@@ -91,7 +91,7 @@ def _run_graphviz(picture: Picture, way: _Way) -> Layout:
     return _read(picture, found)
 
 
-def _dot(picture: Picture, way: _Way) -> str:
+def _dot(picture: Picture, options: _LayoutOptions) -> str:
     numbers = {box.name: number for number, box in enumerate(picture.boxes)}
     lines = [
         "digraph {",
@@ -108,27 +108,27 @@ def _dot(picture: Picture, way: _Way) -> str:
     lines += _clusters(picture, numbers)
     lines.append(f"s -> n{numbers[picture.start]} [id=entry, weight=8]")
     back = _back(picture)
-    # The order in which Graphviz returns edges is its own: they are known by their ids.
+    # Graphviz returns edges in another order; their ids identify them.
     arrows = list(enumerate(picture.arrows))
-    for index, arrow in reversed(arrows) if way.reverse else arrows:
+    for index, arrow in reversed(arrows) if options.reverse else arrows:
         source = f"n{numbers[arrow.source]}"
         target = "e" if arrow.target == END.name else f"n{numbers[arrow.target]}"
         ends = f"{target} -> {source}" if index in back else f"{source} -> {target}"
         turned = ", dir=back" if index in back else ""
-        weight = f"weight={way.weight}, minlen={way.ranks}" if arrow.exhausts else "weight=3"
+        weight = f"weight={options.weight}, minlen={options.ranks}" if arrow.exhausts else "weight=3"
         room = _spacer_label(*label_size(arrow.lines))
         lines.append(f"{ends} [id={index}, label={room}, {weight}{turned}]")
     return "\n".join([*lines, "}"])
 
 
 def _back(picture: Picture) -> set[int]:
-    """The arrows that lead back on the way from the start: they do not say what stands above what."""
+    """Return the back edges of a depth-first search from the start: the layout ignores their direction."""
     leaving: dict[str, list[tuple[int, str]]] = {}
     for index, arrow in enumerate(picture.arrows):
         leaving.setdefault(arrow.source, []).append((index, arrow.target))
     back: set[int] = set()
     left: set[str] = set()
-    # The nodes on the way, each with the arrows that are not followed yet.
+    # The nodes on the current path, each with its arrows that are not yet followed.
     above: dict[str, Iterator[tuple[int, str]]] = {}
     for first in (picture.start, *leaving):
         if first not in left:
@@ -163,7 +163,7 @@ def _clusters(picture: Picture, numbers: Mapping[str, int]) -> list[str]:
 
 
 def paths_of(picture: Picture) -> list[tuple[str, ...]]:
-    """The nested graphs by their names, outer ones first."""
+    """Return the embedded graphs by their names, outer ones first."""
     paths = {box.path[:depth] for box in picture.boxes for depth in range(1, len(box.path) + 1)}
     return sorted(paths, key=lambda path: (len(path), path))
 
@@ -188,8 +188,8 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
             x, y = point(one["pos"])
             wide, high = float(one["width"]) * _INCH, float(one["height"]) * _INCH
             places[one["name"]] = Rectangle(x, y, round(wide, 1), round(high, 1))
-    ways = {edge["id"]: edge for edge in found["edges"]}
-    edges = [ways[str(index)] for index in range(len(picture.arrows))]
+    by_id = {edge["id"]: edge for edge in found["edges"]}
+    edges = [by_id[str(index)] for index in range(len(picture.arrows))]
     labels = tuple(
         Rectangle(*point(edge["lp"]), *label_size(arrow.lines))
         for edge, arrow in zip(edges, picture.arrows, strict=True)
@@ -201,16 +201,16 @@ def _read(picture: Picture, found: Mapping[str, Any]) -> Layout:
         tuple(_line(edge, point) for edge in edges),
         labels,
         places["s"],
-        _line(ways["entry"], point),
+        _line(by_id["entry"], point),
         places.get("e"),
         dict(sorted(clusters.items(), key=lambda item: (len(item[0]), item[0]))),
     )
 
 
-# Any: a function of a text of Graphviz's.
+# Any: a function that parses a point of Graphviz's output.
 def _line(edge: Mapping[str, Any], point: Any) -> Polyline:
     tip, *curve = edge["pos"].split()
     if tip.startswith("s,"):
-        # It was laid out from its end to its beginning.
+        # The edge was laid out in the opposite direction.
         curve = curve[::-1]
     return Polyline(tuple(point(one) for one in curve), point(tip[2:]))

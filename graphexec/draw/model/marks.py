@@ -1,4 +1,4 @@
-"""What a picture points out: a loop that can run for ever, the way to it, a fault, and what no test takes."""
+"""The highlights of a picture: a loop that may not terminate, the path to it, a fault, and edges that no test takes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
 from graphexec.verify.proof.findings import Finding
 
-# red: a loop without end, or the place of a fault.  orange: the way to it.  grey: never taken.
+# red: a loop that may not terminate, or the place of a fault.  orange: the path to it.  grey: never taken.
 Mark: TypeAlias = Literal["red", "orange", "grey"]
 Marks: TypeAlias = Mapping[Edge, Mark]
 
-# Of Matplotlib's palette: they can be told apart on white and on black. Widths say the same without colour.
+# From Matplotlib's palette: distinct on white and on black. The widths distinguish them without colour.
 COLOURS: Mapping[Mark, str] = {"red": "#d62728", "orange": "#ff7f0e", "grey": "#b0b0b0"}
 WIDTHS: Mapping[Mark, int] = {"red": 3, "orange": 2, "grey": 1}
 
 
 def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, Mark]:
-    """Mark what the findings are about: red the loops and the edges of faults, orange the ways to them.
+    """Mark the edges of the findings: red for loops and faults, orange for the paths to them.
 
-    An edge of a loop stays red, though the way to another loop takes it too. What is not an edge of the graph, such as
-    an outcome that none takes, is not marked.
+    An edge of a loop stays red even if the path to another loop uses it. An outcome without an edge is not marked.
     """
     red: set[tuple[str, str]] = set()
     orange: set[tuple[str, str]] = set()
@@ -41,7 +40,7 @@ def marks_of(graph: Graph[Any, Any], findings: Iterable[Finding]) -> dict[Edge, 
 
 
 def marked_nodes(findings: Iterable[Finding]) -> dict[str, Mark]:
-    """Mark the nodes that errors are found at, and those of loops without end: red."""
+    """Mark the nodes of errors, and those of loops that may not terminate, in red."""
     errors = [one for one in findings if one.severity == "error"]
     loops = [step.source for one in errors if one.witness is not None for step in one.witness.loop]
     return dict.fromkeys([*(one.node for one in errors if one.node is not None), *loops], "red")

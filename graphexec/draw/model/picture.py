@@ -1,4 +1,4 @@
-"""What every picture shows: the nodes and edges of one machine, read from its table and its proof, and the legend."""
+"""The content of every picture: the nodes and edges of one machine, read from its table and proof, and the legend."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from graphexec.kernel.node import END, Edge, Node
 from graphexec.verify.proof.findings import Verdict
 from graphexec.verify.proof.flow import flow_of, limits_of
 
-# What a node does, for whoever looks at it: `effect` asks for an effect of the user's own, `absent` is a node that
-# edges of a draft name and that it does not have.
+# The kind of a node as a picture shows it. `effect` requests an effect class of the user's own; `absent` is a node that
+# edges of an incomplete table name but that is not defined.
 Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure", "absent"]
 
 _ASKED: Mapping[type[Effect[Any]], Look] = {
@@ -30,24 +30,24 @@ _ASKED: Mapping[type[Effect[Any]], Look] = {
     CallTool: "tools",
 }
 
-# The line under a node's name, and its line in the legend.
-SAID: Mapping[Look, str] = {
+# The line under a node's name.
+DESCRIPTIONS: Mapping[Look, str] = {
     "model": "asks the model",
     "tools": "calls tools",
     "person": "asks a person",
-    "effect": "asks the world",
-    "opaque": "does as it likes",
+    "effect": "other effects",
+    "opaque": "arbitrary code",
     "pure": "",
-    "absent": "is not there",
+    "absent": "is missing",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node: its name, what it does, and the `lines` that say so, with what its entries cost.
+    """A node: its name, its kind, and the `lines` that describe it and the cost of entering it.
 
-    `notes` are what a run laid over the machine says of it, `heat` is how much of the runs came here (0 to 1, `None`
-    where no run is shown), and `current` says that the run is here.
+    `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
+    others (`None` without runs). `current` marks the node that an unfinished run is at.
     """
 
     name: str
@@ -61,21 +61,22 @@ class Box:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the graphs that it stands in, outermost first."""
+        """The names of the graphs that contain it, outermost first."""
         return tuple(self.name.split(".")[:-1])
 
     @property
     def title(self) -> str:
-        """Its own name, without those of the graphs that it stands in."""
+        """Its own name, without those of the graphs that contain it."""
         return self.name.rpartition(".")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """An edge: `outcome` (a class's name) of the node `source` leads to the node `target`, or to `"END"`.
+    """An edge: the node `source` leads to the node `target`, or to `"END"`, on `outcome` (a class's name).
 
-    `resets` names the budgets that are full again then; `exhausts` says that only a spent limit takes it, and `limits`
-    which ones of those that are set (`None` where none are known). `notes` and `heat` are as a node's.
+    `resets` names the budgets that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
+    up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
+    (0 to 1) is how often they took the edge.
     """
 
     source: str
@@ -90,18 +91,18 @@ class Arrow:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The lines that stand at it: its outcome, which limits send it there or are full again, and the notes."""
+        """The lines of its label: the outcome, the limits that cause it, the budgets that it resets, and the notes."""
         spent: tuple[str, ...] = ()
         if self.limits is not None:
             names = ", ".join(self.limits).replace("_", " ")
             spent = (f"of {names}" if names else "no such limit is set",)
-        again = (f"{', '.join(self.resets)} again",) if self.resets else ()
-        return (self.outcome, *spent, *again, *self.notes)
+        resets = (f"resets {', '.join(self.resets)}",) if self.resets else ()
+        return (self.outcome, *spent, *resets, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A machine as it is drawn, in any format: plain data, which JSON can hold. `caption` is a sentence a line."""
+    """A machine as it is drawn in any format: plain data that JSON can hold. `caption` has one sentence per line."""
 
     start: str
     boxes: tuple[Box, ...]
@@ -109,7 +110,7 @@ class Picture:
     caption: tuple[str, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
-        """Return it as JSON knows it."""
+        """Return it as JSON data."""
         data: dict[str, Any] = _adapter().dump_python(self, mode="json", exclude_defaults=True)
         return data
 
@@ -124,8 +125,8 @@ class Picture:
             raise InputError(f"this is not the picture of a machine: {where}: {what['msg']}") from None
         known = {box.name for box in picture.boxes}
         ends = [picture.start, *(end for arrow in picture.arrows for end in (arrow.source, arrow.target))]
-        if strangers := [end for end in ends if end not in known and end != END.name]:
-            raise InputError(f"this is not the picture of a machine: it has no node {strangers[0]}")
+        if unknown := [end for end in ends if end not in known and end != END.name]:
+            raise InputError(f"this is not the picture of a machine: it has no node {unknown[0]}")
         return picture
 
 
@@ -135,9 +136,9 @@ def _adapter() -> TypeAdapter[Picture]:
 
 
 def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -> Picture:
-    """Return the picture of a machine; of a verdict, with its limits, its bounds, and what was found.
+    """Return the picture of a machine; of a verdict, with its limits, bounds and findings.
 
-    `marks` point edges out, instead of what was found.
+    `marks` highlight edges, instead of the findings.
     """
     if isinstance(subject, Verdict):
         graph, limits = subject.graph, subject.limits
@@ -147,16 +148,16 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
-        Box(node.name, look(node), _lines(node, limits), node.metered, mark=nodes.get(node.name)) for node in graph
+        Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name)) for node in graph
     ]
-    boxes += [Box(name, "absent", (SAID["absent"],), mark="red") for name in _absent(graph)]
+    boxes += [Box(name, "absent", (DESCRIPTIONS["absent"],), mark="red") for name in _missing_nodes(graph)]
     arrows = tuple(
         Arrow(
             edge.source,
             edge.outcome.__name__,
             edge.target,
             tuple(map(str, edge.resets)),
-            exhausts(graph, edge),
+            is_limit_edge(graph, edge),
             causes.get((edge.source, edge.outcome.__name__)),
             shown.get(edge),
         )
@@ -165,8 +166,8 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     return Picture(graph.start, tuple(boxes), arrows, caption)
 
 
-def look(node: Node[Any, Any]) -> Look:
-    """What the node asks for, the most telling first."""
+def look_of(node: Node[Any, Any]) -> Look:
+    """Return the kind of the first effect in `_ASKED` that the node requests, or the kind of node if there is none."""
     if node.kind != "asks":
         return "opaque" if node.kind == "opaque" else "pure"
     for effect, asked in _ASKED.items():
@@ -175,18 +176,18 @@ def look(node: Node[Any, Any]) -> Look:
     return "effect"
 
 
-def exhausts(graph: Graph[Any, Any], edge: Edge) -> bool:
-    """Whether only a spent limit takes the edge."""
+def is_limit_edge(graph: Graph[Any, Any], edge: Edge) -> bool:
+    """Return whether the edge is taken only when a limit is used up."""
     source = graph.nodes.get(edge.source)
     return source is not None and edge.outcome not in source.returns and source.spent_outcome is edge.outcome
 
 
 def caption_of(verdict: Verdict) -> tuple[str, ...]:
-    """Whether every run ends, and within what: a sentence a line."""
+    """Return the verdict and its bounds, one sentence per line."""
     bounds = verdict.bounds
     if bounds is None:
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
-        first = "Unproved: it is not known that every run ends." if verdict.status == "unproved" else "Refuted."
+        first = "Unproved: some run may not end." if verdict.status == "unproved" else "Refuted."
         return (first, *map(str, errors))
     known = [
         f"{format_number(bound.number)} {name.removesuffix('s') if bound.number == 1 else name}".replace("_", " ")
@@ -200,12 +201,12 @@ def caption_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The limits, of those that are set, that take each edge which only a spent limit takes."""
+    """Return the limits, of those that are set, that cause each edge of a used-up limit."""
     graph, limits = verdict.graph, verdict.limits
     flow = flow_of(graph)
     known = limits_of(flow, limits)
     found: dict[tuple[str, str], tuple[str, ...]] = {
-        (edge.source, edge.outcome.__name__): () for edge in graph.edges if exhausts(graph, edge)
+        (edge.source, edge.outcome.__name__): () for edge in graph.edges if is_limit_edge(graph, edge)
     }
     for one in flow.transitions:
         place = one.source, one.outcome
@@ -216,11 +217,11 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
-    kind = look(node)
+    kind = look_of(node)
     own = [effect.__name__ for effect in node.effects if effect is not Perform]
-    asks = f"asks for {', '.join(own)}" if kind == "effect" else SAID[kind]
+    asks = f"asks for {', '.join(own)}" if kind == "effect" else DESCRIPTIONS[kind]
     costs = [_cost(budget, limits) for budget in node.meters]
-    reserved = "its calls are reserved" if node.grace is not None else ""
+    reserved = "calls are reserved" if node.grace is not None else ""
     return tuple(line for line in (asks, *costs, reserved) if line)
 
 
@@ -234,80 +235,80 @@ def _cost(budget: Budget, limits: Limits | None) -> str:
     return f"counts {budget}, without limit" if limit is None else f"costs 1 of {format_number(limit)} {budget}"
 
 
-def _absent(graph: Graph[Any, Any]) -> list[str]:
+def _missing_nodes(graph: Graph[Any, Any]) -> list[str]:
     ends = [name for edge in graph.edges for name in (edge.source, edge.target)]
     return [name for name in dict.fromkeys(ends) if name not in graph and name != END.name]
 
 
-Numbered: TypeAlias = tuple[int, Box]
+NumberedBox: TypeAlias = tuple[int, Box]
 
 
 @dataclass(slots=True)
-class Nest:
-    """A graph within the machine, or the machine itself (whose name is empty), and what stands in it, in order.
+class Cluster:
+    """An embedded graph, or the machine itself (with an empty name), and its nodes and graphs in order.
 
-    Nodes have their numbers in the picture. A graph stands where its first node does.
+    Nodes have their numbers in the picture. A graph takes the place of its first node.
     """
 
     number: int
     name: str
-    inside: list[Numbered | Nest] = field(default_factory=list["Numbered | Nest"])
+    inside: list[NumberedBox | Cluster] = field(default_factory=list["NumberedBox | Cluster"])
 
-    def nests(self) -> Iterator[Nest]:
-        """Yield the graphs within it, outer ones before inner ones."""
+    def clusters(self) -> Iterator[Cluster]:
+        """Yield the graphs in it, outer ones before inner ones."""
         for one in self.inside:
-            if isinstance(one, Nest):
+            if isinstance(one, Cluster):
                 yield one
-                yield from one.nests()
+                yield from one.clusters()
 
 
-def nest_of(picture: Picture) -> Nest:
+def cluster_tree(picture: Picture) -> Cluster:
     """Return the machine as nested graphs."""
-    nests: dict[tuple[str, ...], Nest] = {(): Nest(0, "")}
+    clusters: dict[tuple[str, ...], Cluster] = {(): Cluster(0, "")}
     for number, box in enumerate(picture.boxes):
         path = box.path
         for depth in range(1, len(path) + 1):
-            if path[:depth] not in nests:
-                nest = nests[path[:depth]] = Nest(len(nests), path[depth - 1])
-                nests[path[: depth - 1]].inside.append(nest)
-        nests[path].inside.append((number, box))
-    return nests[()]
+            if path[:depth] not in clusters:
+                cluster = clusters[path[:depth]] = Cluster(len(clusters), path[depth - 1])
+                clusters[path[: depth - 1]].inside.append(cluster)
+        clusters[path].inside.append((number, box))
+    return clusters[()]
 
 
 Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current"]
 
-# The size of a sample, the room between things, and the height of a row.
+# The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 
 # In the order of the legend.
 _TEXTS: Mapping[Entry, str] = {
-    "start": "where a run starts",
-    "edge": "a transition, with its outcome",
-    "exhausts": "taken when a limit is spent",
-    "end": "where it ends",
+    "start": "start of a run",
+    "edge": "transition with its outcome",
+    "exhausts": "taken when a limit is used up",
+    "end": "end of a run",
     "model": "asks a language model",
     "tools": "calls tools",
     "person": "asks a person",
-    "effect": "asks the world for something else",
-    "opaque": "a function that asks by itself",
-    "pure": "a function that asks for nothing",
-    "absent": "a node that is missing",
-    "red": "can go on for ever, or is wrong",
-    "orange": "the way there",
+    "effect": "requests other effects",
+    "opaque": "arbitrary code",
+    "pure": "function without effects",
+    "absent": "missing node",
+    "red": "may not terminate, or is wrong",
+    "orange": "path to the red part",
     "grey": "never taken",
-    "taken": "taken: at which steps, or how often",
+    "taken": "taken: step numbers or count",
     "untaken": "not taken",
-    "current": "the run is here",
+    "current": "current node of the run",
 }
 
 
-def text_of(entry: Entry) -> str:
-    """What it means."""
+def legend_text(entry: Entry) -> str:
+    """Return the text of a legend entry."""
     return _TEXTS[entry]
 
 
 def legend_of(picture: Picture) -> list[Entry]:
-    """What is in the picture, and may need a word."""
+    """Return the legend's entries for what the picture contains."""
     shown: set[Entry | None] = {"start", "edge"}
     shown |= {one for box in picture.boxes for one in (box.look, box.mark)}
     shown |= {arrow.mark for arrow in picture.arrows}

@@ -1,4 +1,4 @@
-"""The colours of laid out pictures, for light and for dark, and the style sheet that is made of them."""
+"""The light and the dark colours of SVG pictures, and their style sheet."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from graphexec.draw.model.picture import Look
 
-# The metrics of the first three are those that texts are measured with.
+# Text is measured with the metrics that the first three share.
 FONT = "Helvetica, Arial, Liberation Sans, Roboto, sans-serif"
 
 
 class Colours(NamedTuple):
-    """What a shape is filled with, and its outline."""
+    """The fill and the outline of a shape."""
 
     fill: str
     stroke: str
@@ -21,9 +21,9 @@ class Colours(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """The colours of a picture: those of the nodes are tints of Okabe and Ito's, which the colour-blind can tell apart.
+    """The colours of a picture; those of the nodes are tints of Okabe and Ito's palette, made for the colour-blind.
 
-    `heat` is for what a run took; shapes, widths and words say the same without colour.
+    `heat` colours the edges that a run took. Shapes, widths and labels carry the same information without colour.
     """
 
     paper: str
@@ -84,7 +84,7 @@ DARK = Palette(
 
 
 def style(dark: str = "@media (prefers-color-scheme: dark)") -> str:
-    """Return the style sheet of an SVG; its dark half stands within `dark`."""
+    """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules."""
     return f"{_SHAPES}{_rules(LIGHT)}{dark}{{{_rules(DARK)}}}"
 
 

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers, durations and lines of text for people to read."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from collections.abc import Callable, Iterable
 from graphexec.errors import format_integer
 
 
-def counted(count: int, thing: str) -> str:
-    """A number of things: `1 tool call`, `1,200 tokens`."""
+def format_quantity(count: int, thing: str) -> str:
+    """Return a number with its noun: `1 tool call`, `1,200 tokens`."""
     return f"{format_integer(count, ',')} {thing}{'' if count == 1 else 's'}"
 
 
 def format_sum(*counts: int) -> str:
-    """The parts of a sum: `1,500 + 32`."""
+    """Return the parts of a sum: `1,500 + 32`."""
     return " + ".join(format_integer(count, ",") for count in counts)
 
 
-def duration(seconds: float) -> str:
-    """A time: `35 ms`, `4.28 s`, `120 s`."""
-    if seconds < 0.001:  # noqa: PLR2004 - nobody waits for less
+def format_duration(seconds: float) -> str:
+    """Return a duration: `35 ms`, `4.28 s`, `120 s`."""
+    if seconds < 0.001:  # noqa: PLR2004 - shorter times are not noticeable
         return "under 1 ms"
-    if seconds < 0.1:  # noqa: PLR2004 - below, hundredths of a second say nothing
+    if seconds < 0.1:  # noqa: PLR2004 - below that, hundredths of a second are too coarse
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"  # noqa: PLR2004 - three digits are enough
 
 
-# What joins the parts of an emoji, or keeps letters apart: invisible, and harmless.
+# Characters that join the parts of an emoji or separate letters: invisible and harmless.
 _JOINERS = "\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NON-JOINER}"
 
 
-def plain(text: str) -> str:
-    """One line: white space as a space, and what cannot be seen (control characters, changes of direction) as `�`."""
+def sanitize_line(text: str) -> str:
+    """Return text as one line: white space as spaces, other invisible characters (controls, bidi marks) as `�`."""
     if text.isprintable():
         return text
     return "".join(
@@ -41,23 +41,23 @@ def plain(text: str) -> str:
     )
 
 
-def plain_lines(*texts: str) -> list[str]:
-    """The lines of some texts, which may have several each; an empty text has none."""
-    return [plain(line) for text in texts for line in text.splitlines()]
+def sanitize_lines(*texts: str) -> list[str]:
+    """Return the sanitized lines of some strings; an empty string has none."""
+    return [sanitize_line(line) for text in texts for line in text.splitlines()]
 
 
-# It makes a sign an emoji, which takes two.
+# It turns a character into an emoji, which takes two cells.
 _EMOJI = "\N{VARIATION SELECTOR-16}"
 
 
-def cells(text: str) -> int:
-    """How many cells a line of text takes; one that a terminal draws as one emoji may take fewer."""
+def count_cells(text: str) -> int:
+    """Return the width of a line in terminal cells; an emoji of several characters may take fewer."""
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
-def fitted(text: str, room: int, *, more: str = "…") -> str:
-    """The text, cut where it takes more than the room, with `more` to say so."""
-    if cells(text) <= room:
+def truncate(text: str, room: int, *, more: str = "…") -> str:
+    """Return the text, cut to `room` cells; a cut text ends with `more`."""
+    if count_cells(text) <= room:
         return text
     left = room - len(more)
     kept: list[str] = []
@@ -69,9 +69,9 @@ def fitted(text: str, room: int, *, more: str = "…") -> str:
     return ("".join(kept).rstrip() + more)[: max(room, 0)]
 
 
-def padded(text: str, room: int) -> str:
-    """The text with spaces behind it, as wide as the room."""
-    return text + " " * (room - cells(text))
+def pad(text: str, room: int) -> str:
+    """Return the text with trailing spaces, `room` cells wide."""
+    return text + " " * (room - count_cells(text))
 
 
 def _cell(character: str) -> int:
@@ -83,7 +83,7 @@ def _cell(character: str) -> int:
 
 
 def wrap_text(words: Iterable[str], room: float, measure: Callable[[str], float]) -> list[str]:
-    """Join words to lines that fit into the room; a word that does not fit by itself is broken."""
+    """Join words into lines no wider than `room`; a word that is wider by itself is broken."""
     lines: list[str] = []
     line = ""
     for word in words:

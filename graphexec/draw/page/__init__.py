@@ -1,4 +1,4 @@
-"""HTML: one page, which needs nothing else, with a machine and a run to be looked at step by step."""
+"""HTML: one self-contained page that shows a machine and a run, step by step."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from typing import Any, cast
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
-from graphexec.draw.runs.data import Record, as_data
+from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
 
-# In the order in which one builds upon the other; together they are one module.
+# In the order of their dependencies; together they are one module.
 _SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")
-# How JavaScript tells that the page is dark: the system's choice, unless the reader has made one.
+# The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
-# The integers that JavaScript has.
+# The largest integer that JavaScript represents exactly.
 _MOST = 2**53
-# Of what was asked, in the title of the page.
+# The maximum length of the question in the page's title.
 _TITLE = 80
-# Lists in lists that are shown; and the bits of an integer that Python writes in decimal, whatever its limit.
+# The maximum depth of nested data; and bits of an integer, below Python's limit on decimal conversion.
 _DEEP = 60
 _LONG = 2000
-# What would end the script that holds the data, or begin a comment in it.
+# Characters that could end the script element that holds the data, or begin a comment in it.
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None) -> str:
-    """Draw the picture as an HTML page, and with a `recording` the run, step by step.
+    """Draw the picture as an HTML page; with a `recording`, the page shows the run step by step.
 
-    `live` is the address of an event stream from the page's own server: each message is a record as `record_json` says
-    it, whose `id` is its index in the run; the event `end` says that there will be none. The page asks nobody else for
-    anything, and works from disk. Raises `InputError` where there is no Graphviz to lay the machine out.
+    `live` is the address of an event stream on the page's own server: each message is a record in the format of
+    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. The page makes no other
+    request, and works from disk. Raises `InputError` if pygraphviz is not installed.
     """
     records = () if recording is None else recording.records
     shown = replace(picture, caption=(), arrows=tuple(_with_counts(picture, records, live=live is not None)))
@@ -62,15 +62,15 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
 
 
 def record_json(record: Record) -> str:
-    """A record as the page reads it: JSON, in which numbers that JavaScript does not have are text.
+    """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    Of what is nested deeper than anyone reads there is `…`; what is no JSON is its text. Never raises.
+    Data nested too deeply becomes `…`, and values that JSON cannot express become their `repr`. Never raises.
     """
     return json.dumps(_readable(record), allow_nan=False)
 
 
 def _script_json(data: Record) -> str:
-    """JSON in ASCII, which no HTML parser takes for the script's end."""
+    """Return JSON in ASCII that cannot end an HTML script element."""
     return re.sub("[<>&]", lambda found: _ESCAPES[found[0]], record_json(data))
 
 
@@ -80,7 +80,7 @@ def _readable(value: Any, depth: int = 0) -> Any:
             return value
         case _ if depth > _DEEP:
             return "…"
-        # What JSON holds is arbitrary, and a checker does not know what an arbitrary value's members are.
+        # Type checkers do not know the members of an arbitrary value.
         case dict():
             return {_text(name): _readable(one, depth + 1) for name, one in cast("Record", value).items()}
         case list() | tuple():
@@ -92,7 +92,7 @@ def _readable(value: Any, depth: int = 0) -> Any:
         case int():
             return value if -_MOST <= value <= _MOST else str(value)
         case _:
-            return _readable(as_data(value), depth + 1)
+            return _readable(to_json_data(value), depth + 1)
 
 
 def _text(name: object) -> str:
@@ -100,7 +100,7 @@ def _text(name: object) -> str:
 
 
 def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
-    """The arrows with how often the run took them: the layout leaves room for what the script counts there."""
+    """Yield the arrows with their counts, so that the layout reserves space for the counts that the script shows."""
     moves = Counter((record["node"], record["outcome"]) for record in records if record["event"] == "moved")
     for arrow in picture.arrows:
         count = moves[arrow.source, arrow.outcome]
@@ -108,7 +108,7 @@ def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> 
 
 
 def _without_style(drawing: str) -> tuple[str, str]:
-    """A drawing without its style sheet, and a sheet whose dark half the page's reader switches."""
+    """Return a drawing without its style sheet, and a sheet whose dark rules the page switches on and off."""
     return re.sub("<style>.*?</style>", "", drawing, count=1, flags=re.DOTALL), style(_DARK)
 
 
@@ -121,7 +121,7 @@ def _colours(palette: Palette, selector: str) -> str:
 
 
 def _policy(script: str, css: str, drawing: str, *, live: bool) -> str:
-    """What the page may do: run its own script and style, and ask its own server where it is live."""
+    """Return the content security policy: the page's own script and style, and for a live page its own server."""
     widths = sorted(set(re.findall(' style="([^"]*)"', drawing)))
     styles = " ".join([_hash(css), *(["'unsafe-hashes'"] if widths else []), *map(_hash, widths)])
     rules: Mapping[str, str] = {
@@ -146,7 +146,7 @@ def _title(picture: Picture, records: Iterable[Record]) -> str:
     with suppress(TypeError, KeyError):
         asked = asked["input"]
     if asked is None:
-        return f"The machine that starts at {picture.start}"
+        return f"State machine starting at {picture.start}"
     return shorten(str(asked), _TITLE)
 
 

@@ -1,11 +1,11 @@
-// One step: what the node was given, what it asked, what came back, where that leads, and what is spent.
+// One step: the node's input, its requests and replies, its outcome, and the usage of limits.
 
 const detail = document.getElementById("detail");
 
-// What it shows now, as far as that may change.
+// The parts of the state that the shown content depends on.
 let shown = [];
 
-// Made anew only where it is another one now: what a reader has marked in it stays marked.
+// Replace the content only if it has changed, so that text that the reader has selected stays selected.
 function showDetail(position, again) {
   const top = again ? detail.scrollTop : 0;
   const visit = visitAt(position);
@@ -21,15 +21,15 @@ function showDetail(position, again) {
   ];
   if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
   shown = wanted;
-  const parts = visit ? visited(visit, position) : position > run.visits.length ? ended() : begun();
+  const parts = visit ? visitParts(visit, position) : position > run.visits.length ? endParts() : startParts();
   detail.replaceChildren(...parts.filter(Boolean));
   detail.scrollTop = top;
 }
 
-function begun() {
+function startParts() {
   const tools = run.start.tools ?? [];
   return [
-    heading("start", "", "before the first step"),
+    heading("start", "", "before step 1"),
     spentBars(run.visits[0]?.before ?? run.result?.spent),
     section("Input", run.start.input === undefined ? null : data(run.start.input, "input")),
     section(
@@ -39,7 +39,7 @@ function begun() {
   ];
 }
 
-function visited(visit, position) {
+function visitParts(visit, position) {
   const iteration = visit.iteration ?? visit.iterations;
   const where = [
     `step ${number(position)}`,
@@ -57,17 +57,17 @@ function visited(visit, position) {
     ),
     spentBars(visit.spent),
     givenPart(given, position, !asks),
-    ...happenings(visit, position),
+    ...requestParts(visit, position),
     visit.moved ? outcome(visit, position, !asks) : waiting(),
   ];
 }
 
-function heading(name, look, where, said) {
+function heading(name, look, where, label) {
   return element(
     "div",
     { class: `heading ${look}` },
     element("h2", {}, span("", name)),
-    said ? span("chip", said) : null,
+    label ? span("chip", label) : null,
     element("span", { class: "where" }, where),
   );
 }
@@ -85,12 +85,12 @@ function section(title, content, { kind = "", aside = "" } = {}) {
 
 function givenPart({ outcome: name, from, value }, position, open) {
   if (isEmpty(value) && !name) return null;
-  const title = name ? `${visible(name)} from ${visible(from)}` : "the input";
+  const title = name ? `${visible(name)} from ${visible(from)}` : "input of the run";
   return section(
-    "Given",
+    "Input",
     isEmpty(value)
       ? element("p", {}, title)
-      : folded(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
+      : collapsible(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
   );
 }
 
@@ -98,31 +98,31 @@ function small(value) {
   return (JSON.stringify(value) ?? "").length < 160;
 }
 
-// Whether the search has found something in it.
+// Return whether a value contains a match of the search.
 function holds(value) {
   const texts = [];
   gather(value, texts);
   return pattern !== null && pattern.test(texts.join("\n"));
 }
 
-function happenings(visit, position) {
+function requestParts(visit, position) {
   const parts = [];
   for (const [index, request] of requestsOf(visit).entries()) {
     const name = `${position} ${index}`;
     parts.push(...request.notices.map((record, at) => notice(record, `${name} ${at}`)));
     if (request.calls.length > 1) parts.push(together(request));
-    for (const call of request.calls) parts.push(...called(call, `${name}.${call.member}`));
+    for (const call of request.calls) parts.push(...callParts(call, `${name}.${call.member}`));
   }
   return parts;
 }
 
-function called({ effect, notices, streamed, answer, reply }, name) {
+function callParts({ effect, notices, streamed, answer, reply }, name) {
   return [
-    effect ? asked(effect, `${name} asked`) : null,
+    effect ? effectPart(effect, `${name} asked`) : null,
     ...notices.map((record, at) => notice(record, `${name} ${at}`)),
-    reply ? replied(reply, name, [duration(answer.seconds), inner(answer.within)].filter(Boolean).join(" · ")) : null,
+    reply ? replyPart(reply, name, [duration(answer.seconds), inner(answer.within)].filter(Boolean).join(" · ")) : null,
     streamed && !reply
-      ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "as far as it came" })
+      ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "incomplete" })
       : null,
   ];
 }
@@ -131,16 +131,16 @@ function notice(record, name) {
   return section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" });
 }
 
-// What runs within the call were charged.
+// The usage of nested runs.
 function inner(within) {
   const counts = [
     ["model_calls", "model call"],
     ["tool_calls", "tool call"],
   ].filter(([key]) => within?.[key] > 0);
-  return counts.length ? `within it: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
+  return counts.length ? `nested runs: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
 }
 
-// The calls of one request under each other, each with a bar from when it began until it ended.
+// The calls of one request below each other, each with a bar from its start to its end.
 function together(request) {
   const times = request.calls.map(timesOf);
   const known = times.filter(Boolean);
@@ -158,7 +158,7 @@ function together(request) {
       "div",
       { class: "bar" },
       span("label", one.tool ?? one.effect ?? ""),
-      element("span", { class: "count" }, answer ? duration(answer.seconds) : "no answer yet"),
+      element("span", { class: "count" }, answer ? duration(answer.seconds) : "no reply yet"),
       element("span", { class: "track" }, filled),
     );
   });
@@ -166,16 +166,16 @@ function together(request) {
   return section(title, element("div", { class: "bars together" }, ...lines), { aside: duration(spanOf(request)) });
 }
 
-function asked(effect, name) {
+function effectPart(effect, name) {
   if (effect.prompt) return section("Asked the model", promptPart(effect, name), { kind: "model" });
   if (effect.tool !== undefined)
     return section("Called", [span("tool", effect.tool), data(effect.tool_input, name)], { kind: "tools" });
   if (effect.question !== undefined)
     return section("Asked a person", block(effect.question ?? "", { name }), { kind: "person" });
   return section(
-    `Asked: ${visible(effect.effect ?? "")}`,
+    `Requested: ${visible(effect.effect ?? "")}`,
     effect.value === undefined
-      ? element("p", { class: "faint" }, "there is nothing more to show of it")
+      ? element("p", { class: "faint" }, "no further data")
       : data(effect.value, name),
     { kind: "effect" },
   );
@@ -184,7 +184,7 @@ function asked(effect, name) {
 function promptPart(effect, name) {
   const { kept, messages } = prompts.get(effect);
   const before = kept
-    ? folded(`${plural(kept, "message")} as before`, `${name} before`, () =>
+    ? collapsible(`${plural(kept, "message")} as before`, `${name} before`, () =>
         element(
           "div",
           {},
@@ -203,7 +203,7 @@ function promptPart(effect, name) {
 function message(one, name, isNew) {
   const calls = toolCalls(one.tool_calls ?? [], name);
   const start = one.before
-    ? folded(`${number(one.kept)} characters as before`, `${name} start`, () =>
+    ? collapsible(`${number(one.kept)} characters as before`, `${name} start`, () =>
         block(earlier(one), { name: `${name} earlier` }),
       )
     : null;
@@ -224,7 +224,7 @@ function toolCalls(calls, name) {
   });
 }
 
-function replied(reply, name, seconds) {
+function replyPart(reply, name, seconds) {
   if (reply.observation !== undefined) {
     const failed = reply.status && reply.status !== "ok";
     return section("Observation", data(reply.observation, name), {
@@ -256,7 +256,7 @@ function outcome(visit, position, open) {
     " → ",
     span(`target ${looks.get(target)?.look ?? "pure"}`, target),
     arrow !== undefined && picture.arrows[arrow].exhausts
-      ? element("span", { class: "faint" }, " a limit is spent")
+      ? element("span", { class: "faint" }, " a limit is used up")
       : null,
   );
   return section(
@@ -265,7 +265,7 @@ function outcome(visit, position, open) {
       line,
       isEmpty(value)
         ? null
-        : folded("its data", `${position} outcome`, () => data(value, `${position} outcome`), {
+        : collapsible("data", `${position} outcome`, () => data(value, `${position} outcome`), {
             open: open || small(value) || holds(value),
           }),
     ].filter(Boolean),
@@ -275,11 +275,11 @@ function outcome(visit, position, open) {
 
 function waiting() {
   const open = live && run.over === null;
-  const said = run.result ? "The run ended here." : open ? "Waiting for what comes." : "The records end here.";
-  return element("p", { class: "faint waiting" }, said);
+  const text = run.result ? "The run ended here." : open ? "Waiting for the next record." : "The records end here.";
+  return element("p", { class: "faint waiting" }, text);
 }
 
-function ended() {
+function endParts() {
   const { status, output, limit, error, reason, steps, spent } = run.result;
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
@@ -290,14 +290,14 @@ function ended() {
     }),
     section("Why it stopped", limit ? element("p", {}, stopped(limit)) : null, { kind: "stopped" }),
     section(
-      status === "stopped" ? "Its last word" : "Answer",
+      status === "stopped" ? "Generated answer" : "Answer",
       output === null || output === undefined ? null : data(output, "answer"),
       { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) },
     ),
     section(
       "Steps",
       steps?.length
-        ? folded(
+        ? collapsible(
             plural(steps.length, "tool call"),
             "steps",
             () =>
@@ -306,7 +306,7 @@ function ended() {
                 { class: "done" },
                 ...steps.slice(0, 200).map((step, index) => doneStep(step, index)),
                 steps.length > 200
-                  ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more, which the list shows`)
+                  ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more; see the list of steps`)
                   : "",
               ),
             { open: steps.length <= 8 },
@@ -327,13 +327,13 @@ function doneStep(step, index) {
 }
 
 function stopped(limit) {
-  const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were wanted` : "";
+  const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were requested` : "";
   return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`;
 }
 
 function statusText() {
   const result = run.result;
-  if (!result) return !live ? "not finished" : run.over === null ? "running" : "broke off";
+  if (!result) return !live ? "not finished" : run.over === null ? "running" : "incomplete";
   if (result.status === "stopped")
     return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
   return visible(String(result.status));

@@ -1,16 +1,16 @@
-// The machine: what is taken and where the run is, lit in the drawing.
+// The machine: the drawing, with the taken edges and the current node highlighted.
 
 const drawing = document.querySelector("#drawing svg");
 const host = document.getElementById("drawing");
 const whole = drawing.viewBox.baseVal;
 const full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
-// By the edge's number, and by the node's name.
+// Keys are the edge's index, and the node's name.
 const lines = new Map();
 const labels = new Map();
 const nodes = new Map();
-// The widths of lines that were taken once, and most often.
+// The width of the least and of the most often taken edge.
 const [LEAST, MOST] = [1.8, 5];
-// Pixels to the drawing's unit: what can be read, and the most.
+// Pixels per unit of the drawing: the readable minimum, and the maximum.
 const [READABLE, LARGEST] = [0.42, 3];
 let seen = { scale: 1, x: 0, y: 0, fits: true };
 
@@ -22,7 +22,7 @@ function readDrawing(picture, choose) {
     if (choose)
       press(
         group,
-        `${source}, ${outcome}, ${target}: to the next time`,
+        `${source}, ${outcome}, ${target}: go to the next time it is taken`,
         () => choose({ edge }),
         group.classList.contains("edge"),
       );
@@ -30,7 +30,7 @@ function readDrawing(picture, choose) {
   for (const group of drawing.querySelectorAll("[data-node]")) {
     const node = group.dataset.node;
     nodes.set(node, group);
-    if (choose) press(group, `${node}: to its next visit`, () => choose({ node }), true);
+    if (choose) press(group, `${node}: go to its next visit`, () => choose({ node }), true);
   }
   for (const group of choose ? lines.values() : []) {
     const wide = group.querySelector(".line").cloneNode();
@@ -105,7 +105,7 @@ function fitting() {
   return Math.min(width / full.width, height / full.height, LARGEST);
 }
 
-// What is seen: the drawing around a middle, at so many pixels to the unit.
+// Show the drawing around a centre, at `scale` pixels per unit.
 function look(middle, scale) {
   const { width, height } = area();
   const [across, down] = [width / scale, height / scale];
@@ -125,7 +125,7 @@ function fit() {
   look({ x: full.x + full.width / 2, y: full.y + full.height / 2 }, fitting());
 }
 
-// Large machines begin where they can be read.
+// Show a large machine at a readable size, around its first node.
 function first(start) {
   fit();
   if (seen.scale >= READABLE) return;
@@ -141,7 +141,7 @@ function pointAt(x, y) {
   };
 }
 
-// Where the drawing is larger than its place, it moves to the node if that is not seen.
+// Scroll to a node that is outside the visible part of the drawing.
 function inSight(node, always) {
   if (!node || (seen.fits && !always)) return;
   const [box, place] = [node.getBoundingClientRect(), drawing.getBoundingClientRect()];
@@ -156,7 +156,7 @@ function zoom(factor, at = seen) {
   look({ x: at.x + (seen.x - at.x) * part, y: at.y + (seen.y - at.y) * part }, scale);
 }
 
-// The drawing can be moved with the pointer, and made larger with the wheel and the control key.
+// Move the drawing with the pointer; zoom with the wheel and the control key.
 function movable() {
   let held = null;
   drawing.addEventListener("pointerdown", (event) => {
@@ -168,7 +168,7 @@ function movable() {
     held.moved ||= Math.hypot(across, down) > 4;
     if (held.moved) look({ x: held.from.x - across / seen.scale, y: held.from.y - down / seen.scale }, seen.scale);
   });
-  // What was moved is not clicked.
+  // Ignore the click that ends a move.
   drawing.addEventListener(
     "click",
     (event) => {
@@ -189,8 +189,8 @@ function movable() {
     },
     { passive: false },
   );
-  document.getElementById("closer").addEventListener("click", () => zoom(1.4));
-  document.getElementById("farther").addEventListener("click", () => zoom(1 / 1.4));
+  document.getElementById("zoom-in").addEventListener("click", () => zoom(1.4));
+  document.getElementById("zoom-out").addEventListener("click", () => zoom(1 / 1.4));
   document.getElementById("fit").addEventListener("click", fit);
   addEventListener("resize", () => (seen.fits ? fit() : look(seen, seen.scale)));
 }

@@ -1,4 +1,4 @@
-// The page: where the reader is in the run, and what moves them.
+// The page: the selected position in the run, and the controls that change it.
 
 const given = JSON.parse(document.getElementById("data").textContent);
 const { picture, live } = given;
@@ -36,7 +36,7 @@ function show(again) {
   listSteps(position);
   keepInSight(position);
   drawRows(position);
-  tellMatches(position);
+  showMatches(position);
   for (const id of ["first", "back"]) byId(id).disabled = position === 0;
   for (const id of ["forward", "last"]) byId(id).disabled = position === last();
 }
@@ -50,8 +50,8 @@ function positionText() {
 function showHeader() {
   const words = askedFor();
   byId("asked").textContent = hasRun
-    ? visible(words.slice(0, 600)) || "a run"
-    : `The machine that starts at ${visible(picture.start)}`;
+    ? visible(words.slice(0, 600)) || "Run"
+    : `State machine starting at ${visible(picture.start)}`;
   const result = run.result;
   byId("status").hidden = !hasRun;
   byId("status").textContent = statusText();
@@ -92,7 +92,7 @@ function totals() {
 function play() {
   if (playing) return pause();
   if (position === last()) go(0);
-  tellPlaying("pause");
+  labelPlayButton("pause");
   const tick = () => {
     go(position + 1);
     if (position === last()) return pause();
@@ -104,17 +104,17 @@ function play() {
 function pause() {
   clearTimeout(playing);
   playing = null;
-  tellPlaying("play");
+  labelPlayButton("play");
 }
 
-// What the button does next.
-function tellPlaying(act) {
+// Label the button with its next action.
+function labelPlayButton(act) {
   byId("play-text").textContent = act;
   byId("play").setAttribute("aria-label", `${act} (space)`);
   byId("play").classList.toggle("playing", act === "pause");
 }
 
-// To the next visit of what was clicked, or else the first.
+// Go to the next visit of the clicked node or edge, or else to the first.
 function choose({ node, edge }) {
   const fits = (visit) => (node === undefined ? edgeOf(visit.moved) === edge : visit.node === node);
   if (node === "END") return move(last());
@@ -123,7 +123,7 @@ function choose({ node, edge }) {
   if (next >= 0) move(next + 1);
 }
 
-// Where the reader goes, playing ends.
+// A move by the reader ends playback.
 function move(wanted) {
   pause();
   go(wanted);
@@ -202,7 +202,7 @@ function followSystem() {
   if (!chosen) document.documentElement.dataset.theme = system.matches ? "dark" : "light";
 }
 
-// What comes in while the page is open.
+// Receive the records of a live run.
 function listen() {
   const source = new EventSource(live);
   const state = (kind, text) => {
@@ -217,11 +217,11 @@ function listen() {
     source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting"),
   );
   source.addEventListener("message", (event) => receive(event));
-  // The run that was read is gone, and another is written in its place.
+  // Another run has replaced this one at the source.
   source.addEventListener("again", () => location.reload());
   source.addEventListener("end", (event) => {
     source.close();
-    // What is wrong with the source, if anything.
+    // The error of the source, if there is one.
     run.over = event.data ?? "";
     state(run.over ? "lost" : "closed", "ended");
     refresh();
@@ -231,7 +231,7 @@ function listen() {
 let drawn = true;
 
 function receive(event) {
-  // A new connection tells all from the first.
+  // A new connection may repeat records.
   if (event.lastEventId !== "" && Number(event.lastEventId) < run.count) return;
   append(JSON.parse(event.data));
   if (!drawn) return;

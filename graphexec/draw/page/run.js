@@ -1,14 +1,14 @@
-// The run: its records in their order, gathered into visits of nodes.
+// The run: its records in order, grouped into visits of nodes.
 
-// `iterations` is the number of the last one; `over` is what the feed of a live page ended with.
+// `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
 const run = { start: {}, visits: [], result: null, count: 0, iterations: null, over: null };
-// What each model was asked, by the effect that asks; and the prompt that the next one is told against.
+// The full prompt of each effect; and the last prompt, which the next one continues.
 const prompts = new Map();
 let prompt = [];
 
 function append(record) {
   run.count += 1;
-  if (record.spent) settle(record);
+  if (record.spent) numberVisit(record);
   switch (record.event) {
     case "start":
       run.start = record;
@@ -21,7 +21,7 @@ function append(record) {
       if (looks.get(record.node)?.metered) run.visits.at(-1).iteration = run.iterations + 1;
       break;
     default:
-      happened(record);
+      addToVisit(record);
   }
 }
 
@@ -38,23 +38,23 @@ function visitOf(node, spent) {
   };
 }
 
-// What is spent tells whether the visit of a metered node cost an iteration. Where nothing is asked and the edge that
-// was taken makes the budget full again, that cannot be told: it counts.
-function settle(record) {
+// The usage shows whether the visit of a metered node consumed an iteration. If a node requests nothing and its edge
+// resets the budget, the usage does not show it: the visit counts.
+function numberVisit(record) {
   const visit = run.visits.at(-1);
   const spent = record.spent.iterations ?? 0;
   run.iterations ??= spent;
   if (!visit || visit.iteration !== run.iterations + 1) return;
-  // Of a run that was broken off, it may not be known what the last visit cost.
+  // The cost of an interrupted run's last visit may be unknown.
   if (record.event === "result" && record.status !== "answered" && record.status !== "stopped") return;
   const resets = picture.arrows[edgeOf(visit.moved)]?.resets ?? [];
   if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) run.iterations += 1;
   else visit.iteration = null;
 }
 
-function happened(record) {
+function addToVisit(record) {
   let visit = run.visits.at(-1);
-  // What is reported about no effect may come when the run has made its last move.
+  // A report without an effect may come after the last move.
   const late = record.event === "reported" && visit !== undefined;
   if (!late && (visit === undefined || visit.moved !== null)) {
     visit = visitOf(record.node ?? run.start.machine?.start ?? "", visit?.spent);
@@ -64,7 +64,7 @@ function happened(record) {
   if (record.spent) visit.spent = record.spent;
   if (record.event === "moved") {
     visit.moved = record;
-    // A limit did not let it in.
+    // A limit prevented the visit.
     if (picture.arrows[edgeOf(record)]?.exhausts && !visit.records.length) visit.iteration = null;
     return;
   }
@@ -83,7 +83,7 @@ function remember(effect) {
   prompts.set(effect, { kept, messages: prompt });
 }
 
-// What a message has in common with the one that it continues.
+// Return the part of a message that repeats the one that it continues.
 function earlier(message) {
   const parts = [];
   let wanted = message.kept ?? 0;
@@ -97,7 +97,7 @@ function earlier(message) {
   return parts.reverse().join("");
 }
 
-// The first characters of a text; JavaScript counts the halves of some.
+// Return the first characters of a text: JavaScript's own length counts surrogates.
 function beginning(text, count) {
   if (!/[\ud800-\udbff]/.test(text)) return text.slice(0, count);
   let end = 0;
@@ -105,7 +105,7 @@ function beginning(text, count) {
   return text.slice(0, end);
 }
 
-// Positions: 0 is the start, then one for each visit, then the end, if it is known.
+// Positions: 0 is the start, then one for each visit, then the end, if the run has ended.
 function last() {
   return run.visits.length + (run.result ? 1 : 0);
 }
@@ -119,8 +119,8 @@ function spentAt(position) {
   return visitAt(position)?.spent ?? null;
 }
 
-// What happened at a visit, request by request, and in each call by call: the effect, what was reported meanwhile, and
-// the reply. What was reported about no call stands for itself.
+// Return the requests of a visit with their calls: the effect, the reports about it, and the reply. A report about no
+// call is a request of its own.
 function requestsOf(visit) {
   const requests = [];
   const open = new Map();
@@ -136,7 +136,7 @@ function requestsOf(visit) {
       continue;
     }
     const asked = record.event === "asked";
-    // Where the recorder was not told which call it is, its records come in turn.
+    // Records without call ids come in the order of the calls.
     if (request === null || request.sequence !== sequence || (asked && sequence === null)) {
       request = { sequence, calls: [], notices: [], atOnce: false };
       requests.push(request);
@@ -163,13 +163,13 @@ function requestsOf(visit) {
   return requests;
 }
 
-// When a call began and ended, on the run's clock; nothing of one without an answer.
+// Return the start and end of a call on the run's clock, or null for a call without a reply.
 function timesOf({ answer }) {
   const ended = answer?.spent?.seconds;
   return ended === undefined ? null : { began: ended - (answer.seconds ?? 0), ended };
 }
 
-// The seconds from when the first call of a request began until the last one ended.
+// Return the seconds from the start of a request's first call to the end of its last one.
 function spanOf({ calls }) {
   const times = calls.map(timesOf).filter(Boolean);
   if (times.length < 2) return calls.find((call) => call.answer)?.answer.seconds ?? null;
@@ -183,13 +183,13 @@ function secondsOf(visit) {
   return spans.length ? spans.reduce((sum, seconds) => sum + seconds, 0) : null;
 }
 
-// The replies to the last request that has any.
+// Return the replies to the last request that has any.
 function repliesIn(visit) {
   const replies = requestsOf(visit).map(({ calls }) => calls.map((call) => call.reply).filter(Boolean));
   return replies.findLast((some) => some.length) ?? [];
 }
 
-// What arrived at a visit: the outcome that led there, or the input.
+// Return the input of a visit: the outcome that led there, or the input of the run.
 function givenTo(position) {
   const visit = visitAt(position - 1);
   const before = visit?.moved;
@@ -198,14 +198,14 @@ function givenTo(position) {
     : { outcome: null, from: null, value: run.start.input };
 }
 
-// The data of an outcome. What a reply or a tool said stands where it was answered, and not in the outcome again.
+// Return the data of an outcome. The records do not repeat a reply in the outcome, so it is taken from the reply.
 function carried(visit) {
   const { outcome, value } = visit.moved;
   const replies = repliesIn(visit);
   const lean = (outcome === "Replied" && isEmpty(value)) || (outcome === "Observed" && value?.results?.every(isStatus));
   if (!lean || !replies.length) return value;
-  const said = replies.map(saidIn);
-  return said.length === 1 ? said[0] : said;
+  const contents = replies.map(contentOf);
+  return contents.length === 1 ? contents[0] : contents;
 }
 
 function isEmpty(value) {
@@ -216,7 +216,7 @@ function isStatus(result) {
   return Object.keys(result ?? {}).every((key) => key === "status" || key === "error");
 }
 
-function saidIn(reply) {
+function contentOf(reply) {
   if (reply.tool_calls?.length) {
     const calls = reply.tool_calls.map(({ name, arguments: given }) => ({ tool: name, tool_input: given }));
     return reply.content ? { content: reply.content, tool_calls: calls } : { tool_calls: calls };
@@ -224,17 +224,17 @@ function saidIn(reply) {
   return reply.content ?? reply.observation ?? reply.value;
 }
 
-// One line that says what happened.
+// Return a one-line summary of a visit.
 function gist(visit) {
-  let said = "";
+  let summary = "";
   for (const { calls, notices } of requestsOf(visit)) {
     const replies = calls.map((call) => call.reply).filter(Boolean);
     const streamed = calls.map((call) => (call.reply ? "" : call.streamed)).join("");
     const asked = asking(calls.map((call) => call.effect).filter(Boolean));
     const reported = [...calls.flatMap((call) => call.notices), ...notices].map((record) => record.text);
-    said = answer(replies) || (asked || said) + streamed || reported[0] || said;
+    summary = answer(replies) || (asked || summary) + streamed || reported[0] || summary;
   }
-  return said || brief(visit.moved?.value);
+  return summary || brief(visit.moved?.value);
 }
 
 function asking(effects) {
@@ -244,22 +244,22 @@ function asking(effects) {
     .join(", ");
 }
 
-// What came back; of several what went wrong.
+// Summarize the replies; if some failed, those only.
 function answer(all) {
   const wrong = all.filter((reply) => reply.status && reply.status !== "ok");
   const replies = wrong.length ? wrong : all;
-  const said = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
+  const contents = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
   const calls = replies.flatMap((reply) =>
     (reply.tool_calls ?? []).map((call) => `${call.name}(${inline(call.arguments)})`),
   );
-  return [...said, ...calls].filter(Boolean).join(", ");
+  return [...contents, ...calls].filter(Boolean).join(", ");
 }
 
 function brief(value) {
   if (value === null || typeof value !== "object") return inline(value ?? "");
   const actions = value.actions?.map?.((action) => `${action.tool}(${inline(action.tool_input)})`);
-  const said = value.output ?? value.return_values?.output ?? value.return_values;
-  if (actions?.length || said !== undefined) return actions?.join(", ") ?? inline(said);
+  const output = value.output ?? value.return_values?.output ?? value.return_values;
+  if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
   return value.run?.steps ? plural(value.run.steps, "tool call") : "";
 }
 
@@ -270,7 +270,7 @@ function inline(value) {
   return (JSON.stringify(value) ?? "").slice(0, LINE);
 }
 
-// All that is new at a visit, for the search: of a prompt what was not there before.
+// Return the text of a visit for the search; of a prompt, only its new part.
 function searchedIn(visit) {
   if (visit.searched === null) {
     const texts = [visit.node];
@@ -282,7 +282,7 @@ function searchedIn(visit) {
   return visit.searched;
 }
 
-// What is in no step's own words.
+// Fields that the search ignores.
 const UNSEARCHED = new Set(["spent", "event", "call", "within"]);
 
 function gather(value, texts) {

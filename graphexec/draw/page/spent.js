@@ -1,4 +1,4 @@
-// What is spent of each limit, as bars; without a limit, the number alone.
+// The usage of each limit as bars; without a limit, the number alone.
 
 const COUNTED = [
   ["iterations", "iterations"],
@@ -19,7 +19,7 @@ function spentBars(spent) {
   );
   const own = new Set([...Object.keys(limits.budgets ?? {}), ...Object.keys(spent.budgets ?? {})]);
   for (const name of own) bars.push(bar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
-  return element("div", { class: "bars", role: "group", "aria-label": "what is spent of each limit" }, ...bars);
+  return element("div", { class: "bars", role: "group", "aria-label": "usage and limits" }, ...bars);
 }
 
 function bar(label, spent, limit) {

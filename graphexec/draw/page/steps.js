@@ -1,12 +1,12 @@
-// The list of all steps, of which only those in sight are made; and the search in them.
+// The list of all steps, which makes only the visible rows; and the search in it.
 
 const list = document.getElementById("list");
 const rows = document.getElementById("rows");
 const search = document.getElementById("search");
 const matches = document.getElementById("matches");
-// The height of a row in pixels, as the style sheet says.
+// The height of a row in pixels, as in the style sheet.
 const ROW = 44;
-// The positions in the list: all, or those that the search has found.
+// The positions in the list: all, or the matches of the search.
 let listed = [];
 let found = null;
 
@@ -75,7 +75,7 @@ function rowText(position) {
   ];
 }
 
-// Whether something that it asked for went wrong.
+// Return whether a reply of the visit is a failure.
 function failed(visit) {
   return visit.records.some((record) => record.replies?.some((reply) => reply.status && reply.status !== "ok"));
 }
@@ -115,9 +115,9 @@ function searchable(record, keys) {
   return texts.join("\n");
 }
 
-function tellMatches(position) {
+function showMatches(position) {
   if (!found) matches.textContent = "";
-  else if (!found.length) matches.textContent = "none";
+  else if (!found.length) matches.textContent = "no match";
   else
     matches.textContent = found.includes(position)
       ? `${number(found.indexOf(position) + 1)} of ${number(found.length)}`
@@ -125,7 +125,7 @@ function tellMatches(position) {
   for (const id of ["previous-match", "next-match"]) document.getElementById(id).disabled = !found?.length;
 }
 
-// The next match after a position, or before it; around the end.
+// Return the next or previous match from a position, wrapping around.
 function matchFrom(position, forward) {
   if (!found?.length) return null;
   if (forward) return found.find((one) => one > position) ?? found[0];

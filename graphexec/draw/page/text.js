@@ -1,17 +1,17 @@
-// Text: whatever it holds, it is shown as text.
+// Text: all content is shown as text, never as HTML.
 
 const SHOWN = 4000;
 const MARKS = 300;
-// Browsers take seconds to find the direction of each line of what is longer; it has one direction for all.
+// Longer text has one direction for all lines: finding that of each line takes browsers seconds.
 const LONG = 50_000;
-// What stands in a line of data, without a frame.
+// The maximum length of a string that is shown inline, without a frame.
 const SHORT = 60;
-// Blocks that the reader has opened, by name.
+// The names of the blocks that the reader has opened.
 const opened = new Set();
 // The search's pattern, if there is one.
 let pattern = null;
 
-// Control characters and those that turn the direction of text, or are not seen, by name.
+// Control characters, bidi marks and invisible characters.
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 
@@ -45,7 +45,7 @@ function characters(text) {
   return text.length - (pairs ? pairs.length : 0);
 }
 
-// A block of text, the first part of a long one with a button that shows the rest.
+// Make a block of text; a long one shows its first part and a button for the rest.
 function block(text, { name, kind = "" }) {
   if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
@@ -73,7 +73,7 @@ function block(text, { name, kind = "" }) {
   return element("div", {}, pre, more);
 }
 
-// Sets the text, with what the search has found in it marked.
+// Set the text of a node and mark the matches of the search.
 function fill(node, text) {
   const shown = visible(text);
   if (pattern === null) {
@@ -90,7 +90,7 @@ function fill(node, text) {
   node.replaceChildren(...parts, shown.slice(from));
 }
 
-// Data as names and values; what is nested deeply as JSON.
+// Show data as names and values; deeply nested data as JSON.
 function data(value, name, depth = 0) {
   if (typeof value === "string")
     return depth > 0 && value.length <= SHORT && !value.includes("\n")
@@ -98,7 +98,7 @@ function data(value, name, depth = 0) {
       : block(value, { name, kind: "value" });
   if (value === null || value === undefined || typeof value !== "object") return span("value", String(value));
   const entries = Object.entries(value);
-  if (!entries.length) return span("value", Array.isArray(value) ? "none" : "nothing");
+  if (!entries.length) return span("value", Array.isArray(value) ? "empty list" : "empty");
   if (entries.length <= 3 && entries.every(([, one]) => typeof one === "number" || typeof one === "boolean"))
     return span("value", entries.map(([key, one]) => `${key} ${one}`).join(", "));
   if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
@@ -108,8 +108,8 @@ function data(value, name, depth = 0) {
   return list;
 }
 
-// A part that is folded, and made when it is opened.
-function folded(title, name, make, { open = false } = {}) {
+// Make a collapsible part, whose content is made when it is opened.
+function collapsible(title, name, make, { open = false } = {}) {
   const known = opened.has(name) || (open && !opened.has(`-${name}`));
   const part = element("details", { open: known }, element("summary", {}, title));
   let made = known;
@@ -129,7 +129,7 @@ function number(value) {
     : String(value);
 }
 
-// In the words of the other pictures.
+// As in the other pictures.
 function duration(seconds) {
   if (typeof seconds !== "number") return "";
   if (seconds < 0.001) return "under 1 ms";

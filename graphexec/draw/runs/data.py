@@ -1,4 +1,4 @@
-"""What happens in a run as JSON data: effects, prompts, replies, outcomes and counts."""
+"""The events of a run as JSON data: effects, prompts, replies, outcomes and counts."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits, Meter, Spent
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
 
-# JSON: its values are arbitrary.
+# Any: JSON values are arbitrary.
 Record: TypeAlias = dict[str, Any]
 
-# A message of a prompt, or all of one that is a plain text.
-Said: TypeAlias = Message | str
+# A message of a prompt, or the whole of a text prompt.
+PromptMessage: TypeAlias = Message | str
 
 
 def spent_data(spent: Spent) -> Record:
-    """Return what is spent, by name; `tokens` are those that were reported."""
+    """Return the usage by name; `tokens` are those that models reported."""
     meters = {name: count for name, count in spent.meters.items() if name != TOKENS.name}
     return {
         "iterations": spent.iterations,
@@ -53,19 +53,19 @@ def spent_data(spent: Spent) -> Record:
     }
 
 
-# What a record has of every run, also of one that never took any of it.
+# The counts that every record has, zero included.
 _REPORTED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, PROMPT_TOKENS, COMPLETION_TOKENS))
 
 
-def as_data(value: object) -> Any:
-    """A value as JSON data; what JSON cannot express is its text. Never raises, whatever the value is."""
+def to_json_data(value: object) -> Any:
+    """Return a value as JSON data; a value that JSON cannot express becomes its `repr`. Never raises."""
     if value is None or type(value) in (str, bool):
         return value
     try:
         data = to_jsonable_python(value, fallback=str)
-        # NaN and the infinities are no JSON, though Python writes them.
+        # NaN and the infinities are not valid JSON, though Python writes them.
         json.dumps(data, allow_nan=False)
-    except Exception:  # noqa: BLE001 - the methods of a value of the user's may raise anything
+    except Exception:  # noqa: BLE001 - the methods of a user's value may raise anything
         return _text_of(value)
     return data
 
@@ -73,12 +73,12 @@ def as_data(value: object) -> Any:
 def _text_of(value: object) -> str:
     try:
         return repr(value)
-    except Exception:  # noqa: BLE001 - as above; of a number with too many digits, too
+    except Exception:  # noqa: BLE001 - as above; an integer with too many digits raises, too
         return f"<{type(value).__name__} that cannot be shown>"
 
 
 def limits_data(limits: Limits) -> Record:
-    """Return the limits by name; `None` is no limit."""
+    """Return the limits by name; `None` means no limit."""
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,
@@ -93,7 +93,7 @@ def limits_data(limits: Limits) -> Record:
 
 
 def read_limits(data: Record) -> Limits:
-    """Return the limits that `limits_data` wrote. Raises `LimitsError` and `TypeError` for what cannot be limits."""
+    """Read limits that `limits_data` wrote. Raises `LimitsError` or `TypeError` for invalid ones."""
     names = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", "budgets")
     own = {name: data[name] for name in names if name in data}
     agent = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
@@ -105,24 +105,24 @@ def read_limits(data: Record) -> Limits:
     return Limits(meters, **own)
 
 
-# The limits of an agent, which a record has whether they are set or not.
+# The limits of an agent, which every record has, set or not.
 _LIMITED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
 
 
 def step_data(step: AgentStep) -> Record:
-    """An action with its observation."""
+    """Return the record of an action and its observation."""
     action = step.action
     return {
         "tool": action.tool,
-        "tool_input": as_data(action.tool_input),
-        "observation": as_data(step.observation),
+        "tool_input": to_json_data(action.tool_input),
+        "observation": to_json_data(step.observation),
         "status": step.status,
         "error": step.error,
     }
 
 
 def call_data(call: CallContext[Any] | None) -> Record:
-    """The fields that say which call a record is about, without the run's context."""
+    """Return the fields that identify a record's call, without the run's context."""
     if call is None:
         return {}
     named: Record = {"call": call.id._asdict()}
@@ -131,25 +131,25 @@ def call_data(call: CallContext[Any] | None) -> Record:
 
 
 def effect_data(effect: Effect[Any]) -> Record:
-    """What is asked for, without a model's prompt."""
-    told = effect_name(effect)
+    """Return the data of an effect, without a model's prompt."""
+    data = effect_name(effect)
     match effect:
         case CallTool(_, tool_input):
-            return told | {"tool_input": as_data(tool_input)}
+            return data | {"tool_input": to_json_data(tool_input)}
         case AskHuman(question):
-            return told | {"question": question}
+            return data | {"question": question}
         case CallModel() | CallAgent() | Perform():
-            return told
+            return data
         case _:
-            return told | {"value": own_data(effect)}
+            return data | {"value": value_data(effect)}
 
 
 def reply_data(effect: Effect[Any], reply: object) -> Record:
-    """What it was answered with."""
-    told: Record = {"effect": type(effect).__name__}
+    """Return the data of the reply to an effect."""
+    data: Record = {"effect": type(effect).__name__}
     match reply:
         case ModelReply(content, calls, usage, finish_reason):
-            return told | {
+            return data | {
                 "content": content,
                 "tool_calls": [_call(call) for call in calls],
                 "finish_reason": finish_reason,
@@ -157,18 +157,18 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
                 "completion_tokens": usage.completion_tokens,
             }
         case ToolResult(observation, status, error=error):
-            return effect_name(effect) | {"status": status, "error": error, "observation": as_data(observation)}
+            return effect_name(effect) | {"status": status, "error": error, "observation": to_json_data(observation)}
         case _:
-            return told | {"value": own_data(reply)}
+            return data | {"value": value_data(reply)}
 
 
 def effect_name(effect: Effect[Any]) -> Record:
-    """Which effect it is, of those that were asked for."""
+    """Return an effect's class, and the tool of a tool call."""
     return {"effect": type(effect).__name__, **({"tool": effect.name} if isinstance(effect, CallTool) else {})}
 
 
 def outcome_data(outcome: object) -> Any:
-    """The data of an outcome: what the records before it have, such as a reply, is not said again."""
+    """Return the data of an outcome, without data of the records before it, such as a reply."""
     match outcome:
         case Replied():
             return {}
@@ -177,18 +177,18 @@ def outcome_data(outcome: object) -> Any:
         case Observed(_, _, results):
             return {"results": [{"status": result.status, "error": result.error} for result in results]}
         case _:
-            return own_data(outcome)
+            return value_data(outcome)
 
 
-def own_data(value: object) -> Any:
-    """The data of a value without the run that it carries, whose steps stand in the records before it."""
+def value_data(value: object) -> Any:
+    """Return the data of a value without the run in it, whose steps are in the records before it."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return as_data(value)
+        return to_json_data(value)
     held = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {name: _part(one) for name, one in held.items() if not isinstance(one, Steps)}
 
 
-# Any: whatever an outcome of the user's holds.
+# Any: a field of a user's outcome.
 def _part(held: Any) -> Any:
     match held:
         case Run():
@@ -196,39 +196,39 @@ def _part(held: Any) -> Any:
         case [AgentAction(), *others] if all(isinstance(one, AgentAction) for one in others):
             return _actions(held)
         case _:
-            return as_data(held)
+            return to_json_data(held)
 
 
 def _actions(actions: Sequence[AgentAction]) -> list[Record]:
-    """Actions without the message that each of one reply has whole; what was said with them is told at the first."""
-    told = [{"tool": action.tool, "tool_input": as_data(action.tool_input)} for action in actions]
-    return [{**told[0], "log": actions[0].log}, *told[1:]] if told else []
+    """Return the data of the actions of one reply, without its message; only the first has their common `log`."""
+    data = [{"tool": action.tool, "tool_input": to_json_data(action.tool_input)} for action in actions]
+    return [{**data[0], "log": actions[0].log}, *data[1:]] if data else []
 
 
 def _call(call: ToolCall) -> Record:
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
 
 
-def messages_of(request: ModelRequest) -> list[Said]:
-    """What a model is told."""
+def messages_of(request: ModelRequest) -> list[PromptMessage]:
+    """Return the messages of a request to a model."""
     return list(request.messages) if isinstance(request, ChatRequest) else [request.prompt]
 
 
-def _message(message: Said) -> Record:
+def _message(message: PromptMessage) -> Record:
     if isinstance(message, str):
         return {"role": "text", "content": message}
-    told: Record = {"role": message.role, "content": message.content}
+    data: Record = {"role": message.role, "content": message.content}
     match message:
         case AssistantMessage(_, calls) if calls:
-            return told | {"tool_calls": [_call(call) for call in calls]}
+            return data | {"tool_calls": [_call(call) for call in calls]}
         case ToolMessage(call_id):
-            return told | {"call_id": call_id}
+            return data | {"call_id": call_id}
         case _:
-            return told
+            return data
 
 
-def new_in(before: Sequence[Said], now: Sequence[Said]) -> Record:
-    """What is new in a prompt: a run's records grow with what is said, and not with how often it is said again."""
+def prompt_changes(before: Sequence[PromptMessage], now: Sequence[PromptMessage]) -> Record:
+    """Return what is new in a prompt: records grow with the conversation, not with the number of its repetitions."""
     kept = _common(before, now)
     new = [_message(message) for message in now[kept:]]
     if new and kept < len(before):

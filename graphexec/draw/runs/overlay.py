@@ -1,4 +1,4 @@
-"""Runs laid over their machine: which way they took, how often, and where the time went."""
+"""Runs drawn over their machine: the edges they took, how often, and the time at each node."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
-from graphexec.draw.model.text import counted, duration
+from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import format_data
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.errors import InputError
 
-# So many times an edge is told by the numbers of its steps; beyond, only how often it was taken.
+# An edge that was taken at most so often lists its step numbers; others show the count only.
 _STEPS = 4
 # Characters of an answer.
 _ANSWER = 80
 
 
-def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
-    """Return the picture with the runs in it: the way of one, or a heat map of several.
+def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
+    """Return the picture with the path of one run, or a heat map of several.
 
-    Raises `InputError` for a run that took an edge which the machine does not have.
+    Raises `InputError` for a run with an edge that the machine does not have.
     """
     if not runs:
         return picture
@@ -32,7 +32,7 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
     runs_through = Counter(index for path in steps for index in set(path))
     most = max(taken.values(), default=1)
     visits = Counter(picture.arrows[index].source for path in steps for index in path)
-    # Those in which a node waited, and not those of calls at once together.
+    # Elapsed waiting time: concurrent calls count once.
     seconds: dict[str, float] = defaultdict(float)
     calls: Counter[str] = Counter()
     for run in runs:
@@ -40,9 +40,9 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
             seconds[visit.node] += visit.waited
             calls[visit.node] += sum(call.reply is not None for request in visit.requests for call in request.calls)
     single = len(runs) == 1
-    here = _here(runs[0]) if single else None
+    current_node = _current_node(runs[0]) if single else None
 
-    def noted(index: int, arrow: Arrow) -> Arrow:
+    def annotate_arrow(index: int, arrow: Arrow) -> Arrow:
         count = taken[index]
         notes: tuple[str, ...] = ()
         if count and single:
@@ -50,24 +50,24 @@ def laid_over(picture: Picture, runs: Sequence[Recording]) -> Picture:
             which = f"{'step' if count == 1 else 'steps'} {', '.join(numbers)}"
             notes = (which,) if count <= _STEPS else (f"×{count:,}",)
         elif count:
-            notes = (f"×{count:,} in {runs_through[index]:,} of {counted(len(runs), 'run')}",)
+            notes = (f"×{count:,} in {runs_through[index]:,} of {format_quantity(len(runs), 'run')}",)
         return dataclasses.replace(arrow, notes=notes, heat=count / most)
 
-    def visited(box: Box) -> Box:
+    def annotate_box(box: Box) -> Box:
         count = visits[box.name]
-        current = box.name == here
+        current = box.name == current_node
         times = [f"×{count:,}"] if count > 1 else []
         if calls[box.name]:
-            # How often is said once, where each visit made one call.
-            made = [counted(calls[box.name], "call")] if calls[box.name] != count else []
-            times += [*made, duration(seconds[box.name])]
+            # The number of visits is enough where each made one call.
+            made = [format_quantity(calls[box.name], "call")] if calls[box.name] != count else []
+            times += [*made, format_duration(seconds[box.name])]
         notes = (" · ".join(times),) if times else ()
         return dataclasses.replace(box, notes=notes, heat=float(bool(count or current)), current=current)
 
     return dataclasses.replace(
         picture,
-        boxes=tuple(map(visited, picture.boxes)),
-        arrows=tuple(noted(index, arrow) for index, arrow in enumerate(picture.arrows)),
+        boxes=tuple(map(annotate_box, picture.boxes)),
+        arrows=tuple(annotate_arrow(index, arrow) for index, arrow in enumerate(picture.arrows)),
         caption=(*(_describe(runs[0]) if single else _describe_all(runs)), *picture.caption),
     )
 
@@ -88,8 +88,8 @@ def _steps_of(picture: Picture, run: Recording) -> list[int]:
     return steps
 
 
-def _here(run: Recording) -> str | None:
-    """The node that an unfinished run is at: where it last went."""
+def _current_node(run: Recording) -> str | None:
+    """Return the last node of an unfinished run."""
     if run.result is not None and run.result["status"] in ("answered", "stopped"):
         return None
     for record in reversed(run.records):
@@ -103,10 +103,10 @@ def _describe(run: Recording) -> tuple[str, ...]:
     nothing: Record = {}
     spent: Record = next((record["spent"] for record in reversed(run.records) if "spent" in record), nothing)
     costs = [
-        counted(spent.get("model_calls", 0), "model call"),
-        counted(spent.get("tool_calls", 0), "tool call"),
-        counted(spent.get("tokens", 0), "token"),
-        duration(max(spent.get("seconds", 0.0), (result or {}).get("seconds", 0.0))),
+        format_quantity(spent.get("model_calls", 0), "model call"),
+        format_quantity(spent.get("tool_calls", 0), "tool call"),
+        format_quantity(spent.get("tokens", 0), "token"),
+        format_duration(max(spent.get("seconds", 0.0), (result or {}).get("seconds", 0.0))),
     ]
     if spent.get("cost"):
         costs.append(f"cost {spent['cost']:.4g}")
@@ -131,4 +131,5 @@ def _status(result: Record | None) -> str:
 
 def _describe_all(runs: Sequence[Recording]) -> tuple[str, ...]:
     ends = Counter("still running" if run.result is None else str(run.result["status"]) for run in runs)
-    return (f"{counted(len(runs), 'run')}: {', '.join(f'{count:,} {end}' for end, count in ends.most_common())}.",)
+    counts = ", ".join(f"{count:,} {end}" for end, count in ends.most_common())
+    return (f"{format_quantity(len(runs), 'run')}: {counts}.",)

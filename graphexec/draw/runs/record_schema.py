@@ -1,4 +1,4 @@
-"""What records of each kind have at least: read before anything is drawn of a file that anyone may have written."""
+"""The fields that each kind of record must have: checked before a file from an unknown source is drawn."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing_extensions import TypedDict
 from graphexec.draw.runs.data import Record
 from graphexec.errors import InputError
 
-# Seconds, of which nobody has so many that they are no number any more.
+# Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
 
-# What is counted, and money; what the meters of a machine's own count may be either.
+# Counts and money; the usage of a machine's own meters may be either.
 _Count: TypeAlias = Annotated[int, Field(ge=0)]
 _Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -123,7 +123,7 @@ class _Result(TypedDict):
     reason: NotRequired[str | None]
     spent: _Spent
     seconds: _Seconds
-    # Of an exception, or nothing.
+    # The exception, if there was one.
     error: NotRequired[_Error | None]
 
 
@@ -138,8 +138,8 @@ _KINDS: Mapping[str, type] = {
 }
 
 
-def whole(record: Record, place: str) -> None:
-    """Raise `InputError`, with the `place`, if a record lacks what records of its kind have."""
+def validate_record(record: Record, place: str) -> None:
+    """Raise `InputError`, with the `place`, if a record has a missing or invalid field."""
     if record["event"] not in _KINDS:
         return
     try:
@@ -147,8 +147,8 @@ def whole(record: Record, place: str) -> None:
     except ValidationError as error:
         what = error.errors()[0]
         where = ".".join(map(str, what["loc"]))
-        fault = f"{record['event']} has no good {where}: {what['msg']}"
-        raise InputError(f"{place} is not whole: {fault}; give what graphexec run --json printed") from None
+        fact = f"{record['event']}.{where}: {what['msg']}"
+        raise InputError(f"{place} is not a valid record: {fact}; pass the output of graphexec run --json") from None
 
 
 @cache

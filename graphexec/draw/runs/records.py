@@ -1,31 +1,31 @@
-"""Records: a run as JSON, one object for each thing that happens, from which it is drawn and looked at again.
+"""Records: a run as JSON, one object for each event, from which pictures and pages of the run are made.
 
-`graphexec run --json` prints them, a line each. Every record has `event`; the names here do not change, records may get
-further ones:
+`graphexec run --json` prints one record per line. Every record has `event`. The field names below are stable; records
+may get further fields:
 
-- `start`: `machine` (its picture: `start`, `boxes`, `arrows`), `limits`; and as far as they are known `input`, `model`,
-  `agent`, `tools` (by name)
+- `start`: `machine` (its picture: `start`, `boxes`, `arrows`), `limits`; and if known `input`, `model`, `agent`,
+  `tools` (by name)
 - `entered`: `node`, `spent`
-- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if it has one), `effects` (one:
-  each of several that are asked for together has its own record, when it begins)
-- `reported`: `node`, `call`, `provider_id`, `effects` (the one being answered, if it is about one), `news` (its class:
-  a retry, a wait, a cache's reply, a `ReplyDelta`), `text`
-- `answered`: `node`, `call`, `provider_id`, `seconds`, `spent`, `replies` (one), `within` (what runs within the call
-  were charged, by meter, if there were any)
+- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `effects` (exactly one;
+  each effect of a request has its own record, when its call begins)
+- `reported`: `node`, `call`, `provider_id`, `effects` (the pending one, if the report concerns one), `news` (its class:
+  a retry, a wait, a cached reply, a `ReplyDelta`), `text`
+- `answered`: `node`, `call`, `provider_id`, `seconds`, `spent`, `replies` (exactly one), `within` (the usage of nested
+  runs, by meter, if there were any)
 - `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
-  answer; a run that was stopped may have a last word, and one whose memory could not be written has its answer),
-  `reason` (`finished`, `return_direct`, or the limit's name), `limit` (what stopped it), `steps`, `spent`, `seconds`,
-  `error`. What is wrong before there is a run is told by the `status`, the `exit_code` and the `error` alone.
+  answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
+  `reason` (`finished`, `return_direct`, or the limit's name), `limit` (the one that stopped the run), `steps`,
+  `spent`, `seconds`, `error`. If the run could not begin, only `status`, `exit_code` and `error`.
 
-What stands in them:
+Their fields:
 
 - `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `depth`,
-  `nested_runs`, `budgets` (the machine's own, by name; each is `null` where there is no limit)
+  `nested_runs`, `budgets` (the machine's own, by name); null means no limit
 - `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
-  `silent_calls` (that reported no tokens), `restarts`, `cost`, `budgets`
-- `call`: `run` (its id), `sequence` (the number of the request in the run, from 1 on), `member` (the place in the
-  request, from 0 on)
+  `silent_calls` (calls that reported no tokens), `restarts`, `cost`, `budgets`
+- `call`: `run` (its id), `sequence` (the number of the request in the run, from 1), `member` (the index in the request,
+  from 0)
 - `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt`; of a person
   also `question`; of an agent that is a function, nothing more; of one of your own, `value`
 - `prompt`: what is new against the run's prompt before: `kept`, how many of its messages come first, then `messages`,
@@ -41,7 +41,7 @@ What stands in them:
 
 What the caller passed as `context` is in no record.
 
-`graphexec audit` checks these records against a certificate, `graphexec view` shows them as a page.
+`graphexec audit` checks records against a certificate, `graphexec view` shows them as a page.
 """
 
 from __future__ import annotations
@@ -53,22 +53,22 @@ from typing import Any, TypeAlias, final
 from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.data import (
+    PromptMessage,
     Record,
-    Said,
-    as_data,
     call_data,
     effect_data,
     effect_name,
     limits_data,
     messages_of,
-    new_in,
     outcome_data,
+    prompt_changes,
     read_limits,
     reply_data,
     spent_data,
     step_data,
+    to_json_data,
 )
-from graphexec.draw.runs.record_schema import whole
+from graphexec.draw.runs.record_schema import validate_record
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
@@ -82,16 +82,16 @@ from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta
 from graphexec.verify.proof.findings import Verdict
 
-# What a result says of its fields where it does not say otherwise.
+# The default values of a result's fields.
 _ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}
 
 
 @final
 class Recorder:
-    """Makes the records of one run from its events: `recorder(event)` returns the event's record, and keeps it.
+    """A recorder of one run: `recorder(event)` stores and returns the event's record.
 
-    `records` are those so far. `Done` and `Failed` make the result's; who iterates over a run hears of no `Failed`, and
-    calls `failed`.
+    `records` are the records so far. `Done` and `Failed` make the result. Iterating over a run yields no `Failed`: call
+    `failed` with the exception instead.
     """
 
     def __init__(
@@ -104,27 +104,29 @@ class Recorder:
         agent: str | None = None,
         tools: Sequence[str] | None = None,
     ) -> None:
-        """Begin with `start`. The run's limits are those of a verdict, `executor.verify()`, or are given.
+        """Record `start`. The run's limits are those of the verdict, `executor.verify()`, or `limits`.
 
-        Raises `InputError` for both, and for what is no machine.
+        Raises `InputError` if both are passed, and for a subject that is not a machine.
         """
         if isinstance(subject, Verdict):
             if limits is not None:
-                raise InputError("limits are given, and the verdict has its own; write Recorder(verdict), or a graph")
+                raise InputError(
+                    "a verdict has limits of its own; write Recorder(verdict) or Recorder(graph, limits=...)"
+                )
             limits = subject.limits
         else:
             require_graph(subject, "Recorder(executor.verify())")
-        self._prompt: list[Said] = []
+        self._prompt: list[PromptMessage] = []
         self.records: list[Record] = []
-        told = {"input": as_data(inputs), "model": model, "agent": agent, "tools": as_data(tools)}
+        fields = {"input": to_json_data(inputs), "model": model, "agent": agent, "tools": to_json_data(tools)}
         known = {} if limits is None else {"limits": limits_data(limits)}
         machine = picture_of(subject).to_data()
-        self._add("start", **{name: one for name, one in told.items() if one is not None}, **known, machine=machine)
+        self._add("start", **{name: one for name, one in fields.items() if one is not None}, **known, machine=machine)
 
     def __call__(self, event: Event[Any]) -> Record:
-        """Return the record of an event. Raises `InputError` for one of another run, when the first is over."""
+        """Store and return the record of an event. Raises `InputError` if the run already has its result."""
         if self.records[-1]["event"] == "result":
-            raise InputError("the recorder has the whole of a run; make a Recorder for each run")
+            raise InputError("this recorder already has the result of a run; make a Recorder for each run")
         match event:
             case Entered(node, _, spent):
                 return self._add("entered", node=node, spent=spent_data(spent))
@@ -172,22 +174,22 @@ class Recorder:
                 return self.result("error", 1, steps, spent, spent.seconds, error=failure)
 
     def failed(self, error: BaseException) -> Record:
-        """Return the result's record of a run that this exception ended: it knows how far the run came.
+        """Store and return the result of a run that this exception ended; the exception carries the run's progress.
 
-        Raises `InputError` if the result's record is there already.
+        Raises `InputError` if the run already has its result.
         """
         return self(Failed(error, snapshot_of(error) or Snapshot("", None)))
 
     # Each status has fields of its own; the others are null.
     def result(
-        self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **told: Any
+        self, status: str, exit_code: int, steps: Sequence[AgentStep], spent: Spent, seconds: float, **fields: Any
     ) -> Record:
-        """Return the result's record."""
+        """Store and return the result's record."""
         return self._add(
             "result",
             status=status,
             exit_code=exit_code,
-            **{**_ABSENT, **told},
+            **{**_ABSENT, **fields},
             steps=[step_data(step) for step in steps],
             spent=spent_data(spent),
             seconds=seconds,
@@ -198,23 +200,23 @@ class Recorder:
         """The run so far."""
         return Recording(tuple(self.records))
 
-    def _add(self, event: str, **told: Any) -> Record:
-        record = {"event": event, **told}
+    def _add(self, event: str, **fields: Any) -> Record:
+        record = {"event": event, **fields}
         self.records.append(record)
         return record
 
     def _effect_record(self, effect: Effect[Any]) -> Record:
-        told = effect_data(effect)
+        data = effect_data(effect)
         if isinstance(effect, CallModel):
             before, self._prompt = self._prompt, messages_of(effect.request)
-            told["prompt"] = new_in(before, self._prompt)
-        return told
+            data["prompt"] = prompt_changes(before, self._prompt)
+        return data
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The records of one run, whole or as far as it came; the first is its `start`."""
+    """The records of one run, complete or so far; the first is its `start`."""
 
     records: Sequence[Record]
 
@@ -225,7 +227,7 @@ class Recording:
 
     @property
     def limits(self) -> Limits | None:
-        """What the run may spend, if it is known."""
+        """The run's limits, if they are known."""
         limits = self.records[0].get("limits")
         return None if limits is None else read_limits(limits)
 
@@ -236,38 +238,38 @@ class Recording:
         return last if last["event"] == "result" else None
 
     def to_json_lines(self) -> str:
-        """Return the records as text, a line each: what `graphexec run --json` prints."""
+        """Return the records as text, one per line, as `graphexec run --json` prints them."""
         return "".join(f"{format_json(record)}\n" for record in self.records)
 
     @staticmethod
     def from_json_lines(text: str) -> Recording:
-        """Read what `graphexec run --json` printed. Raises `InputError` for what is no such text, and says where."""
+        """Read the output of `graphexec run --json`. Raises `InputError` that names the first invalid line."""
         numbered = list(_read(text))
         records = tuple(record for _, record in numbered)
         if not records or records[0]["event"] != "start" or "machine" not in records[0]:
             raise InputError(
-                "these records do not begin with a start and its machine; give what graphexec run --json printed"
+                "these records do not begin with a start and its machine; pass the output of graphexec run --json"
             )
         if len([one for one in records if one["event"] == "start"]) > 1:
-            raise InputError("these are records of several runs; give those of one, from a start to the next")
+            raise InputError("these are records of several runs; pass those of one, from a start to the next")
         for number, record in numbered:
-            whole(record, f"line {number}")
+            validate_record(record, f"line {number}")
         recording = Recording(records)
         try:
             _ = recording.machine, recording.limits
         except (InputError, LimitsError, TypeError) as error:
-            raise InputError(f"line {numbered[0][0]}: {error}; give what graphexec run --json printed") from None
+            raise InputError(f"line {numbered[0][0]}: {error}; pass the output of graphexec run --json") from None
         return recording
 
 
-# What the records of a run are made of. An exception is one that ended a run.
+# The sources of a run's records. An exception must have ended a run.
 AnyRun: TypeAlias = RunResult | Done[Any] | Journal | Recording | Recorder | BaseException
 
 
 def recording_of(run: AnyRun) -> Recording:
-    """Return a run's records: of a result, its last event, a journal, a recorder, or an exception that ended a run.
+    """Return the records of a run, from its result, last event, journal, recorder, or the exception that ended it.
 
-    Raises `InputError` for a result, an event and an exception without a journal, and for what is no run.
+    Raises `InputError` for a result, an event or an exception without a journal, and for any other type.
     """
     match run:
         case Recording():
@@ -279,35 +281,35 @@ def recording_of(run: AnyRun) -> Recording:
         case RunResult(journal=Journal() as journal) | Done(journal=Journal() as journal):
             return _record_run(journal)
         case RunResult() | Done():
-            raise InputError("the result has no journal, so its way is not known; give one that executor.run returned")
+            raise InputError("this result has no journal, so its path is unknown; pass one that executor.run returned")
         case BaseException():
             kept = journal_of(run)
             if kept is None:
-                raise InputError(f"{type(run).__name__} did not end a run, so it has no way; give one that did")
+                raise InputError(f"{type(run).__name__} did not end a run; pass an exception that did")
             return _record_run(kept, run)
         case _:
             raise InputError(
-                f"{format_value(run)} is not a run; give what executor.run returned, a Recorder or a Recording"
+                f"{format_value(run)} is not a run; pass the result of executor.run, a Recorder or a Recording"
             )
 
 
 def ending(outcome: Ending | None) -> Record:
-    """What a result's record says of the answer, or of the stop."""
+    """Return the fields of a result's record that describe the answer or the limit."""
     match outcome:
         case AgentFinish():
             reason = "return_direct" if outcome.return_direct else "finished"
-            return {"output": as_data(outcome.answer), "reason": reason}
+            return {"output": to_json_data(outcome.answer), "reason": reason}
         case StoppedResponse(output, limit):
             return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
         case None:
             return {}
         case _:
-            # A machine of the user's own ends with an outcome of their own.
-            return {"output": as_data(outcome), "reason": "finished"}
+            # A user's machine ends with an outcome of its own.
+            return {"output": to_json_data(outcome), "reason": "finished"}
 
 
 def _record_run(journal: Journal, error: BaseException | None = None) -> Recording:
-    """The records of a run, which an exception may have ended: a node that raised it raises it again."""
+    """Replay a run and record it; a node that raised the exception that ended the run raises it again."""
     run = run_of(journal.start.value)
     recorder = Recorder(journal.graph.verify(journal.limits), inputs=journal.start.value if run is None else run.inputs)
     try:
@@ -330,5 +332,5 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
             yield number, {**record, "event": str(record["event"])}
         except INVALID_DATA_ERRORS as error:
             raise InputError(
-                f"line {number} is not a record: {error!r}; give what graphexec run --json printed"
+                f"line {number} is not a record: {error!r}; pass the output of graphexec run --json"
             ) from None

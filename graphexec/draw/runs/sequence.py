@@ -1,4 +1,4 @@
-"""Mermaid: a run as a sequence diagram, of who asked whom, and what was answered, in the order in which it happened."""
+"""Mermaid: a run as a sequence diagram of requests and replies, in the order in which they happened."""
 
 from __future__ import annotations
 
@@ -6,21 +6,29 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from graphexec.draw.model.text import counted, duration, plain
+from graphexec.draw.model.text import format_duration, format_quantity, sanitize_line
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, tokens, within
+from graphexec.draw.runs.labels import (
+    failure_label,
+    format_data,
+    format_effect,
+    format_nested_usage,
+    format_reply,
+    format_tokens,
+    shorten,
+)
 from graphexec.draw.runs.records import AnyRun, recording_of
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
 from graphexec.errors import format_integer
 
-# The participants that every run has, as Mermaid knows them.
+# The Mermaid identifiers of the participants that every run has.
 _USER, _AGENT = "p0", "p1"
-# Characters of one line, and of a name.
+# The maximum length of a line, and of a name.
 _LABEL, _NAME = 60, 24
 
 _Role: TypeAlias = Literal["user", "agent", "model", "tool", "person", "world", "function"]
 _Participant: TypeAlias = tuple[_Role, str]
-# From left to right, with their names; tools and functions have their own.
+# The roles from left to right, with their names; tools and functions have names of their own.
 _ROLES: Mapping[_Role, str] = {
     "user": "User",
     "agent": "Agent",
@@ -30,7 +38,7 @@ _ROLES: Mapping[_Role, str] = {
     "world": "World",
     "function": "",
 }
-# What asks whom; an effect of one's own asks the world.
+# The role that each effect addresses; effects of the user's own address "world".
 _ASKED: Mapping[str, _Role] = {
     "CallModel": "model",
     "CallAgent": "model",
@@ -38,17 +46,17 @@ _ASKED: Mapping[str, _Role] = {
     "AskHuman": "person",
     "Perform": "function",
 }
-# With the sign by which the target begins to do something, or the source ends it.
+# Mermaid's arrows, with the sign that activates the target or deactivates the source.
 _CALL, _REPLY, _FAILURE = "->>+", "-->>-", "--x-"
-# Signs that Mermaid may read as an entity, an end, a tag, a directive or a formula; the two that it writes entities
-# with while it parses; and a word that it takes for a wish.
+# Characters that Mermaid may read as an entity, a delimiter, a tag, a directive or a formula; its two placeholders for
+# entities while it parses; and the keyword `wrap:`.
 _READ = re.compile(r"[#;<>&%$ﬂ¶]|^(?:no)?wrap(?=:)", re.IGNORECASE)
 
 
 def sequence_mermaid(run: AnyRun) -> str:
     """Draw a run as Mermaid's `sequenceDiagram`.
 
-    Mermaid itself draws no more than 50,000 characters, where its `maxTextSize` is not set.
+    Mermaid itself draws at most 50,000 characters, unless its `maxTextSize` is set.
     """
     recording = recording_of(run)
     start, visits = recording.records[0], visits_of(recording)
@@ -96,7 +104,7 @@ def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
 def _request(request: RequestRecord, places: Sequence[str]) -> Iterator[str]:
     called = sorted(zip(request.calls, places, strict=True), key=lambda one: one[0].member)
     if request.at_once:
-        took = "" if request.waiting() else f", {duration(request.seconds)}"
+        took = "" if request.waiting() else f", {format_duration(request.seconds)}"
         for index, (call, place) in enumerate(called):
             yield "and" if index else f"par {_text(f'{len(called)} at once{took}')}"
             yield from (f"    {line}" for line in _call(call, place))
@@ -111,8 +119,10 @@ def _call(call: CallRecord, place: str) -> Iterator[str]:
     yield _arrow(_AGENT, _CALL, place, format_effect(call.effect, _LABEL))
     yield from (_note(place, text) for text in call.news)
     if call.reply is not None:
-        wrong = failed(call.reply)
-        facts = filter(None, (wrong, tokens(call.reply), duration(call.seconds), within(call.within)))
+        wrong = failure_label(call.reply)
+        facts = filter(
+            None, (wrong, format_tokens(call.reply), format_duration(call.seconds), format_nested_usage(call.within))
+        )
         arrow = _FAILURE if wrong else _REPLY
         yield _arrow(place, arrow, _AGENT, format_reply(call.reply, _LABEL), ", ".join(facts))
 
@@ -133,13 +143,13 @@ def _ending(result: Record | None, *, noted: bool) -> Iterator[str]:
     yield _arrow(_AGENT, _REPLY if status == "answered" else _FAILURE, _USER, *facts, _totals(result))
 
 
-# Any: an input is whatever the run was given.
+# Any: a run's input is arbitrary.
 def _input(start: Record) -> Any:
     match start.get("input"):
         case {"input": given}:
             return given
         case None:
-            return "a run begins"
+            return "start"
         case given:
             return given
 
@@ -148,9 +158,9 @@ def _totals(result: Record) -> str:
     spent: Record = result.get("spent") or {}
     seconds = result.get("seconds", spent.get("seconds"))
     facts = [
-        counted(spent.get("model_calls", 0), "model call"),
-        counted(spent["tokens"], "token") if spent.get("tokens") else "",
-        "" if seconds is None else duration(seconds),
+        format_quantity(spent.get("model_calls", 0), "model call"),
+        format_quantity(spent["tokens"], "token") if spent.get("tokens") else "",
+        "" if seconds is None else format_duration(seconds),
     ]
     return ", ".join(filter(None, facts))
 
@@ -164,7 +174,7 @@ def _note(over: str, text: str) -> str:
 
 
 def _text(*lines: str) -> str:
-    return "<br/>".join(_READ.sub(_entities, plain(line)) for line in lines if line) or "#32;"
+    return "<br/>".join(_READ.sub(_entities, sanitize_line(line)) for line in lines if line) or "#32;"
 
 
 def _entities(found: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
-"""The timeline of a run as text: a row for each visit of a node, with a bar for the time that it waited.
+"""The timeline of a run as text: a row for each visit of a node, with a bar for its waiting time.
 
-Calls that a node asked for together have a row each below it, with their own times.
+The calls of one request have a row each below it, with their own times.
 """
 
 from __future__ import annotations
@@ -8,22 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from graphexec.draw.model.text import cells, counted, duration, fitted, format_sum, padded
+from graphexec.draw.model.text import count_cells, format_duration, format_quantity, format_sum, pad, truncate
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import failed, format_data, format_effect, format_reply, shorten, within
+from graphexec.draw.runs.labels import (
+    failure_label,
+    format_data,
+    format_effect,
+    format_nested_usage,
+    format_reply,
+    shorten,
+)
 from graphexec.draw.runs.records import AnyRun, Recording, recording_of
 from graphexec.draw.runs.visits import CallRecord, RequestRecord, Visit, limit_text, visits_of
 from graphexec.errors import InputError, format_integer
 
-# Fewer columns have no room for a node beside its times.
+# The minimum width: a node's name needs space beside its times.
 _LEAST = 40
-# The columns of iterations, what a node and its outcome take at most, and a bar; and of the names of the times.
-_NUMBER, _WAY, _BAR, _TIME = 5, 40, 16, 6
+# Widths: the iteration, the maximum for a node with its outcome, the bar, and the minimum for a time.
+_NUMBER, _MOVE, _BAR, _TIME = 5, 40, 16, 6
 # Between columns.
 _GAP = "  "
-# With fewer, there are no bars; and what was said needs so many.
-_WIDE, _SAID = 84, 12
-# So many characters of one text are looked at.
+# The minimum width for bars, and the minimum for the description of requests and replies.
+_WIDE, _DESCRIPTION = 84, 12
+# The maximum length of one label.
 _TEXT = 200
 
 _MODELS = frozenset({"CallModel", "CallAgent"})
@@ -31,14 +38,14 @@ _WAITED_FOR = {"CallModel": "model", "CallAgent": "model", "CallTool": "tools", 
 
 
 def timeline(run: AnyRun, *, width: int = 100, ascii_only: bool = False) -> str:
-    """Draw a run's timeline, no wider than `width` columns; the last lines say how it ended and what it cost.
+    """Draw a run's timeline, at most `width` columns wide; the last lines give its result and cost.
 
-    A row says which iteration begins, when the visit began and how long it waited for replies, the node, its outcome,
-    and what was asked and answered. Several calls that were asked for together have a row each, below that of the node.
+    A row gives the number of the iteration that begins, the start of the visit, its waiting time, the node, its
+    outcome, and the requests with their replies. Several calls of one request have a row each below that of the node.
     Raises `InputError` for less than 40 columns.
     """
     if width < _LEAST:
-        raise InputError(f"the width is {width!r}, and a row needs {_LEAST} columns; give {_LEAST} or more")
+        raise InputError(f"width={width!r} is too small for a row; pass {_LEAST} or more")
     recording = recording_of(run)
     visits = visits_of(recording)
     rows = _Rows(visits, width, ascii_only=ascii_only)
@@ -52,18 +59,18 @@ class _Rows:
     def __init__(self, visits: Sequence[Visit], width: int, *, ascii_only: bool) -> None:
         self._width = width
         self._ascii = ascii_only
-        # The signs of a bar's last cell, from the shortest to the full one.
+        # The characters of a bar's last cell, from the shortest to the full one.
         self._parts = "#" if ascii_only else "▏▎▍▌▋▊▉█"
         self._began = visits[0].began if visits else 0.0
         self._duration = _duration(visits)
         self._bar = _BAR if width >= _WIDE else 0
         self._time = max(_TIME, len(self._clock(self._duration)))
         times = _NUMBER + 2 * (self._time + len(_GAP)) + len(_GAP) + (self._bar + len(_GAP) if self._bar else 0)
-        ways = [self._way_of(visit) for visit in visits]
-        ways += [self._way_of_call(call) for visit in visits for call in _calls_together(visit)]
-        widest = max(map(cells, ways), default=0)
-        self._way = min(widest, _WAY, width - times)
-        self._said = width - times - self._way - len(_GAP)
+        moves = [self._format_move(visit) for visit in visits]
+        moves += [self._format_target(call) for visit in visits for call in _grouped_calls(visit)]
+        widest = max(map(count_cells, moves), default=0)
+        self._move = min(widest, _MOVE, width - times)
+        self._description = width - times - self._move - len(_GAP)
 
     def head(self) -> str:
         bar = " " * (self._bar + len(_GAP)) if self._bar else ""
@@ -71,41 +78,41 @@ class _Rows:
         return self.line(f"{'#':>{_NUMBER}}{_GAP}{times}{_GAP}{bar}node → outcome")
 
     def rows(self, visit: Visit) -> Iterator[str]:
-        """Yield the row of a visit, and of each call that was asked for together with others."""
+        """Yield the row of a visit, and those of its requests with several calls."""
         number = "" if visit.iteration is None else format_integer(visit.iteration)
-        yield self._row(number, visit.began, visit.waited, self._way_of(visit), _describe_visit(visit))
-        for call in _calls_together(visit):
-            yield self._row("", call.began, call.seconds, self._way_of_call(call), _describe_call(call))
+        yield self._row(number, visit.began, visit.waited, self._format_move(visit), _describe_visit(visit))
+        for call in _grouped_calls(visit):
+            yield self._row("", call.began, call.seconds, self._format_target(call), _describe_call(call))
 
-    def _row(self, number: str, began: float, waited: float, way: str, said: str) -> str:
+    def _row(self, number: str, began: float, waited: float, move: str, description: str) -> str:
         columns = [f"{number:>{_NUMBER}}", f"{self._clock(began - self._began):>{self._time}}"]
         columns.append(f"{self._clock(waited) if waited else '':>{self._time}}")
         if self._bar:
-            columns.append(padded(self._bar_of(began, waited), self._bar))
-        columns.append(padded(self._fit(way, self._way), self._way))
-        if self._said >= _SAID:
-            columns.append(self._fit(said, self._said))
+            columns.append(pad(self._bar_of(began, waited), self._bar))
+        columns.append(pad(self._fit(move, self._move), self._move))
+        if self._description >= _DESCRIPTION:
+            columns.append(self._fit(description, self._description))
         return self.line(_GAP.join(columns))
 
     def line(self, text: str) -> str:
         return self._fit(text, self._width)
 
     def _fit(self, text: str, room: int) -> str:
-        return fitted(self._to_ascii(text), room, more="..." if self._ascii else "…")
+        return truncate(self._to_ascii(text), room, more="..." if self._ascii else "…")
 
     def _clock(self, seconds: float) -> str:
         return f"{seconds:,.2f} s" if self._duration >= 1 else f"{seconds * 1000:,.2f} ms"
 
-    def _way_of(self, visit: Visit) -> str:
+    def _format_move(self, visit: Visit) -> str:
         node = shorten(visit.node, _TEXT)
         return self._to_ascii(node if visit.outcome is None else f"{node} → {shorten(visit.outcome, _TEXT)}")
 
-    def _way_of_call(self, call: CallRecord) -> str:
+    def _format_target(self, call: CallRecord) -> str:
         name = call.effect.get("tool", call.effect["effect"])
         return self._to_ascii(f"{_GAP}{shorten(str(name), _TEXT)}")
 
     def _bar_of(self, began: float, waited: float) -> str:
-        """A bar where it waited, as long as it did: in the parts of which a cell has several."""
+        """Return a bar at the time of the wait, with its length in fractions of a cell."""
         if not waited or not self._duration:
             return ""
         parts = self._parts
@@ -125,16 +132,16 @@ def _duration(visits: Sequence[Visit]) -> float:
     return visits[-1].ended - visits[0].began if visits else 0.0
 
 
-def _calls_together(visit: Visit) -> Iterator[CallRecord]:
-    """Yield the calls that have rows of their own, in the order of the request."""
+def _grouped_calls(visit: Visit) -> Iterator[CallRecord]:
+    """Yield the calls with rows of their own, in the order of the request."""
     for request in visit.requests:
         if len(request.calls) > 1:
             yield from sorted(request.calls, key=lambda call: call.member)
 
 
 def _describe_visit(visit: Visit) -> str:
-    said = [text for request in visit.requests for text in _describe_request(request)]
-    return "; ".join([*said, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
+    texts = [text for request in visit.requests for text in _describe_request(request)]
+    return "; ".join([*texts, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
 
 
 def _describe_request(request: RequestRecord) -> Iterator[str]:
@@ -147,13 +154,13 @@ def _describe_request(request: RequestRecord) -> Iterator[str]:
 
 def _describe_call(call: CallRecord) -> str:
     parts = [f"[{shorten(text, _TEXT)}]" for text in call.news]
-    told, effect, reply = "no reply", call.effect, call.reply
+    answer, effect, reply = "no reply", call.effect, call.reply
     if reply is not None:
-        told, wrong = format_reply(reply, _TEXT), failed(reply)
-        told = f"{wrong}: {told}" if wrong else told
-    # What a model is told was said in the rows above.
-    parts.append(told if effect["effect"] in _MODELS else f"{format_effect(effect, _TEXT)} → {told}")
-    inner = within(call.within)
+        answer, failure = format_reply(reply, _TEXT), failure_label(reply)
+        answer = f"{failure}: {answer}" if failure else answer
+    # A prompt repeats what the rows above show.
+    parts.append(answer if effect["effect"] in _MODELS else f"{format_effect(effect, _TEXT)} → {answer}")
+    inner = format_nested_usage(call.within)
     return "; ".join([*parts, *([inner] if inner else [])])
 
 
@@ -164,14 +171,14 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
     spent: Record = next((one["spent"] for one in reversed(recording.records) if one.get("spent")), nothing)
     if spent:
         parts = format_sum(spent["prompt_tokens"], spent["completion_tokens"])
-        tokens = f"{counted(spent['tokens'], 'token')} ({parts})"
+        tokens = f"{format_quantity(spent['tokens'], 'token')} ({parts})"
         facts = [
-            counted(spent["iterations"], "iteration"),
-            counted(spent["model_calls"], "model call"),
-            counted(spent["tool_calls"], "tool call"),
+            format_quantity(spent["iterations"], "iteration"),
+            format_quantity(spent["model_calls"], "model call"),
+            format_quantity(spent["tool_calls"], "tool call"),
             tokens if spent["tokens"] else "",
             f"cost {spent['cost']:.6g}" if spent["cost"] else "",
-            duration(_duration(visits)),
+            format_duration(_duration(visits)),
         ]
         yield ", ".join(fact for fact in facts if fact)
     yield from _shares(visits)

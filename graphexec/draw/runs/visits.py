@@ -1,4 +1,4 @@
-"""The visits of a run: which nodes it came to, what each asked and was answered, and where it went from there."""
+"""The visits of a run: each node that it entered, with requests, replies, and the edge that it took."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from graphexec.kernel.meters import ITERATIONS, Exhausted
 # The events that happen at a node.
 _AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})
 
-# How a run is said to have come to an end of its own.
+# The statuses of runs that reached END.
 _ENDED = frozenset({"answered", "stopped"})
 
 
 @final
 @dataclass(slots=True)
 class CallRecord:
-    """An effect that was asked for at `began`, in seconds of the run's clock, and its `reply` after so many `seconds`.
+    """An effect that was requested at `began`, in seconds of the run's clock, and its `reply` after `seconds`.
 
-    The reply is `None` while there is none. `news` is what was reported meanwhile, without the pieces of replies;
-    `within` is what runs within the call were charged, by meter.
+    `reply` is `None` while the call is pending. `news` are the reports about the call, without streamed parts of
+    replies; `within` is the usage of nested runs, by meter.
     """
 
     member: int
@@ -41,9 +41,9 @@ class CallRecord:
 @final
 @dataclass(slots=True)
 class RequestRecord:
-    """What a node asks for together: one call, or several, of which some may run `at_once`.
+    """The calls that a node requests together: one or several; `at_once` says that some of them overlap.
 
-    `news` is what was reported about none of them.
+    `news` are reports that concern no single call.
     """
 
     sequence: int | None = None
@@ -54,7 +54,7 @@ class RequestRecord:
     @property
     def seconds(self) -> float:
         """The seconds from when the first call began until the last one ended."""
-        if len(self.calls) < 2:  # noqa: PLR2004 - the difference of two times is less exact than what is recorded
+        if len(self.calls) < 2:  # noqa: PLR2004 - the recorded duration is more exact than a difference of times
             return sum(call.seconds for call in self.calls)
         return max(call.began + call.seconds for call in self.calls) - min(call.began for call in self.calls)
 
@@ -66,10 +66,10 @@ class RequestRecord:
 @final
 @dataclass(slots=True)
 class Visit:
-    """The run is at `node` from `began` to `ended`, in seconds of the run's clock, and leaves it to `target`.
+    """A visit of `node` from `began` to `ended`, in seconds of the run's clock, after which the run goes to `target`.
 
-    `iteration` is the number in the run of the one that the visit cost, if it did. `outcome` and `target` are `None`
-    where the run came no further. `limit` says what was spent, where the outcome is due to that.
+    `iteration` is the number of the iteration that the visit consumed, if any. `outcome` and `target` are `None` if the
+    run did not leave the node. `limit` describes the limit that caused the outcome, if one did.
     """
 
     node: str
@@ -83,17 +83,17 @@ class Visit:
 
     @property
     def waited(self) -> float:
-        """The seconds in which it waited for replies."""
+        """The seconds spent waiting for replies."""
         return sum(request.seconds for request in self.requests)
 
 
 def visits_of(recording: Recording) -> list[Visit]:
-    """Return a run's visits, in order; what a run that is gone on with did before is not known."""
+    """Return a run's visits in order; those before a resume are not known."""
     visits = list(_visits(recording))
     for visit, following in pairwise(visits):
         visit.ended = max(visit.ended, following.began)
     if visits and recording.result is not None:
-        # What was never answered took time, too.
+        # Calls without a reply took time, too.
         last, over = visits[-1], recording.result.get("seconds", 0.0)
         for call in (call for request in last.requests for call in request.waiting()):
             call.seconds = max(0.0, over - call.began)
@@ -101,12 +101,12 @@ def visits_of(recording: Recording) -> list[Visit]:
     return visits
 
 
-# Any: a value is whatever JSON holds.
+# Any: a JSON value.
 def limit_text(value: Any) -> str | None:
-    """What an outcome or a reply says of a spent limit, if it is about one."""
+    """Return the description of the limit in an outcome or a reply, or `None` if there is none."""
     match value:
         case {"limit": str() as limit, "value": int() | float() as most, "reached": int() | float() as reached}:
-            # An outcome of the user's may have such fields, too.
+            # A user's outcome may have fields of the same names.
             with suppress(SnapshotError):
                 return str(Exhausted(limit, most, reached, value.get("wanted", 1)))
             return None
@@ -126,14 +126,14 @@ def _visits(recording: Recording) -> Iterator[Visit]:
     now = 0.0
     for record in recording.records:
         spent = record.get("spent")
-        # Of a run that was broken off, it may not be known what the last visit cost.
+        # The cost of an interrupted run's last visit may be unknown.
         if spent is not None and (record["event"] != "result" or record["status"] in _ENDED):
             iterations.look(visit, spent["iterations"])
         if record["event"] not in _AT_NODES:
             continue
         if spent is not None:
             now = spent["seconds"]
-        # A run that is gone on with may begin within a node.
+        # A resumed run may begin within a node.
         if visit is None or record["event"] == "entered" or visit.node != record["node"]:
             visit = Visit(record["node"], now, now)
             if record["event"] == "entered" and visit.node in metered:
@@ -142,14 +142,14 @@ def _visits(recording: Recording) -> Iterator[Visit]:
         visit.ended = now
         _apply_record(visit, record)
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
-            visit.limit = limit_text(record.get("value")) or "a limit is spent"
+            visit.limit = limit_text(record.get("value")) or "a limit is used up"
             visit.iteration = None if not visit.requests else visit.iteration
 
 
 class _Iterations:
-    """Numbers the iterations of a run; what is `spent` tells which visits of metered nodes cost one.
+    """Number the iterations of a run; the usage in records shows which visits of metered nodes consumed one.
 
-    Where nothing is asked and the edge that was taken makes the budget full again, that cannot be told: it counts.
+    If a node requests nothing and its edge resets the budget, the usage does not show it: the visit counts.
     """
 
     def __init__(self, resets: frozenset[tuple[str, str]]) -> None:
@@ -158,12 +158,12 @@ class _Iterations:
         self._spent = self._before = 0
 
     def begin(self, visit: Visit) -> None:
-        """Number a visit, as far as it is known."""
+        """Give a visit its provisional number."""
         visit.iteration = (self._last or 0) + 1
         self._before = self._spent
 
     def look(self, visit: Visit | None, spent: int) -> None:
-        """Settle the number of the visit that ends or is answered here."""
+        """Confirm or drop the number of a visit when it ends or receives a reply."""
         self._last = spent if self._last is None else self._last
         self._spent = spent
         if visit is None or visit.iteration != self._last + 1:
@@ -171,12 +171,12 @@ class _Iterations:
         if spent > self._before or (visit.node, visit.outcome) in self._resets:
             self._last += 1
         else:
-            # Its entry was charged to a budget of the machine's own.
+            # The visit was charged to one of the machine's own budgets.
             visit.iteration = None
 
 
 def _apply_record(visit: Visit, record: Record) -> None:
-    # Where the recorder was not told which call it is, its records come in turn.
+    # Records without call ids come in the order of the calls.
     call: Record = record.get("call", {})
     sequence, member = call.get("sequence"), call.get("member", 0)
     last = visit.requests[-1] if visit.requests and visit.requests[-1].sequence == sequence else None
@@ -209,7 +209,7 @@ def _apply_answer(visit: Visit, request: RequestRecord | None, record: Record, m
     for place, reply in enumerate(record["replies"], member):
         call = next((one for one in request.waiting() if one.member == place), None)
         if call is None:
-            # The run is gone on with; it was asked for before.
+            # The run was resumed: the request was recorded before.
             call = CallRecord(place, reply, ended)
             request.calls.append(call)
         call.reply, call.seconds, call.began = reply, seconds, ended - seconds
