@@ -356,7 +356,9 @@ def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[st
     assert said("agents.py").endswith(
         "graphexec: agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"
     )
-    assert said("helped") == ("graphexec: helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n")
+    assert said("helped") == (
+        "graphexec: helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
+    )
     assert "empty.py has no graph and no executor at its top level" in said("empty.py")
 
 

@@ -329,7 +329,10 @@ def test_json_also_tells_what_went_wrong(
         ),
         (["--base-url", ""], "--base-url begins with neither http:// nor https://; write"),
         (["--agent", "structred"], "Invalid value for '--agent': 'structred' is not one of"),
-        (["--max-seconds", "inf"], "'--max-seconds': it is not a finite number of seconds; leave the option out for no limit"),
+        (
+            ["--max-seconds", "inf"],
+            "'--max-seconds': it is not a finite number of seconds; leave the option out for no limit",
+        ),
         (["--max-iterations", "-1"], "--max-iterations"),
         (["--nonsense"], "--nonsense"),
         (["another question"], "another question"),

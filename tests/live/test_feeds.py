@@ -135,7 +135,8 @@ def test_records_without_a_start_are_no_run(file: Path) -> None:
         feed = feed_of(file)
         assert (records(feed), feed.over) == ([], True)
         assert (
-            feed.error == f"{file} does not begin with a start and its machine; pass the file that graphexec run --record wrote"
+            feed.error
+            == f"{file} does not begin with a start and its machine; pass the file that graphexec run --record wrote"
         )
 
 
