@@ -1,6 +1,8 @@
 """The documentation site builds without a warning, and its generated pages are up to date."""
 
+import dataclasses
 import importlib.util
+import inspect
 import re
 import runpy
 import subprocess
@@ -11,6 +13,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, agent_limits
+from graphexec.memory import MemoryNotSaved, SummaryFailed, SummaryRequested
+from graphexec.messages import ReplyDelta
+from graphexec.models import Cached, CacheFailed, FellBack, Retried, Waited
+from graphexec.runtime import ObserverFailed
+from graphexec.tools import ToolRetried
 from graphexec.verify import CODES
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +63,9 @@ def test_every_finding_has_an_example() -> None:
     sections = dict(re.findall(r"(?ms)^### (GX\d+: [^\n{]+?) \{[^\n]*\n(.*?)(?=^##|\Z)", page))
     assert sorted(sections) == [f"{code}: {title}" for code, title in CODES.items()]
     # The output of each block is compared in test_documented_code.py.
-    assert [title for title, text in sections.items() if f"\n{title[:5]} at" not in re.sub(r"(?m)^ *(#> )?", "", text)] == []
+    assert [
+        title for title, text in sections.items() if f"\n{title[:5]} at" not in re.sub(r"(?m)^ *(#> )?", "", text)
+    ] == []
 
 
 def test_links_out_of_docs_become_links_of_the_site() -> None:
@@ -106,3 +116,39 @@ def test_site_lists_its_pages_for_language_models(site: Path) -> None:
     links = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     assert len(links) > 40
     assert [link for link in links if not (site / link).exists()] == []
+
+
+def columns(page: str) -> list[list[str]]:
+    """Return the cells of each row of the tables on a page of the reference."""
+    lines = (DOCS / "reference" / page).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+def test_events_page_has_every_event_and_field() -> None:
+    rows = {
+        cells[0].split("`")[1]: re.findall(r"`(\w+)`", cells[1]) for cells in columns("events.md") if "`" in cells[0]
+    }
+    for event in (Entered, Asked, Reported, Answered, Moved, Done, Failed):
+        assert rows.pop(event.__name__) == [one.name for one in dataclasses.fields(event) if one.name != "call"]
+    reported = {ReplyDelta, Retried, FellBack, Waited, Cached, CacheFailed, ToolRetried}
+    reported |= {SummaryRequested, SummaryFailed, MemoryNotSaved, ObserverFailed}
+    assert rows.keys() == {one.__name__ for one in reported}
+
+
+def test_limits_page_has_every_limit_and_default() -> None:
+    def defaults(function: Any) -> dict[str, str]:
+        parameters = inspect.signature(function).parameters.values()
+        values = {one.name: one.default for one in parameters if one.kind is not one.POSITIONAL_ONLY}
+        return {name: f"{value:,}" if isinstance(value, int) else f"`{value}`" for name, value in values.items()}
+
+    rows = [[cell.strip("`") if index < 2 else cell for index, cell in enumerate(row)] for row in columns("limits.md")]
+    every = {row[0]: row[1] for row in rows if len(row) == 4 and not row[1].startswith("max_")}
+    agents = {row[0]: (row[1], row[2]) for row in rows if row[1].startswith("max_")}
+    expected = {name: value.strip("`") for name, value in defaults(Limits).items() if name != "self"}
+    assert {name: default for name, default in every.items() if name in expected} == expected
+    options = defaults(AgentExecutor)
+    for name, default in defaults(agent_limits).items():
+        if name not in ("restarts", "budgets"):
+            option, shown = agents.pop(name)
+            assert (shown, shown) == (default, options[option])
+    assert agents == {}
