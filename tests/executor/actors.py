@@ -1,4 +1,4 @@
-"""Agents, models and tools that do what a test of the executor needs."""
+"""Agents, models and tools for the executor's tests."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Decide: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
 
 
 def scripted(*turns: Any) -> Decide:
-    """An agent with no memory of its own: the steps say which of its turns it is at. The last turn repeats for ever."""
-    # A list is as many steps as it has actions; an empty one is a parse error, which is a step.
+    """Return a stateless agent: the number of steps selects its next turn. The last turn repeats endlessly."""
+    # A list counts one step per action; an empty one is a parse error, which is one step.
     sizes = [max(1, _length(turn)) for turn in turns]
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -63,13 +63,13 @@ def call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
 
 @tool
 def echo(text: str) -> str:
-    """Say it again."""
+    """Return the text."""
     return text
 
 
 @tool
 def fail(text: str) -> str:
-    """Never work."""
+    """Always fail."""
     raise ValueError(f"no {text}")
 
 
@@ -102,7 +102,7 @@ def messages(request: ModelRequest) -> list[Message]:
 
 
 def prompt(request: ModelRequest) -> str:
-    """The whole prompt of a react agent."""
+    """Return the whole prompt of a react agent."""
     if isinstance(request, CompletionRequest):
         return request.prompt
     (message,) = request.messages
@@ -114,7 +114,7 @@ def _length(turn: object) -> int:
 
 
 class BlockingModel:
-    """A model that answers when it is released, and not before; at the latest after half a minute."""
+    """A model that answers when it is released, or after half a minute."""
 
     def __init__(self, reply: str = "late") -> None:
         self.released = threading.Event()
@@ -133,9 +133,9 @@ class BlockingModel:
 
 
 class Caller:
-    """A model that calls the first of its tools, `at_once` times, until it has `answers_after` results, or for ever.
+    """A model that calls its first tool `at_once` times per reply, until it has `answers_after` results, or endlessly.
 
-    `calls` is how often it was asked; `argument` is that of its tools. Threads and runs may share it.
+    `calls` counts its replies; `argument` is the tools' parameter. Threads and runs may share it.
     """
 
     instant = True
@@ -174,12 +174,12 @@ class Caller:
 
 
 def caller_of(model: Any, *tools: AnyTool, **options: Any) -> AgentExecutor:
-    """An executor of an agent that calls tools natively."""
+    """Return an executor of an agent that calls tools natively."""
     return AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, **options)
 
 
 def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyTool:
-    """A tool that runs another executor."""
+    """Return a tool that runs another executor."""
 
     def delegate(text: str) -> Any:
         return inner().run(text).output
@@ -192,8 +192,8 @@ def delegate_to(inner: Callable[[], AgentExecutor], *, is_async: bool) -> AnyToo
 
 
 async def until(released: threading.Event) -> None:
-    """Wait for an event without blocking the loop; at the latest after half a minute."""
-    # Not an asyncio.Event, which is not a thread's; and counted, so that a defect is a failure and not a hang.
+    """Wait for an event without blocking the loop, for half a minute at most."""
+    # A threading.Event is set by other threads. The wait is bounded, so that a defect fails instead of hanging.
     for _ in range(6_000):
         if released.is_set():
             return
@@ -208,10 +208,10 @@ def run_sync(executor: AgentExecutor, inputs: Any = "q", **options: Any) -> Any:
     return executor.run(inputs, **options)
 
 
-# How an executor is run, for tests in which that makes no difference.
+# Ways to run an executor, for tests in which they make no difference.
 Running: TypeAlias = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
-# A tool of either kind in a run of either kind.
+# Sync and async tools in sync and async runs.
 MIXED = pytest.mark.parametrize(
     ("run", "is_async"),
     [(run_sync, False), (run_sync, True), (run_async, False), (run_async, True)],
@@ -220,11 +220,11 @@ MIXED = pytest.mark.parametrize(
 
 
 def call_of(effect: Effect[Any]) -> CallContext[Any]:
-    """The call of an effect in a run without a deadline."""
+    """Return the call of an effect in a run without a deadline."""
     return CallContext(DetachedScope("run"), "node", effect, effect, 1, 0)
 
 
 def reply_of(handler: Handler, effect: Effect[Any]) -> Any:
-    """What a handler replies in a sync run."""
+    """Return the reply of a handler in a sync run."""
     reply: Any = run_coroutine(handler.answer(effect, call_of(effect), BLOCKING))
     return reply

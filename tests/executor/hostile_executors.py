@@ -1,4 +1,4 @@
-"""The executors of a plan: their models and agents, tools, memories, observers, policies and nodes."""
+"""Build the executors of a plan: models, agents, tools, memories, observers, policies and nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from graphexec.runtime import report
 from graphexec.testing import on_loop_time
 from graphexec.testing.scripts import ScriptedError
 from graphexec.tools import AnyTool
-from tests.executor.hostile_plans import Act, AgentPlan, Plan, Watching
+from tests.executor.hostile_plans import Act, AgentPlan, ObserverPlan, Plan
 from tests.executor.hostile_runs import Actor, CrashError, World, make_tool, template
 
 REVIEWS = Budget("reviews", 2)
@@ -60,7 +60,7 @@ def review(finish: AgentFinish) -> AgentFinish | Ready:
 @charged(when_spent=limit_reached)
 @node
 def insist(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
-    """Ask until the answer is liked, or no more may be asked."""
+    """Ask until the answer is approved, or a limit is used up."""
     while (yield from ask(AskHuman("good?"))) != "yes":
         pass
     return finish
@@ -72,7 +72,7 @@ VOTE = CallModel(ChatRequest((UserMessage("vote"),)))
 @charged(when_spent=limit_reached, asks=(0, 4))
 @node
 def vote(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
-    """Ask several models at once, and one again."""
+    """Ask several models concurrently, and one of them again."""
     yield from ask_all([VOTE] * (len(finish.run.steps) % 4))
     if len(finish.run.steps) % 2:
         yield from ask(VOTE)
@@ -87,19 +87,19 @@ def last_word(finish: AgentFinish) -> Asks[CallModel, AgentFinish]:
     return finish
 
 
-# Called again at once, as a sync run would wait in real time.
+# Retried without a wait, because a sync run would wait in real time.
 retried = tool(name="retried", description="Fail at first.", retries=2)(template.function)
 
 
 class Builder:
-    """Makes one executor of a plan."""
+    """Builds one executor of a plan."""
 
     def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
         self.world, self.number, self.plan = world, number, plan
         self.actor = Actor(world, number, plan)
         self.model: Any = self.actor
         if plan.attempts > 1:
-            # In a sync run, which waits in real time, it waits for nothing.
+            # A sync run would wait in real time, so its sleep does nothing.
             clock = Clock(sleep=lambda seconds: None, asleep=world.pause)
             self.model = retrying(self.model, attempts=plan.attempts, on=[ModelError], first_wait=2.0, clock=clock)
         if plan.limits[COST] is not None:
@@ -118,10 +118,14 @@ class Builder:
             tool_concurrency=plan.at_once,
             memory=self.memory(),
             handlers={AskHuman: self.answer_person},
-            observers=[partial(world.record, self.number), *map(self.observer, plan.observers), *self.crashing()],
+            observers=[
+                partial(world.record, self.number),
+                *map(self.observer, plan.observers),
+                *self.make_crash_observers(),
+            ],
         )
-        # Proved within the limits of the plan only here: the machines themselves are few.
-        executor = self.spliced(executor)
+        # The limits of the plan are set last, as there are only a few different graphs.
+        executor = self.splice_nodes(executor)
         budgets = {name: limit for name, limit in limits.budgets.items() if name in executor.graph.budgets}
         return on_loop_time(executor.with_limits(replace(limits, budgets=budgets)), world.clock)
 
@@ -137,21 +141,21 @@ class Builder:
             case "function":
 
                 def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-                    turn, number, _ = self.world.called(self.number)
+                    turn, number, _ = self.world.take_turn(self.number)
                     return turn.decision(number)
 
                 return decide
             case "async function":
 
                 async def adecide(steps: Steps, inputs: dict[str, Any]) -> Any:
-                    turn, number, _ = self.world.called(self.number)
+                    turn, number, _ = self.world.take_turn(self.number)
                     await self.world.pause(turn.seconds, stubborn=turn.stubborn)
                     return turn.decision(number)
 
                 return adecide
 
-    def spliced(self, executor: AgentExecutor) -> AgentExecutor:
-        """Return the executor with the nodes of the plan before its answers."""
+    def splice_nodes(self, executor: AgentExecutor) -> AgentExecutor:
+        """Return the executor with the nodes of the plan inserted before its answers."""
 
         async def perform(finish: AgentFinish) -> AgentFinish:
             await self.world.aact(self.plan.person)
@@ -168,7 +172,7 @@ class Builder:
         after: list[Any] = []
         for name in self.plan.nodes:
             if name in ("vote", "last word") and "function" in self.plan.kind:
-                # Its agent has no model that could answer.
+                # A callable agent has no model that could answer.
                 continue
             graph = executor.graph
             routes: Any = on(AgentFinish, END) | on(LimitReached, graph["stopped_response"])
@@ -187,11 +191,11 @@ class Builder:
             self.world.turns["person"] += 1
             return "yes" if self.world.turns["person"] % 3 == 0 else "no"
 
-    def observer(self, watching: Watching) -> Callable[[Any], None]:
-        return Observer(self.world, watching)
+    def observer(self, plan: ObserverPlan) -> Callable[[Any], None]:
+        return Observer(self.world, plan)
 
-    def crashing(self) -> list[Any]:
-        """Return an observer that ends the first executor's run at the events that the plan says."""
+    def make_crash_observers(self) -> list[Any]:
+        """Return an observer that ends the first executor's run at the events in the plan."""
         return [Crashing(self.world)] if self.number == 0 and self.world.plan.crashes else []
 
     def memory(self) -> Any:
@@ -226,7 +230,7 @@ class Builder:
             report(text)
             return text
 
-        def napping(seconds: float, *, stubborn: bool = False) -> Any:
+        def make_nap(seconds: float, *, stubborn: bool = False) -> Any:
             async def nap(text: str, call: CallContext[Any]) -> str:
                 await world.pause(seconds, stubborn=stubborn)
                 return text
@@ -240,15 +244,15 @@ class Builder:
             make_tool("flaky", flaky, retry=retry),
             make_tool("report", news),
             make_tool("direct", echo, return_direct=True),
-            make_tool("nap", napping(4.0)),
-            make_tool("hang", napping(float("inf"))),
-            make_tool("stubborn", napping(16.0, stubborn=True)),
-            make_tool("late", napping(4.0), timeout=1.0),
-            *(one for number in range(len(world.plan.agents)) for one in self.starting(number, retry)),
+            make_tool("nap", make_nap(4.0)),
+            make_tool("hang", make_nap(float("inf"))),
+            make_tool("stubborn", make_nap(16.0, stubborn=True)),
+            make_tool("late", make_nap(4.0), timeout=1.0),
+            *(one for number in range(len(world.plan.agents)) for one in self.starting_tools(number, retry)),
         ]
 
-    def starting(self, number: int, retry: Any) -> list[AnyTool]:
-        """Return the tools that start runs of the executor of this number."""
+    def starting_tools(self, number: int, retry: Any) -> list[AnyTool]:
+        """Return the tools that start runs of the executor with this number."""
         world = self.world
 
         async def run(text: str, call: CallContext[Any]) -> str:
@@ -264,7 +268,7 @@ class Builder:
             def work() -> None:
                 try:
                     outputs.append(world.run(number, host=call))
-                except Exception as error:  # noqa: BLE001 - the tool's caller has it
+                except Exception as error:  # noqa: BLE001 - returned as the tool's result
                     errors.append(error)
 
             started = threading.Thread(target=work)
@@ -295,7 +299,7 @@ class Builder:
             async def work() -> None:
                 try:
                     await world.arun(number)
-                except Exception:  # noqa: BLE001 - its run was left behind
+                except Exception:  # noqa: BLE001 - the run was abandoned
                     world.events["left run failed"] += 1
 
             world.left.append(asyncio.create_task(work()))
@@ -305,7 +309,7 @@ class Builder:
         async def catch(text: str, call: CallContext[Any]) -> str:
             try:
                 return await world.arun(number)
-            except Exception as error:  # noqa: BLE001 - as users do
+            except Exception as error:  # noqa: BLE001 - users' tools may do so
                 return type(error).__name__
 
         async def again(text: str, call: CallContext[Any]) -> str:
@@ -328,37 +332,37 @@ class Builder:
         return made
 
 
-def world_of(plan: Plan) -> World:
-    """Return a world with the executors of the plan."""
+def make_world(plan: Plan) -> World:
+    """Return a world that contains the executors of the plan."""
     world = World(plan)
-    # The last first: a tool made by `as_tool` is of an executor that is there already.
+    # In reverse order: `as_tool` needs an executor that exists already.
     for number in reversed(range(len(plan.agents))):
         world.executors[number] = Builder(world, number, plan.agents[number]).build()
     return world
 
 
 class Observer:
-    """Acts at every so many events."""
+    """An observer that acts at every n-th event."""
 
-    def __init__(self, world: World, watching: Watching) -> None:
-        self.world, self.watching = world, watching
-        self.raise_error = watching.strict
+    def __init__(self, world: World, plan: ObserverPlan) -> None:
+        self.world, self.plan = world, plan
+        self.raise_error = plan.strict
         self.seen = 0
         self.acting = False
 
     def __call__(self, event: Any) -> None:
         self.seen += 1
-        # Those of runs that it starts itself it lets pass: nothing bounds an observer that calls itself.
-        if self.seen % self.watching.every == 0 and not self.acting:
+        # Ignore events of runs that it starts itself: nothing limits such a recursion.
+        if self.seen % self.plan.every == 0 and not self.acting:
             self.acting = True
             try:
-                self.world.act(self.watching.act)
+                self.world.act(self.plan.act)
             finally:
                 self.acting = False
 
 
 class Crashing:
-    """Ends the outermost run, as the end of its process would, before events of these numbers."""
+    """An observer that ends the outermost run before certain events, as a crash of the process would."""
 
     raise_error = True
 
@@ -368,7 +372,7 @@ class Crashing:
         self.run = ""
 
     def __call__(self, event: Any) -> None:
-        # Nor where an observer is reported to have failed: whether the event before that holds is not known.
+        # Not at the report of a failed observer either: the state of the event before it is unknown.
         if isinstance(event, (Done, Failed)) or (isinstance(event, Reported) and event.effect is None):
             return
         # Any: a run's own events have a call.
@@ -379,13 +383,13 @@ class Crashing:
         self.seen += 1
         if self.seen in self.world.plan.crashes:
             if isinstance(event, Moved):
-                # It is not made.
+                # The transition is not completed.
                 self.world.trails[self.run].moves -= 1
             raise CrashError
 
 
 class Diary:
-    """A memory of the user's own."""
+    """A user's memory."""
 
     keys: tuple[str, ...] = ("chat_history",)
 

@@ -19,11 +19,11 @@ T = TypeVar("T")
 AgentKind: TypeAlias = Literal["function", "async function", "tool calling", "react", "structured"]
 NodeKind: TypeAlias = Literal["review", "insist", "vote", "last word", "perform"]
 ActKind: TypeAlias = Literal["nothing", "block", "wait", "raise", "run", "report"]
-Door: TypeAlias = Literal["run", "stream", "iter", "arun", "astream", "aiter", "atokens"]
-DOORS: tuple[Door, ...] = ("arun", "arun", "astream", "aiter", "atokens", "run", "stream", "iter")
+EntryPoint: TypeAlias = Literal["run", "stream", "iter", "arun", "astream", "aiter", "atokens"]
+ENTRY_POINTS: tuple[EntryPoint, ...] = ("arun", "arun", "astream", "aiter", "atokens", "run", "stream", "iter")
 NODES: tuple[NodeKind, ...] = ("review", "insist", "vote", "last word", "perform")
 
-# Names that no tool has are among the calls of a script already.
+# The scripts contain calls of unknown tools, too.
 PLAIN = ("echo", "nap", "hang", "stubborn", "late", "fail", "flaky", "direct", "report")
 ON_ERROR: tuple[Literal["observe", "raise"], ...] = ("observe", "observe", "observe", "raise")
 MEMORIES: tuple[Literal["none", "buffer", "summary"], ...] = ("none", "none", "buffer", "summary")
@@ -33,7 +33,7 @@ STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Act(Readable):
-    """The behaviour of the user's own code: `wait` is for what may be awaited, `block` blocks the loop."""
+    """The behaviour of user code: `wait` sleeps asynchronously, `block` blocks the loop."""
 
     kind: ActKind = "nothing"
     executor: int = 0
@@ -48,8 +48,8 @@ NOTHING_DONE = Act()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Watching(Readable):
-    """An observer that acts at every so many events; a `strict` one ends the run with what it raises."""
+class ObserverPlan(Readable):
+    """An observer that acts at every n-th event. The exception of a `strict` one ends the run."""
 
     act: Act
     every: int = 1
@@ -61,7 +61,7 @@ class Watching(Readable):
 
 @dataclass(frozen=True)
 class AgentPlan:
-    """One executor. A turn of its model reports the `tokens` at its place, the last of them again and again."""
+    """One executor. Each turn of its model reports the next number of `tokens`; the last number repeats."""
 
     script: AgentScript
     kind: AgentKind = "tool calling"
@@ -73,9 +73,9 @@ class AgentPlan:
     parsing: bool | Act = True
     on_error: Literal["observe", "raise"] | Act = "observe"
     memory: Literal["none", "buffer", "summary"] | Act = "none"
-    observers: tuple[Watching, ...] = ()
+    observers: tuple[ObserverPlan, ...] = ()
     nodes: tuple[NodeKind, ...] = ()
-    # What answers `AskHuman`, and what the opaque node does.
+    # The behaviour of the handler of `AskHuman`, and of the opaque node.
     person: Act = NOTHING_DONE
     attempts: int = 1
     instant: bool = False
@@ -83,15 +83,15 @@ class AgentPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The agents, of which the first is run, through a door; it is left at events of these numbers, and resumed."""
+    """The agents, and the way to run the first one; its run crashes at these events, and is resumed."""
 
     agents: tuple[AgentPlan, ...]
-    door: Door = "arun"
+    entry_point: EntryPoint = "arun"
     crashes: tuple[int, ...] = ()
 
 
 def _maybe(limits: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
-    """Return no limit, or, as often, one of these."""
+    """Return no limit, or one of these, with equal probability."""
     return st.none() | limits
 
 
@@ -105,7 +105,7 @@ def acts(draw: st.DrawFn, agents: int) -> Act:
 
 @st.composite
 def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
-    """Few of each, or none; iterations or model calls are limited."""
+    """Return low limits or none; iterations or model calls are always limited."""
     iterations = draw(st.sampled_from((1, 2, 3, 4, 6, 6, 0, None)))
     model_calls = st.integers(0, 8) if iterations is None else _maybe(st.integers(0, 12))
     return agent_limits(
@@ -126,7 +126,7 @@ def some_limits(draw: st.DrawFn, *, seconds: bool) -> Limits:
 @st.composite
 def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
     starting = [f"{how}_{number}" for how in STARTING for number in range(agents)]
-    # Most agents start runs, and most of their turns are good.
+    # Most agents start runs, and most of their turns are valid.
     calls = draw(st.sampled_from((starting, [*starting, *PLAIN], PLAIN)))
     kinds: list[TurnKind] = ["act", "answer", "act", "act", "answer", *KINDS]
     script = draw(agent_scripts(calls, delays=is_async, max_turns=3, kinds=kinds))
@@ -144,7 +144,7 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
         parsing,
         draw(st.sampled_from(ON_ERROR) | acts(agents)),
         draw(st.sampled_from(MEMORIES) | acts(agents)),
-        tuple(draw(st.lists(watchings(agents), max_size=2))),
+        tuple(draw(st.lists(observer_plans(agents), max_size=2))),
         tuple(draw(st.lists(st.sampled_from(NODES), max_size=2, unique=True))),
         draw(acts(agents)),
         draw(st.sampled_from((1, 1, 3))),
@@ -153,14 +153,16 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
 
 
 @st.composite
-def watchings(draw: st.DrawFn, agents: int) -> Watching:
-    return Watching(draw(acts(agents)), draw(st.sampled_from((1, 5, 20))), draw(st.sampled_from((False, False, True))))
+def observer_plans(draw: st.DrawFn, agents: int) -> ObserverPlan:
+    return ObserverPlan(
+        draw(acts(agents)), draw(st.sampled_from((1, 5, 20))), draw(st.sampled_from((False, False, True)))
+    )
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
-    door: Door = draw(st.sampled_from(DOORS))
+    entry_point: EntryPoint = draw(st.sampled_from(ENTRY_POINTS))
     count = draw(st.integers(1, 3))
-    agents = draw(st.tuples(*(agent_plans(count, is_async=door.startswith("a")) for _ in range(count))))
+    agents = draw(st.tuples(*(agent_plans(count, is_async=entry_point.startswith("a")) for _ in range(count))))
     crashes = draw(st.lists(st.integers(1, 60), max_size=3)) if draw(st.booleans()) else []
-    return Plan(agents, door, tuple(crashes))
+    return Plan(agents, entry_point, tuple(crashes))

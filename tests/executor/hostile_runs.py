@@ -1,4 +1,4 @@
-"""A world in which the executors of a plan run, and what each run does: by its events, and by what the models see."""
+"""Run the executors of a plan, and record each run's events and model calls."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class Trail:
     """The record of one run, resumptions included."""
 
     number: int
-    # The ids of runs, from this one outwards.
+    # The ids of the runs, from this one to the outermost.
     path: tuple[str, ...]
     deepest: int
     moves: int = 0
-    # Of its own: what its effects charge, and what those of them charge that are reserved.
+    # The charges of this run's own effects, and of the reserved ones among them.
     asked: Counter[str] = field(default_factory=Counter[str])
     reserved: Counter[str] = field(default_factory=Counter[str])
     visit: int = 0
     widest: int = 0
     spent: Spent = field(default_factory=Spent)
-    # `Done`, `Failed`, or not known: it was left behind.
+    # `Done`, `Failed`, or `None` for an abandoned run.
     end: Done[Any] | Failed | None = None
-    # The position of its last event among those of all runs.
+    # The position of its last event among the events of all runs.
     last: int = -1
     restarts: int = 0
 
@@ -68,7 +68,7 @@ class Trail:
 
 @dataclass
 class Spending:
-    """One call of a model within these runs, from the inside out: admitted after `since`, counted at `until`."""
+    """One model call of the runs in `path`, the innermost first: admitted after event `since`, counted at `until`."""
 
     path: tuple[str, ...]
     depth: int
@@ -79,25 +79,25 @@ class Spending:
     # Beyond the limits of its own run.
     reserved: bool = False
     summary: bool = False
-    # The cost of a callable agent is not known: no limit on it stops the agent.
+    # The cost of a callable agent is unknown, so no cost limit stops it.
     has_price: bool = True
 
 
 @dataclass(frozen=True)
 class Duration:
-    """The seconds that a run of an executor took until control was back, of which the loop was blocked for some."""
+    """The seconds until a run of an executor returned, including `blocked` ones in which the loop was blocked."""
 
     number: int
     seconds: float
     blocked: float
-    # Those that the run around it had left.
+    # The seconds that the outer run had left.
     left: float | None
 
 
-# Seconds of a pause without an end, where nothing would cut it.
+# The length in seconds of an endless pause if nothing would cut it.
 LONG = 64.0
 
-# Runs of one plan: tools and observers that start runs give up then, or a tree of eight levels would take too long.
+# The most runs of one plan: after that, tools and observers start no more, as a tree of eight levels takes too long.
 MOST_RUNS = 30
 
 
@@ -114,7 +114,7 @@ def make_tool(name: str, function: Callable[..., Any], **settings: Any) -> AnyTo
 
 @final
 class World:
-    """The executors of a plan, and what their runs do."""
+    """The executors of a plan, and the records of their runs."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -132,17 +132,17 @@ class World:
         self.executors: dict[int, AgentExecutor] = {}
         self.left: list[asyncio.Task[None]] = []
 
-    # ---- how the first one is driven
+    # ---- running the first executor
 
     def drive(self) -> object:
-        """Run the first executor, and resume it where it crashed; return its result, or the exception that ended it."""
+        """Run the first executor, resuming it after crashes; return its result, or the exception that ended it."""
         before = last_call()
         try:
-            return self.clock.run(self._adrive()) if self.plan.door.startswith("a") else self._drive()
+            return self.clock.run(self._adrive()) if self.plan.entry_point.startswith("a") else self._drive()
         finally:
-            # Those that were left behind in threads are at their next step, where they end.
-            gives_up = time.monotonic() + 10
-            while threads_since(before) and time.monotonic() < gives_up:
+            # Abandoned runs in threads end at their next step.
+            deadline = time.monotonic() + 10
+            while threads_since(before) and time.monotonic() < deadline:
                 time.sleep(0.001)
 
     async def _adrive(self) -> object:
@@ -150,10 +150,10 @@ class World:
         start: Any = "q"
         while True:
             try:
-                with self.timed(0):
+                with self.measure(0):
                     return await self._aenter(start)
             except Exception as error:  # noqa: BLE001 - judged by the caller
-                start = self._resumed(error)
+                start = self._resume_after(error)
                 if start is None:
                     return error
 
@@ -163,11 +163,11 @@ class World:
             try:
                 return self._enter(start)
             except Exception as error:  # noqa: BLE001 - judged by the caller
-                start = self._resumed(error)
+                start = self._resume_after(error)
                 if start is None:
                     return error
 
-    def _resumed(self, error: Exception) -> Snapshot | None:
+    def _resume_after(self, error: Exception) -> Snapshot | None:
         if not isinstance(error, CrashError):
             return None
         snapshot = snapshot_of(error)
@@ -177,7 +177,7 @@ class World:
 
     def _enter(self, start: Any) -> object:
         executor = self.executors[0]
-        match self.plan.door:
+        match self.plan.entry_point:
             case "stream":
                 *_, last = executor.stream(start)
                 return last
@@ -192,9 +192,9 @@ class World:
     async def _aenter(self, start: Any) -> object:
         executor = self.executors[0]
         last: object = None
-        match self.plan.door:
+        match self.plan.entry_point:
             case "astream" | "atokens":
-                async with aclosing(executor.astream(start, tokens=self.plan.door == "atokens")) as events:
+                async with aclosing(executor.astream(start, tokens=self.plan.entry_point == "atokens")) as events:
                     async for event in events:
                         last = event
                 return last
@@ -206,7 +206,7 @@ class World:
             case _:
                 return await executor.arun(start)
 
-    # ---- what code of the user's does
+    # ---- the behaviour of user code
 
     @property
     def _on_loop(self) -> bool:
@@ -216,11 +216,11 @@ class World:
             return False
 
     async def pause(self, seconds: float, *, stubborn: bool = False) -> None:
-        """Sleep on the virtual clock; on another loop, which waits in real time, not at all."""
+        """Sleep on the virtual clock; do nothing on another loop, which would wait in real time."""
         if not self._on_loop:
             return
-        # Python cannot close a stream whose model goes on and on: that would be reported when the clock ends.
-        stubborn = stubborn and self.plan.door != "atokens"
+        # Python cannot close a stream whose model ignores cancellation; this would be reported when the clock ends.
+        stubborn = stubborn and self.plan.entry_point != "atokens"
         endless = math.isinf(seconds) and self.plan.agents[0].limits.seconds is None
         await pause(LONG if endless else seconds, stubborn=stubborn)
 
@@ -236,7 +236,7 @@ class World:
             case "run":
                 return self.run(act.executor)
             case "report":
-                # In a thread a report waits for the loop, which a sync run on the loop's own thread blocks.
+                # A report in a thread waits for the loop, which a sync run on the loop's thread blocks.
                 if self.events["act report"] <= MOST_REPORTS // 2:
                     report("news")
             case "nothing" | "wait":
@@ -257,7 +257,7 @@ class World:
             return self.runs <= MOST_RUNS
 
     @contextmanager
-    def timed(self, number: int) -> Generator[None, None, None]:
+    def measure(self, number: int) -> Generator[None, None, None]:
         began, blocked = self.clock.seconds, self.blocked
         host = current_call()
         left = None if host is None else host.seconds_left
@@ -269,16 +269,16 @@ class World:
     def run(self, number: int, **options: Any) -> str:
         if not self.may_start():
             return "enough"
-        with self.timed(number):
+        with self.measure(number):
             return str(self.executors[number].run("q", **options).output)
 
     async def arun(self, number: int, **options: Any) -> str:
         if not self.may_start():
             return "enough"
-        with self.timed(number):
+        with self.measure(number):
             return str((await self.executors[number].arun("q", **options)).output)
 
-    # ---- what is recorded
+    # ---- records
 
     def record(self, number: int, event: Any) -> None:
         with self.lock:
@@ -326,8 +326,8 @@ class World:
         deepest = min([len(path) - 1 + most, *(one.deepest for one in outer)])
         return Trail(number, tuple(path), deepest)
 
-    def called(self, number: int) -> tuple[ScriptedTurn, int, int]:
-        """Take note of a call of a model, and return its turn."""
+    def take_turn(self, number: int) -> tuple[ScriptedTurn, int, int]:
+        """Record a model call, and return its turn."""
         call = current_call()
         assert call is not None, "models are called in calls"
         assert isinstance(call.scope, Scope)
@@ -346,22 +346,22 @@ class World:
 
 
 class Actor:
-    """A model that follows its script, in the form of its agent."""
+    """A model that follows its script in the format of its agent."""
 
     def __init__(self, world: World, number: int, plan: AgentPlan) -> None:
         self.world, self.number, self.plan = world, number, plan
         self.instant = plan.instant
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        return self._reply(*self.world.called(self.number))
+        return self._reply(*self.world.take_turn(self.number))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        turn, number, tokens = self.world.called(self.number)
+        turn, number, tokens = self.world.take_turn(self.number)
         await self.world.pause(turn.seconds, stubborn=turn.stubborn)
         return self._reply(turn, number, tokens)
 
     def _reply(self, turn: ScriptedTurn, number: int, tokens: int) -> ModelReply:
-        # Invalid usage: of a provider that knows no better.
+        # Invalid usage, as a faulty provider reports it.
         invalid: Any = 0.5
         usage = Usage(tokens // 2, tokens - tokens // 2) if tokens >= 0 else Usage(invalid, 0)
         match turn.kind:
@@ -374,7 +374,7 @@ class Actor:
             case "garbage":
                 return ModelReply('{"action": 1', (ToolCall("x", "echo", '{"text": 1'),), usage=usage)
             case "nonsense":
-                # No reply at all: of a model of the user's own.
+                # An invalid reply, as a user's faulty model returns it.
                 return cast("ModelReply", None)
             case "model error":
                 raise ModelError("the model failed, as scripted")

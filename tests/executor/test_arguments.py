@@ -1,4 +1,4 @@
-"""The kinds of values that may be given for an option, and the line that tells of one that does not fit."""
+"""The constraints on options, and the error message for a value that violates one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ numbers = st.one_of(st.integers(), st.floats(), st.integers().map(lambda n: n * 
 
 @given(numbers, st.integers(-3, 3))
 def test_numbers_must_be_finite_and_large_enough(value: float, least: int) -> None:
-    # To wait for seconds that no float can hold would be an OverflowError.
+    # Waiting for more seconds than a float can hold would raise an OverflowError.
     finite = abs(value) <= sys.float_info.max
     assert whole(least).fits(value) == (isinstance(value, int) and value >= least)
     assert SECONDS.fits(value) == (finite and value >= 0)
@@ -45,7 +45,7 @@ def test_other_values_are_not_numbers(value: object) -> None:
     assert not any(kind.fits(value) for kind in (whole(0), SECONDS, TIMEOUT))
 
 
-# A kind, what fits and what does not. Any: whatever it is.
+# A constraint, valid values and invalid ones. Any: they have all types.
 KINDS: list[tuple[Constraint, list[Any], list[Any]]] = [
     (STRING, ["", "a"], [b"a", None, str]),
     (NAME, ["a", " a"], ["", " \n", None, 3]),
@@ -63,9 +63,9 @@ def test_constraint_accepts_only_its_values(kind: Constraint, fits: list[Any], o
 
 @given(st.one_of(st.text(), st.lists(st.text()), st.from_type(type)))
 def test_any_value_is_formatted_on_one_short_line(value: object) -> None:
-    said = format_value(value)
-    assert len(said) <= 120
-    assert len(said.splitlines()) == 1
+    text = format_value(value)
+    assert len(text) <= 120
+    assert len(text.splitlines()) == 1
 
 
 def test_all_invalid_arguments_are_reported_at_once() -> None:
@@ -82,7 +82,7 @@ def test_all_invalid_arguments_are_reported_at_once() -> None:
 
 
 class HalfAModel:
-    """It knows nothing of async runs."""
+    """A model without `acomplete`."""
 
     complete = len
 
@@ -94,8 +94,8 @@ def test_missing_method_of_a_model_is_named() -> None:
     for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
         with pytest.raises(InputError) as raised:
             validate("", ("the model", HalfAModel(), kind))
-        said = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
-        assert str(raised.value) == f"{said}{remedy}"
+        text = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
+        assert str(raised.value) == f"{text}{remedy}"
     assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
 
 

@@ -1,4 +1,4 @@
-"""An executor is a tool of another one: its run is within the run that calls it."""
+"""An executor as a tool of another one: its run is nested in the run that calls it."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_tool_passes_the_context_on(run: Running) -> None:
 @HOW
 @pytest.mark.parametrize("taker", ["tool", "handler", "node"])
 def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
-    """It is a mistake of the program's, which no model is to observe in the middle of a paid run."""
+    """This is a bug in the program: it must not become an observation in the middle of a paid run."""
     asked: list[Any] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""Streams have back-pressure: whoever makes pieces or reports is at most some way ahead of whoever takes them."""
+"""Back-pressure of streams: producers of pieces and reports are at most a few ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.runtime import report
 from graphexec.runtime.threads import MOST_REPORTS
 
-# How many may be made ahead: those that wait, and one in each hand.
+# The number that may be produced ahead: the buffer, and one at the producer and one at the consumer.
 AHEAD = MOST_REPORTS + 6
-# Events that are taken.
+# The number of events that the test consumes.
 TAKEN = 400
 LONG = 20.0
 
 
 class Endless:
-    """A model that makes pieces for ever."""
+    """A model that produces pieces endlessly."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -102,14 +102,14 @@ def test_model_is_only_a_few_pieces_ahead(how: str, seconds: float | None) -> No
 @DEADLINE
 @pytest.mark.parametrize("tokens", [False, True], ids=["", "tokens"])
 def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | None, tokens: bool) -> None:
-    """Of two in one step, both of which report for ever."""
+    """Both of the two tools in the step report endlessly."""
     lock, stop = threading.Lock(), threading.Event()
     ended, together = threading.Semaphore(0), threading.Barrier(2)
     made = 0
 
     @tool
     def talk() -> None:
-        """Report for ever."""
+        """Report endlessly."""
         nonlocal made
         together.wait(LONG)
         try:
@@ -138,18 +138,18 @@ def test_tools_in_threads_are_only_a_little_ahead(how: str, seconds: float | Non
 
 @HOW
 def test_closed_stream_ends_a_reporting_tool(how: str) -> None:
-    """None of the threads waits for room for ever."""
+    """Otherwise, its thread would wait for room endlessly."""
     stop = threading.Event()
     ended, together = threading.Semaphore(0), threading.Barrier(8)
 
     @tool
     def talk() -> None:
-        """Report until nobody waits, whatever that raises."""
+        """Report until the stream is closed, and catch what `report` raises then."""
         together.wait(LONG)
         while not stop.is_set():
             try:
                 report("still here")
-            except Exception:  # noqa: BLE001 - as a tool may have it
+            except Exception:  # noqa: BLE001 - a tool may do so
                 continue
         ended.release()
 

@@ -1,4 +1,4 @@
-"""Batches: what is not in the executor's own tests, such as the progress bar and what a failure leaves behind."""
+"""Batches: the order of results, invalid inputs, the progress bar, and failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ both = pytest.mark.parametrize("batch", [in_threads, on_the_loop])
 Batch = Callable[..., list[Any]]
 
 
-def shown(one: Any) -> str:
+def show(one: Any) -> str:
     return repr(one) if isinstance(one, Exception) else str(one["output"])
 
 
@@ -51,7 +51,7 @@ def shown(one: Any) -> str:
 def test_results_and_exceptions_keep_the_order_of_inputs(batch: Batch, many: list[str], width: int | None) -> None:
     texts = [f"{one}{number}" for number, one in enumerate(many)]
     found = batch(texts, max_concurrency=width, return_exceptions=True)
-    assert [*map(shown, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
+    assert [*map(show, found)] == [repr(LookupError(one)) if one.startswith("bad") else one.upper() for one in texts]
 
 
 @both
@@ -67,7 +67,7 @@ def test_invalid_list_of_inputs_is_refused(batch: Batch, many: Any) -> None:
 
 @both
 def test_any_collection_of_inputs_is_accepted(batch: Batch) -> None:
-    assert [*map(shown, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
+    assert [*map(show, batch({"first": "a", "second": "b"}.values()))] == ["A", "B"]
 
 
 @both
@@ -87,7 +87,7 @@ def test_progress_bar_counts_finished_runs(batch: Batch, many: list[str], capsys
     assert [one["output"] for one in found] == [one.upper() for one in many]
     out, err = capsys.readouterr()
     assert out == ""
-    # Where there is nothing to do, async, there is no bar either.
+    # A batch without inputs has no bar, sync or async.
     assert f"{len(many)}/{len(many)}" in err or not many
 
 
@@ -122,8 +122,8 @@ def test_progress_bar_without_rich_is_refused(batch: Batch, monkeypatch: pytest.
 
 
 def test_exceptions_of_a_batch_are_all_retrieved() -> None:
-    """asyncio reports an exception that nobody asked for; of several in one batch only the first was asked for."""
-    said: list[dict[str, Any]] = []
+    """asyncio reports exceptions that are never retrieved; the batch itself raises only the first one."""
+    reports: list[dict[str, Any]] = []
     together = threading.Barrier(3)
 
     def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
@@ -131,7 +131,7 @@ def test_exceptions_of_a_batch_are_all_retrieved() -> None:
         raise LookupError(inputs["input"])
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
         with pytest.raises(LookupError):
             await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
 
@@ -139,18 +139,18 @@ def test_exceptions_of_a_batch_are_all_retrieved() -> None:
     import gc
 
     gc.collect()
-    assert said == []
+    assert reports == []
 
 
 def test_async_batch_fails_without_threads() -> None:
-    said: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
 
     async def failing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
         await asyncio.sleep(0)
         raise LookupError(inputs["input"])
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: said.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
         with pytest.raises(LookupError, match="a"):
             await AgentExecutor(agent=failing, tools=[]).abatch(["a", "b", "c"])
         import gc
@@ -159,4 +159,4 @@ def test_async_batch_fails_without_threads() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(scenario())
-    assert said == []
+    assert reports == []

@@ -1,7 +1,7 @@
-"""What a step of the executor costs in calls of Python and C functions: they repeat exactly, so a slowdown shows.
+"""The cost of one step of the executor, in calls of Python and C functions. The count is deterministic.
 
-A step is one decision of an agent function and one call of a trivial tool. Counted are calls of functions, resumed
-generators and coroutines, as the interpreter reports them to a profiler.
+A step is one decision of an agent function and one call of a trivial tool. The count
+includes resumed generators and coroutines, as the interpreter reports them to a profiler.
 """
 
 import asyncio
@@ -86,11 +86,11 @@ def observe(steps: int) -> Callable[[], object]:
 
 
 def ignore(event: object) -> None:
-    """Observe an event, and do nothing."""
+    """Ignore an event."""
 
 
 def count_calls(measured: Callable[[], object]) -> int:
-    """Return how many calls there were; the first time is not counted, in which caches are filled."""
+    """Return the number of calls. The first run, which fills caches, is not counted."""
     calls = 0
 
     def profile(frame: object, event: str, argument: object) -> None:
@@ -107,7 +107,7 @@ def count_calls(measured: Callable[[], object]) -> int:
     return calls
 
 
-# Measured on 3.11: 98, 99, 115, 218, 219, 178. What is begun for each call, and not for the run, would be 100 more.
+# Measured on 3.11: 98, 99, 115, 218, 219, 178. Work done per call instead of per run would add 100.
 @pytest.mark.parametrize(
     ("way", "most"), [(run, 100), (arun, 100), (arun_in_time, 120), (stream, 220), (astream, 220), (observe, 180)]
 )
@@ -117,7 +117,7 @@ def test_calls_per_step(way: Callable[[int], Callable[[], object]], most: int) -
 
 
 def test_waiting_run_takes_seven_kilobytes() -> None:
-    """In a process of its own: what else is loaded takes bytes of each task."""
+    """Measured in a separate process: other loaded modules would add to each task."""
     script = Path(__file__).parents[2] / "benchmarks" / "deadline.py"
     code = (
         "import asyncio, runpy, sys; m = runpy.run_path(sys.argv[1]); print(asyncio.run(m['bytes_of_waiting'](None)))"

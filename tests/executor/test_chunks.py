@@ -1,4 +1,4 @@
-"""`stream_chunks`: a run as the chunks that LangChain's executor streams."""
+"""`stream_chunks`: a run as LangChain's chunks."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ def test_actions_come_before_the_steps(how: str) -> None:
 
 @tool
 async def wait(seconds: str) -> str:
-    """Wait so long."""
+    """Wait for so many seconds."""
     await asyncio.sleep(float(seconds))
     return seconds
 
 
 def seen_at(executor: AgentExecutor, mode: str) -> dict[str, float]:
-    """When each tool's result is seen in a stream, in seconds after the first thing that is seen."""
+    """Return the time at which each tool's result is streamed, in seconds after the first chunk."""
 
     async def watched() -> dict[str, float]:
         found: dict[str, float] = {}
@@ -146,7 +146,7 @@ def test_each_step_is_emitted_once() -> None:
 
 @node
 def hide_results(seen: Observed) -> Observed:
-    """Hide what the tools returned."""
+    """Hide the tools' results."""
     return dataclasses.replace(seen, results=tuple(ToolResult("hidden") for _ in seen.results))
 
 
@@ -196,7 +196,7 @@ def test_last_chunk_has_return_values_and_log(how: str) -> None:
 @both
 def test_native_calls_keep_their_messages(how: str) -> None:
     model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
-    # In turn, since of several at once the first to return is the first step.
+    # One at a time, as concurrent tools are ordered by when they return.
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
     chunks = chunks_of(executor, how)
     message = ModelReply("", (call("echo", "c1", text="a"), call("echo", "c2", text="b"))).message
@@ -210,15 +210,15 @@ def test_native_calls_keep_their_messages(how: str) -> None:
 
 
 @tool(return_direct=True)
-def tell(text: str) -> str:
-    """Say it, and be done."""
+def finish(text: str) -> str:
+    """Return the text as the answer."""
     return text
 
 
 @both
 def test_step_comes_before_a_direct_answer(how: str) -> None:
-    action = act("tell", text="so")
-    executor = AgentExecutor(agent=scripted(action), tools=[tell])
+    action = act("finish", text="so")
+    executor = AgentExecutor(agent=scripted(action), tools=[finish])
     assert [next(iter(chunk)) for chunk in chunks_of(executor, how)] == ["actions", "steps", "output"]
 
 
@@ -240,7 +240,7 @@ def test_action_is_emitted_before_its_tool_runs() -> None:
 
 @node
 def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
-    """Call the tools, each when the one before has answered."""
+    """Call the tools one after the other."""
     first, second = acted.actions
     one = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
     other = yield from ask(CallTool(second.tool, second.tool_input, acted.run))
@@ -252,8 +252,8 @@ def test_tools_called_in_turn_are_emitted_once(how: str) -> None:
     executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
     slowly = charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
     executor = executor.with_graph(replace(executor.graph, slowly))
-    told = [next(iter(chunk)) for chunk in chunks_of(executor, how)]
-    assert told == ["actions", "actions", "steps", "steps", "output"]
+    keys = [next(iter(chunk)) for chunk in chunks_of(executor, how)]
+    assert keys == ["actions", "actions", "steps", "steps", "output"]
 
 
 def test_resumed_step_emits_its_actions_again() -> None:
@@ -261,8 +261,8 @@ def test_resumed_step_emits_its_actions_again() -> None:
     with pytest.raises(ValueError, match="no a") as caught:
         chunks_of(executor, "sync")
     executor = AgentExecutor(agent=scripted(answer()), tools=[fail])
-    told = [next(iter(chunk)) for chunk in chunks_of(executor, "sync", snapshot_of(caught.value))]
-    assert told == ["actions", "steps", "output"]
+    keys = [next(iter(chunk)) for chunk in chunks_of(executor, "sync", snapshot_of(caught.value))]
+    assert keys == ["actions", "steps", "output"]
 
 
 @both
@@ -274,13 +274,13 @@ def test_steps_after_removed_ones_are_emitted(how: str) -> None:
     model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
     changed = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
-    told = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(changed), how)]
-    assert told == [*["actions", "steps"] * 4, "output"]
+    keys = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(changed), how)]
+    assert keys == [*["actions", "steps"] * 4, "output"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Delegate(Effect[str]):
-    """An effect in the place of a tool."""
+    """An effect that replaces a tool call."""
 
     action: AgentAction
 
@@ -288,7 +288,7 @@ class Delegate(Effect[str]):
 @charged(when_spent=limit_reached)
 @node
 def delegate(acted: Acted) -> Asks[Delegate, Observed]:
-    """Dispatch by an effect of its own."""
+    """Dispatch by another effect."""
     replies = yield from ask_all([Delegate(action) for action in acted.actions])
     return Observed(acted.run, acted.actions, tuple(map(ToolResult, replies)))
 
@@ -302,19 +302,19 @@ def perform(acted: Acted) -> Observed:
 
 @node
 def observe(acted: Acted) -> Observed:
-    """Dispatch, asking for nothing."""
+    """Dispatch without asking for an effect."""
     return Observed(acted.run, acted.actions, tuple(ToolResult("seen") for _ in acted.actions))
 
 
 @node
 def carry_out(acted: Acted) -> Ready:
-    """Dispatch to no other node."""
+    """Dispatch and add the steps in one node."""
     return Ready(acted.run.observed([AgentStep(action, "seen") for action in acted.actions]))
 
 
 @node
 def observe_first(acted: Acted) -> Acted | Observed:
-    """Carry the first action out and hand on the rest."""
+    """Carry out the first action and pass on the rest."""
     first, *rest = acted.actions
     if not rest:
         return Observed(acted.run, (first,), (ToolResult("seen"),))
@@ -324,7 +324,7 @@ def observe_first(acted: Acted) -> Acted | Observed:
 @charged(when_spent=limit_reached)
 @node
 def call_first(acted: Acted) -> Asks[CallTool, Acted | Observed]:
-    """Call the tool of the first action and hand on the rest."""
+    """Call the tool of the first action and pass on the rest."""
     first, *rest = acted.actions
     result = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
     if not rest:
@@ -334,7 +334,7 @@ def call_first(acted: Acted) -> Asks[CallTool, Acted | Observed]:
 
 LIMIT: Any = on(LimitReached, stopped_response)
 OBSERVED: Any = on(Observed, check_return_direct)
-# Each dispatching node, its routes, and how the chunks of a step of two actions come.
+# Each dispatching node, its routes, and the chunks of a step with two actions.
 TOGETHER, ONE_BY_ONE = ["actions", "actions", "steps", "steps"], ["actions", "steps", "actions", "steps"]
 DISPATCHERS: dict[str, tuple[Any, Any, list[str]]] = {
     "own effect": (delegate, OBSERVED | LIMIT, TOGETHER),
@@ -351,7 +351,7 @@ def tool_of(asked: Delegate) -> str:
 
 
 def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
-    """An executor with another node in the place of `dispatch_tools`."""
+    """Return an executor in which another node replaces `dispatch_tools`."""
     executor = AgentExecutor(
         agent=scripted(*turns),
         tools=[echo, fail],
@@ -375,7 +375,7 @@ def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
 def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     dispatch, routes, order = DISPATCHERS[kind]
     same = act("echo", text="a")
-    # The same decision again is another step; what could not be read is none.
+    # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [same, same], [], [act("echo", text="a"), act("echo", text="b")], [same], answer()
     chunks = chunks_of(executor_with(dispatch, routes, *turns), how)
     expected = [*order, "steps", *order, "actions", "steps", "output"]
@@ -389,7 +389,7 @@ def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
 @charged(when_spent=limit_reached)
 @node
 def approve(acted: Acted) -> Asks[AskHuman, Acted]:
-    """Leave out the second action, whatever a person says."""
+    """Leave out the second action, whatever the answer is."""
     yield from ask(AskHuman("All of them?"))
     return Acted(acted.run, acted.actions[:1])
 
@@ -397,7 +397,7 @@ def approve(acted: Acted) -> Asks[AskHuman, Acted]:
 @charged(when_spent=limit_reached)
 @node
 def refuse(acted: Acted) -> Asks[AskHuman, Acted | Observed]:
-    """Leave out all but one action, and refuse that one in the place of its tool."""
+    """Leave out all but one action, and refuse that one instead of calling its tool."""
     yield from ask(AskHuman("All of them?"))
     first = acted.actions[:1]
     return Observed(acted.run, first, (ToolResult("refused"),)) if len(acted.actions) == 1 else Acted(acted.run, first)
@@ -421,19 +421,19 @@ def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
 
 @node
 def brief(acted: Acted) -> Ready:
-    """Give the actions to an agent within."""
+    """Pass the actions to an embedded agent."""
     return Ready(Run({"input": "?", "outer": acted}))
 
 
 @node
 def report(finish: AgentFinish) -> Observed:
-    """Go on in the outer run, in which the inner one was one call."""
+    """Continue the outer run, in which the inner run was one call."""
     outer = finish.run.inputs["outer"]
     return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
 
 
 def with_an_embedded_agent(decide: Any) -> AgentExecutor:
-    """An executor whose tool calls are runs of an agent: the same one, with the input `outer`."""
+    """Return an executor whose tool calls are runs of the same agent, with the input `outer`."""
     executor = AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
     inner: Any = embed(executor, "inner")
     rows: Any = (
@@ -481,7 +481,7 @@ def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, i
 
 @node
 def redact(ready: Ready) -> Ready:
-    """Hide what the tools have found."""
+    """Hide the tools' results."""
     steps = [dataclasses.replace(step, observation="hidden") for step in ready.run.steps]
     return Ready(Run(ready.run.inputs, Steps(steps)))
 

@@ -1,4 +1,4 @@
-"""The tools of one step run at once, as many as allowed, and their results come in the order asked."""
+"""The tools of one step run concurrently, up to a limit, and their results keep the order of the calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def awaiting(number: int) -> int:
 def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: float | None) -> None:
     batch = [act(slow.name, number=number) for number in range(50)]
     executor = AgentExecutor(agent=scripted(batch, answer()), tools=[slow], max_execution_time=limit)
-    # The best of several; and where other programs keep this machine busy, beside plain threads here and now. One after
+    # The best of several attempts, compared with plain threads in case other programs keep this machine busy. One after
     # another they would take half a second.
     took: list[float] = []
     plainly: list[float] = []
@@ -49,7 +49,7 @@ def test_fifty_short_calls_run_concurrently(run: Running, slow: AnyTool, limit: 
 
 
 def seconds_of_fifty_threads() -> float:
-    """What fifty times ten milliseconds take in as many threads, without anything around them."""
+    """Return the seconds that fifty plain threads take to sleep for ten milliseconds."""
     began = time.perf_counter()
     with ThreadPoolExecutor(50) as pool:
         list(pool.map(blocking.function, range(50)))
@@ -57,8 +57,8 @@ def seconds_of_fifty_threads() -> float:
 
 
 def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
-    """A tool whose calls wait until `width` of them are there, and the numbers that were inside at once."""
-    door = threading.Barrier(width)
+    """Return a tool whose calls wait until `width` of them run, and the numbers of calls that ran concurrently."""
+    barrier = threading.Barrier(width)
     lock = threading.Lock()
     inside = 0
     seen: list[int] = []
@@ -72,14 +72,14 @@ def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
     def meet_blocking(number: int) -> int:
         """Meet the others."""
         entering(1)
-        door.wait(20)
+        barrier.wait(20)
         entering(-1)
         return number
 
     async def meet_awaiting(number: int) -> int:
         """Meet the others."""
         entering(1)
-        while max(seen) < width:  # noqa: ASYNC110 - the others may be in loops of their own
+        while max(seen) < width:  # noqa: ASYNC110 - the others may be in other event loops
             await asyncio.sleep(0)
         entering(-1)
         return number
@@ -210,7 +210,7 @@ def test_tool_sees_the_runs_context_variables(run: Running) -> None:
 
     @tool
     def whose() -> str:
-        """Say whose run it is."""
+        """Return the user of the run."""
         return who.get()
 
     who.set("ours")

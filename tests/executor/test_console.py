@@ -1,4 +1,4 @@
-"""`verbose=True`: what a run says on stderr, letter by letter."""
+"""`verbose=True`: the exact output of a run on stderr."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DONE = "I know.\nFinal Answer: hi it is"
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -41,7 +41,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def printed(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
-    """What a watcher prints of a run."""
+    """Return the output of a printer that observes a run."""
     out = io.StringIO() if out is None else out
     watcher = ConsolePrinter(out)
     for event in executor.stream("q"):
@@ -127,7 +127,7 @@ def test_answer_of_several_values_is_printed_whole() -> None:
 
 @tool
 def careful(text: str) -> str:
-    """Say what it does."""
+    """Report the work."""
     report("looking it up")
     report(ReplyDelta("a piece"))
     return text
@@ -143,10 +143,10 @@ def test_effects_other_than_tool_calls_are_not_printed() -> None:
     out = io.StringIO()
     watcher = ConsolePrinter(out)
     watcher(Entered("plan", Ready(NO_RUN), Spent()))
-    told = out.getvalue()
+    output = out.getvalue()
     watcher(Asked("plan", CallTool("echo", "a")))
     watcher(Entered("of my own", object(), Spent()))
-    assert out.getvalue() == told == "> the run begins\n"
+    assert out.getvalue() == output == "> the run begins\n"
 
 
 # ---- colours
@@ -182,8 +182,8 @@ def test_empty_no_color_keeps_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
 def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     executor = AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
-    told = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", printed(executor, Terminal()))
-    assert all(letter.isprintable() or letter in "\n\t" for letter in told)
+    output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", printed(executor, Terminal()))
+    assert all(letter.isprintable() or letter in "\n\t" for letter in output)
 
 
 def test_control_characters_are_replaced() -> None:
@@ -193,15 +193,15 @@ def test_control_characters_are_replaced() -> None:
 
 def test_long_text_is_cut() -> None:
     long = "x" * 3_500
-    told = printed(of(answer(long)))
-    assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in told
-    assert "x" * 2_001 not in told
+    output = printed(of(answer(long)))
+    assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in output
+    assert "x" * 2_001 not in output
     assert f"\n{'y' * 2_000}\n" in printed(of(answer("y" * 2_000)))
 
 
 def test_action_follows_a_long_thought_on_its_line() -> None:
-    told = printed(react("x" * 2_500 + f"\n{ACT}", DONE))
-    assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in told
+    output = printed(react("x" * 2_500 + f"\n{ACT}", DONE))
+    assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in output
 
 
 def test_resumed_run_prints_new_steps_only() -> None:
@@ -224,16 +224,16 @@ def test_resumed_or_changed_run_prints_steps_once(
     for _ in turns:
         if not turns.ended:
             turns.run = Run({"input": "r"}, Steps(turns.run.steps))
-    told = capsys.readouterr().err
-    assert told == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
+    output = capsys.readouterr().err
+    assert output == WHOLE.replace("hi it is", f"{ACT.replace('hi', 'ho')}\n-> echo(ho)\n<- ho\nhi it is")
 
 
 def test_text_added_by_a_node_is_a_note() -> None:
     executor = react(ACT, ACT, DONE)
     executor = executor.with_graph(stop_repeats(executor.graph))
-    told = printed(executor)
-    assert told.count("<- hi\n") == 3
-    assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in told
+    output = printed(executor)
+    assert output.count("<- hi\n") == 3
+    assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in output
 
 
 def test_actions_asked_about_are_printed_once() -> None:
@@ -253,9 +253,9 @@ def test_notices_of_any_node_are_printed() -> None:
 def test_failed_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError):
         react(ACT, verbose=True).run("q")
-    told = capsys.readouterr().err
-    assert told.startswith("> the run begins\nI should greet.")
-    assert re.search(r"\n<- hi\nAssertionError: .*\n> the run fails\n$", told, re.DOTALL)
+    output = capsys.readouterr().err
+    assert output.startswith("> the run begins\nI should greet.")
+    assert re.search(r"\n<- hi\nAssertionError: .*\n> the run fails\n$", output, re.DOTALL)
 
 
 def test_interrupted_run_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,7 @@ from tests.executor.actors import (
     scripted,
 )
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for something that must happen immediately.
 LONG = 20.0
 SECRET = "hunter2"
 
@@ -82,7 +82,7 @@ def greeting(one: AnyTool, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
 
 
-# ---- who gets it
+# ---- recipients
 
 
 @HOW
@@ -106,7 +106,7 @@ def test_every_way_to_run_takes_it() -> None:
             await executor.abatch(["q"], context=ADA),
         ]
 
-    told = [
+    seen = [
         executor.invoke("q", context=ADA),
         list(executor.stream("q", context=ADA)),
         list(executor.stream_chunks("q", context=ADA)),
@@ -115,7 +115,7 @@ def test_every_way_to_run_takes_it() -> None:
         executor.batch(["q", "q"], context=ADA),
         *asyncio.run(collect()),
     ]
-    for position, one in enumerate(told):
+    for position, one in enumerate(seen):
         assert ("bye ada" in str(one)) == (position not in (3, 9)), position
 
 
@@ -179,7 +179,7 @@ async def asee_freely(seen: SeenTwice, call: CallContext[User]) -> Finished:
     return Finished((*seen.names, call.context.name))
 
 
-# Any: a node of either kind ends it.
+# Any: the last node may be of either kind.
 def machine(last: Any) -> Graph[Start, Any]:
     return graph(
         edges(see, on(Seen, see_and_ask))
@@ -254,7 +254,7 @@ def test_inner_run_gets_it_only_by_the_tool(run: Running, is_async: bool) -> Non
     assert seen == [None]
 
 
-# ---- the wrong one
+# ---- invalid contexts
 
 
 @HOW
@@ -348,7 +348,7 @@ def test_runtime_protocol_is_checked() -> None:
         greeting(one).run("q", context=ADA)
 
 
-# ---- apart from each other
+# ---- independence of runs
 
 
 @pytest.mark.parametrize("kind", ["threads", "tasks"])
@@ -391,7 +391,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
     assert [result.steps[0].observation for result in results] == [user.name for user in users]
 
 
-# ---- stored nowhere
+# ---- storage
 
 
 @HOW
@@ -432,6 +432,6 @@ def test_context_is_in_no_snapshot_or_exception(run: Running) -> None:
     assert snapshot is not None
     for text in (snapshot.to_json(), repr(snapshot), "\n".join(raised.value.__notes__)):
         assert SECRET not in text
-    # The one who goes on with the run passes it again.
+    # The caller who resumes the run passes it again.
     with pytest.raises(InputError, match="the run has no context"):
         run(executor, Snapshot.from_json(snapshot.to_json(), executor.graph))

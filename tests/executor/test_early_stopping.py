@@ -61,7 +61,7 @@ def stopped(executor: AgentExecutor) -> StoppedResponse:
     return ending
 
 
-# ---- what is asked, and what comes of it
+# ---- the last request
 
 
 @pytest.mark.parametrize("protocol", ["chat", "completion"])
@@ -71,7 +71,7 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     generated, other = react(ACT, ACT, DONE, protocol=protocol)
     ending = stopped(generated)
     assert (ending.output, ending.generated) == ("hi it is", True)
-    # The third question of the one run is the last of the other, but for the sentence.
+    # Except for the sentence, the third request of one run is the last one of the other.
     assert model.requests[:2] == other.requests[:2]
     assert len(other.requests) == 3
     assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL}"
@@ -148,13 +148,13 @@ def test_callable_agent_is_asked_to_conclude(kind: str) -> None:
         agent: Any = decide if kind == "def" else decide_too
         return AgentExecutor(agent=agent, tools=[echo], max_iterations=2, early_stopping_method="generate")
 
-    told = run_executor(make)
-    assert isinstance(told.outcome, StoppedResponse)
-    assert (told.outcome.output, told.outcome.generated) == ("2 steps", True)
-    assert told.spent["model_calls"] == 3
+    result = run_executor(make)
+    assert isinstance(result.outcome, StoppedResponse)
+    assert (result.outcome.output, result.outcome.generated) == ("2 steps", True)
+    assert result.spent["model_calls"] == 3
     assert seen == [{"input": "q"}, {"input": "q"}, {"input": "q", "conclude": True}]
-    # The run's own inputs are what they were.
-    assert told.outcome.run.inputs == {"input": "q"}
+    # The run's inputs are unchanged.
+    assert result.outcome.run.inputs == {"input": "q"}
 
 
 def test_agent_without_conclude_is_asked_again() -> None:
@@ -167,7 +167,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
     assert FINAL not in prompt(model.requests[-1])
 
 
-# ---- how the reply is read
+# ---- the last reply
 
 
 @pytest.mark.parametrize(
@@ -175,13 +175,13 @@ def test_agent_without_conclude_is_asked_again() -> None:
     [
         ("Final Answer: 42", "42", True),
         ("  Final Answer:   42  \n", "42", True),
-        # What cannot be read is taken as it is.
+        # A plain-text reply is the answer.
         ("It is 42, I think.", "It is 42, I think.", True),
         ("\n 42 \n", "42", True),
         ("", STOPPED, False),
         ("   \n", STOPPED, False),
         ("Final Answer:", STOPPED, False),
-        # It wants to go on, and may not.
+        # The reply asks for more actions, which are not carried out.
         (ACT, STOPPED, False),
     ],
 )
@@ -190,7 +190,7 @@ def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, gen
     ending = stopped(executor)
     assert (ending.output, ending.generated) == (output, generated)
     assert len(model.requests) == 3
-    # Whatever it says, no tool is called any more.
+    # No reply makes the run call another tool.
     assert len(ending.steps) == 2
 
 
@@ -229,11 +229,11 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
     def make() -> AgentExecutor:
         return react(*[ACT] * (calls - 1), DONE, **limits)[0]
 
-    told = run_executor(make)
-    assert isinstance(told.outcome, StoppedResponse)
-    assert (told.outcome.output, told.outcome.generated, told.outcome.limit.limit) == ("hi it is", True, limit)
-    assert limit.replace("_", " ").removesuffix("s") in told.outcome.reason
-    assert told.spent["model_calls"] == calls
+    result = run_executor(make)
+    assert isinstance(result.outcome, StoppedResponse)
+    assert (result.outcome.output, result.outcome.generated, result.outcome.limit.limit) == ("hi it is", True, limit)
+    assert limit.replace("_", " ").removesuffix("s") in result.outcome.reason
+    assert result.spent["model_calls"] == calls
 
 
 def test_finished_run_makes_no_last_call() -> None:
@@ -298,7 +298,7 @@ def test_exception_of_the_last_call_is_raised() -> None:
 
 
 class Stuck:
-    """Answers what it is asked, and hangs where it is asked to conclude; its clock jumps to the end of the grace."""
+    """A model that answers, but hangs when asked to conclude; its clock jumps to the end of the grace period."""
 
     def __init__(self) -> None:
         self.released = threading.Event()
@@ -311,7 +311,7 @@ class Stuck:
         if FINAL in prompt(request):
             self.released.wait(30)
             return ModelReply("Final Answer: too late")
-        # Real time is what is waited: there is next to nothing left of it.
+        # This waits in real time, of which almost none is left.
         self.seconds = 14.95
         return ModelReply(ACT)
 
@@ -334,7 +334,7 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
         try:
             return await executor.arun("q")
         finally:
-            # Before asyncio.run waits for its threads.
+            # Released before asyncio.run waits for its threads.
             model.released.set()
 
     try:
@@ -343,7 +343,7 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
         model.released.set()
     ending = result.ending
     assert isinstance(ending, StoppedResponse)
-    # By the limit that stopped it first, and in its words.
+    # The first limit is named.
     assert (ending.output, ending.generated) == (STOPPED, False)
     assert (ending.limit.limit, ending.limit.value, ending.limit.reached) == ("seconds", 5, 14.95)
     assert result.spent.seconds == 15
@@ -372,7 +372,7 @@ def test_pieces_of_the_last_answer_are_streamed() -> None:
 
 
 def test_last_call_follows_a_resumed_batch() -> None:
-    # The limit refuses the call that failed, and the other one's result is not taken for the model's reply.
+    # The limit refuses the failed call; the other call's result must not be taken for the model's reply.
     model = ScriptedModel([[call("echo", "c1", text="a"), call("fail", "c2", text="b")], "the last word"])
     executor = AgentExecutor(
         agent=create_tool_calling_agent(model, [echo, fail]),

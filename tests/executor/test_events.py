@@ -1,4 +1,4 @@
-"""What a stream tells, in which order, and what becomes of a run that nobody iterates any more."""
+"""The events of a stream, their order, and the end of a run whose stream is not iterated any more."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ TOOL = [
 
 def test_events_come_in_the_order_of_the_table() -> None:
     replies = ["Action: echo\nAction Input: a", "garbage", "Final Answer: done"]
-    told = run_executor(lambda: react(*replies, handle_parsing_errors=True))
-    assert [line(event) for event in told.events] == [
+    result = run_executor(lambda: react(*replies, handle_parsing_errors=True))
+    assert [line(event) for event in result.events] == [
         *PLAN,
         *TOOL,
         "check_return_direct --Ready--> plan",
@@ -82,8 +82,8 @@ def test_events_come_in_the_order_of_the_table() -> None:
 
 
 def test_stop_has_the_events_of_its_nodes() -> None:
-    told = run_executor(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
-    assert [line(event) for event in told.events] == [
+    result = run_executor(lambda: react("Action: echo\nAction Input: a", max_iterations=1))
+    assert [line(event) for event in result.events] == [
         *PLAN,
         *TOOL,
         "check_return_direct --Ready--> plan",
@@ -97,20 +97,20 @@ def test_stop_has_the_events_of_its_nodes() -> None:
 
 def test_every_call_has_its_effect_and_reply() -> None:
     batch = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
-    assert [(one.name, one.tool_input) for one in told.asked if isinstance(one, CallTool)] == [
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo]))
+    assert [(one.name, one.tool_input) for one in result.asked if isinstance(one, CallTool)] == [
         ("echo", {"text": "a"}),
         ("nope", {}),
         ("echo", {"text": "b"}),
     ]
-    answered = [event for event in told.events if isinstance(event, Answered) and isinstance(event.effect, CallTool)]
+    answered = [event for event in result.events if isinstance(event, Answered) and isinstance(event.effect, CallTool)]
     assert sorted(event.reply.observation for event in answered)[:2] == ["a", "b"]
     assert all(event.spent["tool_calls"] == 3 for event in answered)
 
 
 def test_usage_grows_with_every_event() -> None:
-    told = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
-    spent = [event.spent for event in told.events if isinstance(event, (Entered, Answered, Done))]
+    result = run_executor(lambda: react("Action: echo\nAction Input: a", "Final Answer: done"))
+    spent = [event.spent for event in result.events if isinstance(event, (Entered, Answered, Done))]
     assert [(one.iterations, one["model_calls"], one["tool_calls"]) for one in spent] == [
         (0, 0, 0),
         (1, 1, 0),
@@ -123,7 +123,7 @@ def test_usage_grows_with_every_event() -> None:
         (2, 2, 1),
         (2, 2, 1),
     ]
-    assert all(event.seconds >= 0 for event in told.events if isinstance(event, Answered))
+    assert all(event.seconds >= 0 for event in result.events if isinstance(event, Answered))
 
 
 def test_asked_comes_before_the_call() -> None:
@@ -171,7 +171,7 @@ def test_closed_stream_makes_no_more_calls() -> None:
 
     asyncio.run(closed())
     assert called == []
-    # The executor is as good as new.
+    # The executor can still be used.
     assert executor.run("q").output == "done"
     assert called == ["a"]
 
@@ -193,14 +193,14 @@ def test_streams_of_one_executor_are_independent() -> None:
 
 def test_stream_raises_the_runs_exception() -> None:
     events = react("garbage").stream("q")
-    told: list[str] = []
+    lines: list[str] = []
 
     def iterate() -> None:
-        told.extend(map(line, events))
+        lines.extend(map(line, events))
 
     with pytest.raises(ParseError):
         iterate()
-    assert told == PLAN
+    assert lines == PLAN
 
 
 def test_the_last_event_is_the_result() -> None:

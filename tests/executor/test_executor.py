@@ -1,4 +1,4 @@
-"""AgentExecutor's front door: the shapes that people know, and what two runs share: nothing."""
+"""The methods of AgentExecutor: their results, invalid arguments, and the independence of runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Run = Callable[[AgentExecutor], RunResult]
 
 
 def invoke(executor: AgentExecutor, inputs: Any) -> dict[str, Any]:
-    """Invoke in both ways, which return the same."""
+    """Invoke both sync and async, and check that the results are equal."""
     returned = executor.invoke(inputs)
     assert asyncio.run(executor.ainvoke(inputs)) == returned
     return returned
@@ -163,7 +163,7 @@ def test_batch_raises_or_returns_exceptions() -> None:
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_batch_runs_as_many_as_allowed(width: int) -> None:
-    door = threading.Barrier(width)
+    barrier = threading.Barrier(width)
     lock = threading.Lock()
     inside = 0
     most = 0
@@ -173,7 +173,7 @@ def test_batch_runs_as_many_as_allowed(width: int) -> None:
         with lock:
             inside += 1
             most = max(most, inside)
-        door.wait(20)
+        barrier.wait(20)
         with lock:
             inside -= 1
         return answer()

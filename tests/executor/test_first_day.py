@@ -1,4 +1,4 @@
-"""What people from other libraries write on their first day is refused where they wrote it, with what to write."""
+"""Typical mistakes of users of other libraries raise an error at once, with the remedy."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_graph_must_start_with_ready() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"agent": create_react_agent}, r"agent is the function create_react_agent; call it: create_react_agent\("),
         (
@@ -113,9 +113,9 @@ def test_graph_must_start_with_ready() -> None:
     ],
     ids=lambda one: one if isinstance(one, str) else next(iter(one)),
 )
-def test_invalid_option_is_refused_by_name(options: dict[str, Any], told: str) -> None:
+def test_invalid_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"agent": create_react_agent(ScriptedModel([]), []), "tools": []}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         AgentExecutor(**(given | options))
 
 
@@ -127,19 +127,19 @@ def test_a_number_is_not_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trimmed", "told"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
+    ("trimmed", "message"), [(None, "None; return the steps to show"), ([("a", "b")], r"a sequence with \('a', 'b'\)")]
 )
-def test_trimming_function_must_return_steps(trimmed: Any, told: str) -> None:
+def test_trimming_function_must_return_steps(trimmed: Any, message: str) -> None:
     def trim(steps: Steps) -> Any:
         return trimmed
 
     executor = AgentExecutor(agent=scripted(answer()), tools=[], trim_intermediate_steps=trim)
-    with pytest.raises(InputError, match=f"trim_intermediate_steps returned {told}"):
+    with pytest.raises(InputError, match=f"trim_intermediate_steps returned {message}"):
         executor.run("q")
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: AgentFinish(anything("no")),
@@ -156,8 +156,8 @@ def test_trimming_function_must_return_steps(trimmed: Any, told: str) -> None:
         ),
     ],
 )
-def test_invalid_decision_is_refused_when_created(make: Callable[[], object], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_invalid_decision_is_refused_when_created(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         make()
 
 
@@ -179,7 +179,7 @@ def test_an_executor_shows_its_tools() -> None:
 
 
 def test_executor_resumes_a_paused_run() -> None:
-    model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: said"])
+    model = ScriptedModel(["Action: echo\nAction Input: hello", "Final Answer: done"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
     executor = executor.with_graph(splice(executor.graph, APPROVED, after=parse, on=APPROVED.rows[0][0].takes[0]))
     with pytest.raises(MissingHandlerError) as caught:
@@ -190,7 +190,7 @@ def test_executor_resumes_a_paused_run() -> None:
     assert isinstance(state, PendingEffect)
     assert isinstance(state.effect, AskHuman)
     result = executor.run(state.reply("yes"))
-    assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("said", 2, 1)
+    assert (result.output, result.spent["model_calls"], result.spent["tool_calls"]) == ("done", 2, 1)
 
 
 def test_a_callable_agent_may_raise_a_parse_error() -> None:

@@ -1,4 +1,4 @@
-"""What was said before a run: messages before the question, or text where a template has a place for it."""
+"""The history of a conversation: messages before the question, or text where a template has a variable for it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def search(question: str) -> str:
     return question
 
 
-# Each with the template that holds the question, and what has to be in it besides.
+# Each agent with the template that holds the question, and its other required variables.
 ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
     "chat": (create_chat_agent, "question", "{agent_scratchpad}"),
     "JSON chat": (create_json_chat_agent, "question", ""),
@@ -70,12 +70,12 @@ ASKED_WITH_TEXT: dict[str, tuple[Callable[..., Agent], Any]] = {
 HOW = pytest.mark.parametrize("kind", ASKED_WITH_MESSAGES)
 
 
-def made(kind: str, question: str = "{input}", **options: Any) -> Agent:
+def make_agent(kind: str, question: str = "{input}", **options: Any) -> Agent:
     create, name, besides = ASKED_WITH_MESSAGES[kind]
     return create(ScriptedModel([]), [echo], **{name: f"{question}{besides}"}, **options)
 
 
-def asked(agent: Agent, **inputs: Any) -> ModelRequest:
+def request_of(agent: Agent, **inputs: Any) -> ModelRequest:
     effect = agent.ask(Run(inputs))
     assert isinstance(effect, CallModel)
     return effect.request
@@ -83,9 +83,9 @@ def asked(agent: Agent, **inputs: Any) -> ModelRequest:
 
 @HOW
 def test_history_comes_between_instructions_and_question(kind: str) -> None:
-    agent = made(kind)
+    agent = make_agent(kind)
     assert (agent.input_keys, agent.optional_keys) == (("input",), ("chat_history",))
-    instructions, question = messages(asked(agent, input="Who am I?"))
+    instructions, question = messages(request_of(agent, input="Who am I?"))
     assert isinstance(instructions, SystemMessage)
     assert question == UserMessage("Who am I?")
     for before in (
@@ -95,26 +95,26 @@ def test_history_comes_between_instructions_and_question(kind: str) -> None:
         UserList(BEFORE),
         [dataclasses.asdict(message) for message in BEFORE],
     ):
-        told = messages(asked(agent, input="Who am I?", chat_history=before))
-        assert told == [instructions, *BEFORE, question]
+        sent = messages(request_of(agent, input="Who am I?", chat_history=before))
+        assert sent == [instructions, *BEFORE, question]
 
 
 @HOW
 def test_message_memory_reaches_every_chat_agent(kind: str) -> None:
     memory = BufferMemory(MemoryHistory(), key="talk", as_messages=True)
     memory.history.add(Turn("I am Ada.", "Hello, Ada."))
-    agent = made(kind, history="talk")
+    agent = make_agent(kind, history="talk")
     assert agent.optional_keys == ("talk",)
     AgentExecutor(agent=agent, tools=[echo], memory=memory)
-    assert tuple(messages(asked(agent, input="Who am I?", **memory.load({})))[1:3]) == BEFORE
+    assert tuple(messages(request_of(agent, input="Who am I?", **memory.load({})))[1:3]) == BEFORE
 
 
 @HOW
 def test_template_variable_receives_history_as_text(kind: str) -> None:
-    agent = made(kind, "{chat_history}|{input}")
+    agent = make_agent(kind, "{chat_history}|{input}")
     assert (agent.input_keys, agent.optional_keys) == (("chat_history", "input"), ())
     for before in (BEFORE, "Human: I am Ada.\nAI: Hello, Ada."):
-        _, question = messages(asked(agent, input="Who am I?", chat_history=before))
+        _, question = messages(request_of(agent, input="Who am I?", chat_history=before))
         assert question == UserMessage("Human: I am Ada.\nAI: Hello, Ada.|Who am I?")
 
 
@@ -124,14 +124,14 @@ def test_template_variable_receives_history_as_text(kind: str) -> None:
 )
 def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
     with pytest.raises(InputError, match=r"the input chat_history is .*; give messages, .* write \{chat_history\}"):
-        made(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
+        make_agent(kind).ask(Run({"input": "Who am I?", "chat_history": other}))
 
 
 def test_examples_come_before_the_history() -> None:
-    agent = made("structured", examples=[WorkedExample("Say a.", (), "a")])
-    told = messages(asked(agent, input="q", chat_history=BEFORE))
-    assert told[1] == UserMessage("Say a.")
-    assert tuple(told[3:5]) == BEFORE
+    agent = make_agent("structured", examples=[WorkedExample("Say a.", (), "a")])
+    sent = messages(request_of(agent, input="q", chat_history=BEFORE))
+    assert sent[1] == UserMessage("Say a.")
+    assert tuple(sent[3:5]) == BEFORE
 
 
 TEXT = st.text(max_size=20)
@@ -147,9 +147,9 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_messages_survive_json(said: list[Message]) -> None:
-    stored = json.loads(json.dumps([dataclasses.asdict(message) for message in said]))
-    assert parse_messages(stored) == parse_messages(said) == tuple(said)
+def test_messages_survive_json(conversation: list[Message]) -> None:
+    stored = json.loads(json.dumps([dataclasses.asdict(message) for message in conversation]))
+    assert parse_messages(stored) == parse_messages(conversation) == tuple(conversation)
 
 
 @pytest.mark.parametrize(
@@ -180,19 +180,19 @@ def test_text_prompt_formats_messages_like_a_memory(kind: str, turns: list[Turn]
     as_text = BufferMemory(history).load({})["chat_history"]
     as_messages = BufferMemory(history, as_messages=True).load({})["chat_history"]
     stored = json.loads(json.dumps([dataclasses.asdict(message) for message in as_messages]))
-    first, *others = [prompt(asked(agent, input="q", chat_history=it)) for it in (as_text, as_messages, stored)]
+    first, *others = [prompt(request_of(agent, input="q", chat_history=it)) for it in (as_text, as_messages, stored)]
     assert as_text in first
     assert others == [first, first]
 
 
 def test_conversational_agent_uses_its_own_name() -> None:
     agent = create_conversational_agent(ScriptedModel([]), [echo], ai_prefix=" Robot ")
-    assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(asked(agent, input="q", chat_history=BEFORE))
+    assert "Human: I am Ada.\nRobot: Hello, Ada." in prompt(request_of(agent, input="q", chat_history=BEFORE))
 
 
 def test_other_messages_have_names_too() -> None:
     calls = (ToolCall("1", "age", '{"of": "Ada"}'), ToolCall("2", "age", "{}"))
-    said: list[Message] = [
+    conversation: list[Message] = [
         SystemMessage("Be brief."),
         UserMessage("How old am I?"),
         AssistantMessage("Let me see.", calls),
@@ -200,7 +200,7 @@ def test_other_messages_have_names_too() -> None:
         AssistantMessage("", calls[1:]),
         AssistantMessage(""),
     ]
-    assert transcript(said, human="Ada", ai="Robot").split("\n") == [
+    assert transcript(conversation, human="Ada", ai="Robot").split("\n") == [
         "System: Be brief.",
         "Ada: How old am I?",
         "Robot: Let me see.",
@@ -216,10 +216,10 @@ def test_summary_is_a_system_message() -> None:
     memory = SummaryMemory(ScriptedModel(["They met."]), as_messages=True)
     memory.save({"input": "I am Ada."}, {"output": "Hello."})
     agent = create_conversational_agent(ScriptedModel([]), [echo])
-    assert "\nSystem: Summary: They met.\n" in prompt(asked(agent, input="q", **memory.load({})))
+    assert "\nSystem: Summary: They met.\n" in prompt(request_of(agent, input="q", **memory.load({})))
 
 
 def test_other_lists_are_formatted_unchanged() -> None:
-    agent = made("tool calling", "{input}")
+    agent = make_agent("tool calling", "{input}")
     for value in ([1, 2], ["a"], [*BEFORE, 3], {"role": "user"}, (None,)):
-        assert messages(asked(agent, input=value))[-1] == UserMessage(str(value))
+        assert messages(request_of(agent, input=value))[-1] == UserMessage(str(value))

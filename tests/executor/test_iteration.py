@@ -1,4 +1,4 @@
-"""`executor.iter`: a run step by step, that can be looked at, changed and left between two steps."""
+"""`executor.iter`: a run that can be inspected, changed and left between two turns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.executor.actors import act, answer, echo, scripted
 
 @tool(return_direct=True)
 def shout(text: str) -> str:
-    """Give the answer."""
+    """Return the answer in capitals."""
     return text.upper()
 
 
 def counting(turns: int = 3, **settings: Any) -> AgentExecutor:
-    """Echoes how many steps it is shown, so often; then says how many there were."""
+    """Return an executor whose agent echoes the number of its steps a few times, and then answers with it."""
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         if len(steps) >= turns:
@@ -40,11 +40,11 @@ Each: TypeAlias = Callable[[int, tuple[AgentStep, ...]], object]
 
 
 def go_on(number: int, steps: tuple[AgentStep, ...]) -> None:
-    """Change nothing, and go on."""
+    """Change nothing, and continue."""
 
 
 def gone_through(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
-    """The observations of each turn; `each` is called between two of them, and ends the loop with `True`."""
+    """Return the observations of each turn. `each` is called between turns; if it returns `True`, the loop ends."""
     seen: list[list[Any]] = []
 
     def saw(steps: tuple[AgentStep, ...]) -> bool:
@@ -133,7 +133,7 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
             corrected = AgentStep(steps[0].action, "corrected")
             turns.run = Run({"input": "milk"}, Steps([corrected, *steps]))
 
-    # It has two steps now, one more than it has made.
+    # The run has two steps now, though the agent has made only one.
     assert gone_through(turns, how, edit) == [["0"], ["2"]]
     assert turns.result.output == "3 steps of milk"
     assert [step.observation for step in turns.result.steps] == ["corrected", "0", "2"]
@@ -245,7 +245,7 @@ def test_time_of_the_memory_counts(how: str) -> None:
     now = [0.0]
 
     class Slow:
-        """Memory that takes its time to know nothing."""
+        """A slow memory without content."""
 
         keys = ("known",)
 
@@ -254,13 +254,13 @@ def test_time_of_the_memory_counts(how: str) -> None:
             return {"known": ""}
 
         def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-            """Forget."""
+            """Save nothing."""
 
         async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
             return self.load(inputs)
 
         async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-            """Forget."""
+            """Save nothing."""
 
     executor = counting(memory=Slow(), max_execution_time=10)
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
@@ -306,7 +306,7 @@ def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
         if changed:
             turns.run = Run({"input": "milk"}, turns.run.steps)
 
-    # The third turn's thoughts go beyond the deadline.
+    # After the third turn, the caller takes longer than the deadline.
     assert len(gone_through(turns, how, think)) == 3
     assert spent == [0, 10, 20]
     assert turns.result.reason == "seconds"

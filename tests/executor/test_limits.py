@@ -45,18 +45,22 @@ from tests.executor.actors import (
 Make = Callable[[ScriptedModel, list[Tool[..., Any]]], Agent]
 
 ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
-    "react, the same action for ever": (create_react_agent, "Action: echo\nAction Input: hi", "ok"),
-    "react, garbage for ever": (create_react_agent, "Well.", "parse_error"),
-    "react, an unknown tool for ever": (create_react_agent, "Action: nope\nAction Input: hi", "unknown_tool"),
-    "structured, the same action for ever": (
+    "react, the same action repeated endlessly": (create_react_agent, "Action: echo\nAction Input: hi", "ok"),
+    "react, garbage repeated endlessly": (create_react_agent, "Well.", "parse_error"),
+    "react, an unknown tool repeated endlessly": (create_react_agent, "Action: nope\nAction Input: hi", "unknown_tool"),
+    "structured, the same action repeated endlessly": (
         create_structured_agent,
         '{"action": "echo", "action_input": {"text": "a"}}',
         "ok",
     ),
-    "structured, garbage for ever": (create_structured_agent, "[[[", "parse_error"),
-    "tool calling, the same call for ever": (create_tool_calling_agent, call("echo", text="hi"), "ok"),
-    "tool calling, bad arguments for ever": (create_tool_calling_agent, call("echo", texd="hi"), "bad_arguments"),
-    "tool calling, a failing tool for ever": (create_tool_calling_agent, call("fail", text="hi"), "error"),
+    "structured, garbage repeated endlessly": (create_structured_agent, "[[[", "parse_error"),
+    "tool calling, the same call repeated endlessly": (create_tool_calling_agent, call("echo", text="hi"), "ok"),
+    "tool calling, bad arguments repeated endlessly": (
+        create_tool_calling_agent,
+        call("echo", texd="hi"),
+        "bad_arguments",
+    ),
+    "tool calling, an endlessly failing tool": (create_tool_calling_agent, call("fail", text="hi"), "error"),
 }
 
 
@@ -73,13 +77,13 @@ def test_max_iterations_limits_model_calls_exactly(kind: str, allowed: int) -> N
             agent=make(models[-1], tools), tools=tools, max_iterations=allowed, handle_parsing_errors=True
         )
 
-    told = run_executor(executor)
+    result = run_executor(executor)
     assert [len(model.requests) for model in models] == [allowed] * len(ALL_DRIVERS)
-    assert isinstance(told.outcome, StoppedResponse)
-    assert told.outcome.limit == Exhausted("iterations", allowed, allowed)
-    assert told.outcome.output == "Agent stopped due to iteration limit or time limit."
-    assert statuses(told) == [status] * allowed
-    assert (told.spent.iterations, told.spent["model_calls"]) == (allowed, allowed)
+    assert isinstance(result.outcome, StoppedResponse)
+    assert result.outcome.limit == Exhausted("iterations", allowed, allowed)
+    assert result.outcome.output == "Agent stopped due to iteration limit or time limit."
+    assert statuses(result) == [status] * allowed
+    assert (result.spent.iterations, result.spent["model_calls"]) == (allowed, allowed)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +97,14 @@ def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
         executor = AgentExecutor(
             agent=scratchless(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True
         )
-        told = driver(script_of(executor))
-        assert len(model.requests) == len(told.outcome.steps) == 1000
-        assert isinstance(told.outcome, StoppedResponse)
-        assert told.outcome.limit == Exhausted("iterations", 1000, 1000)
+        result = driver(script_of(executor))
+        assert len(model.requests) == len(result.outcome.steps) == 1000
+        assert isinstance(result.outcome, StoppedResponse)
+        assert result.outcome.limit == Exhausted("iterations", 1000, 1000)
 
 
 def scratchless(model: ScriptedModel) -> Agent:
-    """An agent whose prompt does not grow with the steps: a thousand prompts of a thousand steps say no more."""
+    """Return an agent whose prompt does not grow with the steps, so that the test is fast."""
     agent = create_react_agent(model, [echo])
     return Agent(lambda run: agent.ask(type(run)(run.inputs)), agent.read, model=model)
 
@@ -108,69 +112,69 @@ def scratchless(model: ScriptedModel) -> Agent:
 @pytest.mark.parametrize("limit", ["max_iterations", "max_model_calls"])
 def test_run_may_finish_in_its_last_iteration(limit: str) -> None:
     limits: dict[str, Any] = {limit: 3}
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a"), act("echo", text="b"), answer()), tools=[echo], **limits
         )
     )
-    assert isinstance(told.outcome, AgentFinish)
-    assert told.outcome.output == "done"
-    assert told.spent["model_calls"] == 3
+    assert isinstance(result.outcome, AgentFinish)
+    assert result.outcome.output == "done"
+    assert result.spent["model_calls"] == 3
 
 
 def test_run_may_return_directly_in_its_last_iteration() -> None:
     direct = tool(return_direct=True)(echo.function)
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a")), tools=[direct], max_iterations=1, max_tool_calls=1, max_model_calls=1
         )
     )
-    assert told.outcome.output == "a"
-    assert isinstance(told.outcome, AgentFinish)
+    assert result.outcome.output == "a"
+    assert isinstance(result.outcome, AgentFinish)
 
 
 def test_iterations_may_be_unlimited() -> None:
     turns = [act("echo", text="a")] * 40
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(*turns, answer()), tools=[echo], max_iterations=None, allow_nonterminating=True
         )
     )
-    assert told.outcome.output == "done"
-    assert told.spent.iterations == 41
+    assert result.outcome.output == "done"
+    assert result.spent.iterations == 41
 
 
 def test_iteration_with_several_actions_counts_once() -> None:
     batch = [act("echo", text=str(number)) for number in range(3)]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
-    assert observations(told) == ["0", "1", "2"] * 2
-    assert told.spent["tool_calls"] == 6
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[echo], max_iterations=2))
+    assert observations(result) == ["0", "1", "2"] * 2
+    assert result.spent["tool_calls"] == 6
 
 
 @pytest.mark.parametrize("allowed", [0, 1, 4])
 def test_model_calls_are_limited_exactly(allowed: int) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=50, max_model_calls=allowed
         )
     )
-    assert isinstance(told.outcome, StoppedResponse)
-    assert told.outcome.limit == Exhausted("model_calls", allowed, allowed)
-    assert told.outcome.output == "Agent stopped due to model call limit."
-    assert told.spent["model_calls"] == len(told.outcome.steps) == allowed
+    assert isinstance(result.outcome, StoppedResponse)
+    assert result.outcome.limit == Exhausted("model_calls", allowed, allowed)
+    assert result.outcome.output == "Agent stopped due to model call limit."
+    assert result.spent["model_calls"] == len(result.outcome.steps) == allowed
 
 
 @pytest.mark.parametrize(("allowed", "name"), [(0, "echo"), (1, "echo"), (4, "fail"), (4, "nope")])
 def test_failing_tool_calls_count_too(allowed: int, name: str) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act(name, text="a")), tools=[echo, fail], max_iterations=50, max_tool_calls=allowed
         )
     )
-    assert isinstance(told.outcome, StoppedResponse)
-    assert told.outcome.limit == Exhausted("tool_calls", allowed, allowed)
-    assert told.outcome.output == "Agent stopped due to tool call limit."
-    assert told.spent["tool_calls"] == len(told.outcome.steps) == allowed
+    assert isinstance(result.outcome, StoppedResponse)
+    assert result.outcome.limit == Exhausted("tool_calls", allowed, allowed)
+    assert result.outcome.output == "Agent stopped due to tool call limit."
+    assert result.spent["tool_calls"] == len(result.outcome.steps) == allowed
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
@@ -209,7 +213,7 @@ def test_tokens_are_compared_before_each_model_call() -> None:
 
 
 def test_missing_usage_does_not_prevent_the_stop() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["Well."], repeat_last=True), [echo]),
             tools=[echo],
@@ -218,8 +222,8 @@ def test_missing_usage_does_not_prevent_the_stop() -> None:
             max_iterations=4,
         )
     )
-    assert isinstance(told.outcome, StoppedResponse)
-    assert told.outcome.limit == Exhausted("iterations", 4, 4)
+    assert isinstance(result.outcome, StoppedResponse)
+    assert result.outcome.limit == Exhausted("iterations", 4, 4)
 
 
 def test_first_limit_reached_is_named() -> None:

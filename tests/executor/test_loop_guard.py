@@ -1,4 +1,4 @@
-"""`stop_repeats`: an agent that does the same again and again is told so, and then stopped."""
+"""`stop_repeats`: an agent that repeats itself is warned, and then stopped."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ DONE = "Thought: I know\nFinal Answer: done"
 
 
 def steps_of(letters: str) -> list[AgentStep]:
-    """A step for each letter; the same letter is the same step."""
+    """Return a step for each letter; equal letters are equal steps."""
     return [AgentStep(AgentAction("look", {"at": letter}), letter.upper()) for letter in letters]
 
 
 def naive(steps: Sequence[object], most: int) -> int:
-    """How often the same round ends the list, as one would say it: the list ends with so many copies of it."""
+    """Return how many copies of one round are at the end of the list, counted naively."""
     times = 0
     for size in range(1, ROUND + 1):
         for count in range(1, most + 1):
@@ -49,7 +49,7 @@ def naive(steps: Sequence[object], most: int) -> int:
     return times
 
 
-# ---- what a repetition is
+# ---- counting
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def naive(steps: Sequence[object], most: int) -> int:
         ("cabab", 2),
         ("abcabc", 2),
         ("abcdabcd", 2),
-        # A round of five is none.
+        # A round has four turns at most.
         ("abcdeabcde", 1),
         ("aabaab", 2),
         ("abaab", 1),
@@ -91,7 +91,7 @@ def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: 
 
 def test_only_tool_input_and_result_are_compared() -> None:
     one = AgentStep(AgentAction("look", {"at": "a"}, log="first", call_id="c1"), "A")
-    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, as I said")
+    same = AgentStep(AgentAction("look", {"at": "a"}, log="again", call_id="c2"), "A", model_text="A, a warning")
     assert count_repeats([one, same], 3) == 2
     for other in (
         AgentStep(AgentAction("see", {"at": "a"}), "A"),
@@ -102,7 +102,7 @@ def test_only_tool_input_and_result_are_compared() -> None:
 
 
 def at_once(*letters: str, reply: str) -> list[AgentStep]:
-    """The steps of one reply that calls tools natively."""
+    """Return the steps of one reply with several native tool calls."""
     calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
     message = AssistantMessage("", calls)
     return [
@@ -118,7 +118,7 @@ def test_replies_repeat_but_not_calls_of_one() -> None:
     assert count_repeats([*steps_of("a"), *thrice], 3) == 1
     assert count_repeats([*pair, *pair, *pair], 5) == 3
     assert count_repeats([*pair, *at_once("a", "c", reply="s")], 5) == 1
-    # A reader may take fewer calls than the reply has; a model may say the same with the same names of calls.
+    # An agent may use only some calls of a reply; a model may repeat a reply with the same call ids.
     assert count_repeats(thrice[:2], 3) == 1
     first = at_once("a", "a", reply="r")[:1]
     assert count_repeats(first * 3, 5) == 3
@@ -147,7 +147,7 @@ def test_results_are_compared_as_text() -> None:
 
 
 class Long(Sequence[AgentStep]):
-    """A history without an end, that counts how much of it is looked at."""
+    """An endless history that counts how many of its steps are read."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -180,20 +180,20 @@ def test_cost_is_independent_of_the_runs_length() -> None:
 
 
 def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
-    """An executor whose repetitions are noticed."""
+    """Return an executor with `stop_repeats`."""
     given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
     executor = AgentExecutor(agent=agent, tools=list(tools), **settings)
     return executor.with_graph(stop_repeats(executor.graph, **given))
 
 
 def test_repeating_run_is_stopped() -> None:
-    told = run_executor(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
-    ending = told.outcome
+    result = run_executor(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
+    ending = result.outcome
     assert isinstance(ending, StoppedResponse)
     assert ending.limit == Exhausted(REPEATS, 3, 3)
     assert ending.output == "Agent stopped due to repeat limit."
     assert ending.reason == "Stopped after 3 steps: the limit of 3 repeats was reached (3 spent)."
-    assert told.spent.iterations == 3
+    assert result.spent.iterations == 3
 
 
 def test_warned_model_may_change_its_mind() -> None:
@@ -204,7 +204,7 @@ def test_warned_model_may_change_its_mind() -> None:
     warning = WARNING.format(times=2)
     assert [warning in one for one in asked] == [False, False, True]
     assert f"Observation: hi\n{warning}" in asked[2]
-    # What was observed is what it was.
+    # The observations themselves are unchanged.
     assert [step.observation for step in result.steps] == ["hi", "hi"]
     assert [step.model_text for step in result.steps] == [None, f"hi\n{warning}"]
 
@@ -241,7 +241,7 @@ def test_run_without_repetition_is_not_stopped() -> None:
 
 @tool
 def dice(text: str) -> str:
-    """Come out differently each time."""
+    """Return another number each time."""
     rolled.append(text)
     return str(len(rolled))
 

@@ -1,4 +1,4 @@
-"""A memory and the runs of an executor: what it is asked before them, and told after them."""
+"""The memory of an executor: it is loaded before each run, and saved after it."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ from tests.executor.actors import answer, echo, run_async, run_sync, scripted
 Run = Callable[..., Any]
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 
-Told = list[tuple[dict[str, Any], dict[str, Any]]]
+Saves = list[tuple[dict[str, Any], dict[str, Any]]]
 
 
 class Notebook:
-    """A memory that keeps what it is told, and fails if it is to."""
+    """A memory that records what is saved, and fails on request."""
 
     keys = ("notes",)
 
     def __init__(self, notes: str = "nothing yet", *, fails: bool = False) -> None:
         self.notes = notes
-        self.told: Told = []
+        self.saves: Saves = []
         self.asked: list[dict[str, Any]] = []
         self.fails = fails
 
@@ -61,7 +61,7 @@ class Notebook:
     def save(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
         if self.fails:
             raise OSError("the disk is full")
-        self.told.append((dict(inputs), dict(outputs)))
+        self.saves.append((dict(inputs), dict(outputs)))
 
     async def aload(self, inputs: Mapping[str, Any], /) -> Mapping[str, Any]:
         return self.load(inputs)
@@ -84,7 +84,7 @@ def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
     result = run(AgentExecutor(agent=answering, tools=[], memory=memory), "tea?")
     assert result.output == "nothing yet; tea?"
     assert memory.asked == [{"input": "tea?"}]
-    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
 
 
 @HOW
@@ -101,7 +101,7 @@ def test_stopped_run_is_saved(run: Run) -> None:
     memory = Notebook()
     result = run(AgentExecutor(agent=acting, tools=[echo], memory=memory, max_iterations=1), "tea?")
     assert result.stopped is not None
-    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
+    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
 
 
 @HOW
@@ -112,7 +112,7 @@ def test_failed_run_is_not_saved(run: Run) -> None:
     memory = Notebook()
     with pytest.raises(LookupError):
         run(AgentExecutor(agent=failing, tools=[], memory=memory), "tea?")
-    assert memory.told == []
+    assert memory.saves == []
 
 
 @HOW
@@ -126,7 +126,7 @@ def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     memory.fails = False
     again = executor.run(snapshot)
     assert (again.output, again.spent["model_calls"]) == ("nothing yet; tea?", 1)
-    assert memory.told == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
+    assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
 
 
 @HOW
@@ -203,7 +203,7 @@ def test_conversation_continues_over_runs() -> None:
 
     executor = AgentExecutor(agent=counting, tools=[], memory=BufferMemory())
     assert [executor.run("again").output for _ in range(3)] == ["0", "1", "2"]
-    # Another executor has a conversation of its own.
+    # Another executor has a separate conversation.
     other = AgentExecutor(agent=counting, tools=[], memory=WindowMemory(1))
     assert [other.run("again").output for _ in range(3)] == ["0", "1", "1"]
 
@@ -262,8 +262,8 @@ NO_MEMORIES: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize("what", NO_MEMORIES)
 def test_invalid_memory_is_refused(what: str) -> None:
-    memory, told = NO_MEMORIES[what]
-    with pytest.raises(InputError, match=told):
+    memory, message = NO_MEMORIES[what]
+    with pytest.raises(InputError, match=message):
         AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], memory=memory)
     with pytest.raises(InputError, match="or make the memory with key='chat_history'"):
         AgentExecutor(
@@ -273,7 +273,7 @@ def test_invalid_memory_is_refused(what: str) -> None:
 
 def test_observer_failing_at_the_end_loses_nothing() -> None:
     class Failing:
-        """An observer that ends the run at its end."""
+        """An observer that raises at the end of the run."""
 
         raise_error = True
 
@@ -285,5 +285,5 @@ def test_observer_failing_at_the_end_loses_nothing() -> None:
     executor = AgentExecutor(agent=answering, tools=[], memory=memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
-    assert len(memory.told) == 1
+    assert len(memory.saves) == 1
     assert snapshot_of(caught.value) is not None

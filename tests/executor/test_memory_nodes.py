@@ -1,4 +1,4 @@
-"""A memory as part of the machine: its nodes in a table, its time, and what is left of a run that its save ends."""
+"""A memory as part of the machine: its nodes, its time limits, and runs that end in its save."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LONG = 10.0
 
 
 class Diary:
-    """A memory whose `load` and `save` first do what a test has them do."""
+    """A memory whose `load` and `save` first call a function of the test."""
 
     keys: tuple[str, ...] = ("before",)
 
@@ -77,18 +77,18 @@ class Diary:
 
     async def aload(self, inputs: Mapping[str, Any], /) -> dict[str, Any]:
         self.loads += 1
-        await _awaited(self.loading)
+        await _call(self.loading)
         return {"before": "nothing"}
 
     async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
-        await _awaited(self.saving)
+        await _call(self.saving)
         self.saved.append((dict(inputs), dict(outputs)))
 
 
-async def _awaited(function: Callable[[], object]) -> None:
-    told = function()
-    if isinstance(told, Awaitable):
-        await told
+async def _call(function: Callable[[], object]) -> None:
+    returned = function()
+    if isinstance(returned, Awaitable):
+        await returned
 
 
 SAVED = ({"before": "nothing", "input": "q"}, {"output": "done"})
@@ -258,7 +258,7 @@ def test_loaded_value_must_be_a_dict() -> None:
 @HOW
 @pytest.mark.parametrize("method", ["force", "generate"])
 def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
-    """No model is asked for a last word: what its prompt needs is not there."""
+    """No model is asked for a last answer, as the inputs of its prompt are missing."""
     held = threading.Event()
     memory = Diary(loading=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
     memory.keys = ("chat_history",)
@@ -297,7 +297,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
 @HOW
 @pytest.mark.parametrize("stream", [False, True], ids=["", "stream"])
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
-    """The deadline is kept, and the model's call, which it leaves behind, is the run's."""
+    """The run ends at its deadline, and is charged for the model's call that continues."""
     model, heard = BlockingModel(), list[Any]()
     executor = remembering(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
 
@@ -348,7 +348,7 @@ def test_late_async_save_is_completed() -> None:
         result = await remembering(memory, max_execution_time=0.05).arun("q")
         assert (result.output, memory.saved) == ("done", [])
         let.set()
-        while not memory.saved:  # noqa: ASYNC110 - nobody tells when a task that was left is done
+        while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(story(), LONG))
@@ -368,7 +368,7 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
     now = [0.0]
 
     def tick(event: object) -> None:
-        # Time that goes by beside the calls: the save has none left.
+        # Time passes between the calls, so the save has none left.
         if isinstance(event, Entered) and event.node == "save_memory":
             now[0] = 2.0
 
@@ -393,7 +393,7 @@ def test_usage_includes_the_memorys_seconds() -> None:
     assert events[-1].spent.seconds == 4
 
 
-# ---- what is left of a run
+# ---- interrupted and failed saves
 
 
 def _nodes_asked(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
@@ -445,7 +445,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
 
 
 def test_ctrl_c_during_a_save_loses_no_answer() -> None:
-    """As asyncio does on the first Ctrl-C: the main task is cancelled, and `KeyboardInterrupt` raised in its place."""
+    """As asyncio does on the first Ctrl-C: it cancels the main task, and raises `KeyboardInterrupt` instead."""
     executor = remembering(Diary(saving=lambda: asyncio.sleep(LONG)))
 
     async def interrupted() -> None:
@@ -470,7 +470,7 @@ def test_exception_of_another_run_is_ignored() -> None:
         try:
             executor.run("q")
         except ZeroDivisionError:
-            raise LookupError("of a run that never began")  # noqa: B904 - its context is what is tested
+            raise LookupError("of a run that never began")  # noqa: B904 - the test is about its context
 
     with pytest.raises(LookupError) as caught:
         fail()
@@ -491,7 +491,7 @@ def test_streams_are_the_same_with_memory() -> None:
 def test_an_iteration_ends_with_the_direct_answer() -> None:
     @tool(return_direct=True)
     def shout(text: str) -> str:
-        """Say it loudly."""
+        """Return the text in capitals."""
         return text.upper()
 
     executor = AgentExecutor(agent=scripted(act("shout", text="a")), tools=[shout], memory=Diary())

@@ -1,4 +1,4 @@
-"""What no agent can be made of is refused when the agent is made: what it is, and what to pass instead."""
+"""Invalid arguments of an agent raise an error that names the value and the remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tools_for(create: Callable[..., Agent]) -> list[Any]:
     return [search if create is create_self_ask_agent else echo]
 
 
-# From a right model and right tools to wrong arguments, and what is said.
+# A function from a valid model and valid tools to invalid arguments, and the error message.
 ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
     "a class of models": (
         lambda model, tools: (ScriptedModel, tools),
@@ -60,13 +60,14 @@ ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
 @EACH
 @pytest.mark.parametrize("mistake", ARGUMENTS)
 def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], mistake: str) -> None:
-    wrong, told = ARGUMENTS[mistake]
-    with pytest.raises(InputError if told.startswith("the model is") else ToolDefinitionError, match=told) as raised:
+    wrong, message = ARGUMENTS[mistake]
+    error = InputError if message.startswith("the model is") else ToolDefinitionError
+    with pytest.raises(error, match=message) as raised:
         create(*wrong(ScriptedModel([]), tools_for(create)))
     assert "\n" not in str(raised.value)
 
 
-# Options of one kind have one name in every agent, and are refused in the same words.
+# An option has the same name and the same error message in every agent.
 OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a string"),
     "question": ((None, 3, b"x", ["x"]), "the question is {!r}; give a string"),
@@ -85,11 +86,11 @@ def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
     _, _, *options = inspect.signature(create).parameters
     assert options
     for option in options:
-        values, told = OPTIONS[option]
+        values, message = OPTIONS[option]
         for value in values:
             with pytest.raises(InputError) as raised:
                 create(ScriptedModel([]), tools_for(create), **{option: value})
-            assert str(raised.value) == told.format(value)
+            assert str(raised.value) == message.format(value)
 
 
 @EACH

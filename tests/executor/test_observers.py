@@ -1,4 +1,4 @@
-"""`observers`: whoever is told of each event of every run, whichever door it came through."""
+"""`observers`: functions that receive each event of every run, sync or async, streamed or not."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def _chunked(executor: AgentExecutor) -> list[Any]:
     return [chunk async for chunk in executor.astream_chunks("q")]
 
 
-DOORS: dict[str, Callable[[AgentExecutor], object]] = {
+ENTRY_POINTS: dict[str, Callable[[AgentExecutor], object]] = {
     "run": lambda executor: executor.run("q"),
     "arun": lambda executor: asyncio.run(executor.arun("q")),
     "invoke": lambda executor: executor.invoke("q"),
@@ -73,7 +73,7 @@ DOORS: dict[str, Callable[[AgentExecutor], object]] = {
     "aiter": lambda executor: asyncio.run(_stepped(executor)),
 }
 
-every_door = pytest.mark.parametrize("door", DOORS)
+every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 
 
 def kinds(events: list[Any]) -> list[type]:
@@ -83,17 +83,17 @@ def kinds(events: list[Any]) -> list[type]:
 WHOLE = [Entered, Asked, Answered, Moved, Entered, Moved, Entered, Asked, Answered, Moved, Entered, Moved]
 
 
-@every_door
-def test_every_observer_receives_every_event_once(door: str) -> None:
+@every_entry_point
+def test_every_observer_receives_every_event_once(entry_point: str) -> None:
     first: list[Any] = []
     second: list[Any] = []
-    DOORS[door](executor_of(first.append, second.append))
+    ENTRY_POINTS[entry_point](executor_of(first.append, second.append))
     assert first == second
     assert kinds(first) == [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
 
 
 class Failing:
-    """An observer that raises at the events of a kind, and keeps what it is called with."""
+    """An observer that records its events, and raises at those of one class."""
 
     def __init__(self, kind: type, *, raise_error: bool = False) -> None:
         self.raise_error = raise_error
@@ -106,28 +106,28 @@ class Failing:
             raise OSError("enough")
 
 
-@every_door
-def test_marked_observer_ends_the_run(door: str) -> None:
+@every_entry_point
+def test_marked_observer_ends_the_run(entry_point: str) -> None:
     observer = Failing(Asked, raise_error=True)
     with pytest.raises(OSError, match="enough") as caught:
-        DOORS[door](executor_of(observer))
-    # What was asked for is not carried out.
+        ENTRY_POINTS[entry_point](executor_of(observer))
+    # The effect is not carried out.
     assert kinds(observer.seen) == [Entered, Asked, Failed]
-    if "batch" not in door:
-        # And the run may go on from there.
+    if "batch" not in entry_point:
+        # The run may be resumed from there.
         snapshot = snapshot_of(caught.value)
         assert snapshot is not None
         assert (snapshot.node, snapshot.spent["model_calls"]) == ("plan", 1)
         assert executor_of().run(snapshot).reason == "finished"
 
 
-@every_door
-def test_ordinary_observer_ends_no_run(door: str, caplog: pytest.LogCaptureFixture) -> None:
+@every_entry_point
+def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptureFixture) -> None:
     failing, others = Failing(Asked), list[Any]()
-    DOORS[door](executor_of(failing, others.append))
+    ENTRY_POINTS[entry_point](executor_of(failing, others.append))
     whole = [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
     assert kinds(failing.seen) == whole
-    # It is reported once, after what it was called with, and logged once, with its traceback.
+    # The error is reported once, after the event that it failed at, and logged once, with its traceback.
     assert kinds(others) == [*whole[:2], Reported, *whole[2:]]
     report = others[2]
     assert (report.node, report.effect, report.call) == ("plan", None, others[1].call)
@@ -174,7 +174,7 @@ def test_interrupt_in_an_observer_ends_the_run() -> None:
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
 @pytest.mark.parametrize("kind", [Entered, Asked, Answered, Moved, Done])
 def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | None, kind: type) -> None:
-    """What was answered is not asked for again: the two decisions are made once."""
+    """Answered effects are not asked for again: each of the two decisions is made once."""
     interrupts, decisions = [kind], list[int]()
     decide = scripted(act("echo", text="a"), answer())
 
@@ -201,7 +201,7 @@ def test_interrupt_in_an_observer_loses_nothing(run: Running, seconds: float | N
 def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     seconds: float | None, stream: bool, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """`asyncio` raises it past whoever awaits the tool's task."""
+    """`asyncio` raises it directly out of the event loop, past the code that awaits the tool's task."""
 
     @tool
     async def interrupt() -> None:
@@ -217,7 +217,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     assert snapshot is not None
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
     assert [event.error for event in seen if isinstance(event, Failed)] == [caught.value]
-    # Nor does asyncio log a task whose exception nobody has asked for.
+    # asyncio logs no task whose exception was never retrieved.
     del caught
     gc.collect()
     assert caplog.records == []
@@ -239,11 +239,11 @@ def raise_boom(steps: Any, inputs: Any) -> Any:
     raise OSError("boom")
 
 
-@every_door
-def test_failed_is_the_last_event_of_observers(door: str) -> None:
+@every_entry_point
+def test_failed_is_the_last_event_of_observers(entry_point: str) -> None:
     seen: list[Any] = []
     with pytest.raises(OSError, match="boom") as caught:
-        DOORS[door](AgentExecutor(agent=raise_boom, tools=[], observers=[seen.append]))
+        ENTRY_POINTS[entry_point](AgentExecutor(agent=raise_boom, tools=[], observers=[seen.append]))
     assert kinds(seen) == [Entered, Asked, Failed]
     assert seen[-1].error is caught.value
     assert seen[-1].snapshot == snapshot_of(caught.value)
@@ -330,7 +330,7 @@ def test_marked_observer_fails_at_the_end() -> None:
     failing = Failing(Done, raise_error=True)
     with pytest.raises(OSError, match="enough"):
         executor_of(before.append, failing, after.append).run("q")
-    # Each hears one last event, and nothing after it.
+    # Each observer receives one last event, and nothing after it.
     assert [kinds(seen)[-1] for seen in (before, failing.seen, after)] == [Done, Done, Failed]
     assert len(before) == len(failing.seen) == len(after)
 
@@ -366,11 +366,11 @@ def test_left_iteration_has_failed() -> None:
     assert isinstance(seen[-1], Failed)
 
 
-# ---- their time
+# ---- time
 
 
-@every_door
-def test_time_of_observers_is_measured(door: str) -> None:
+@every_entry_point
+def test_time_of_observers_is_measured(entry_point: str) -> None:
     clock, seen = FakeClock(), list[Any]()
 
     def dawdle(event: object) -> None:
@@ -379,8 +379,8 @@ def test_time_of_observers_is_measured(door: str) -> None:
 
     executor = executor_of(dawdle)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
-    DOORS[door](executor)
-    # The last event's own time is not over yet.
+    ENTRY_POINTS[entry_point](executor)
+    # The time of the last event is not included.
     assert seen[-1].observer_seconds == 2 * (len(seen) - 1)
 
 
@@ -396,7 +396,7 @@ def test_result_has_the_time_of_observers() -> None:
 @pytest.mark.parametrize("observed", [True, False], ids=["observed", ""])
 @pytest.mark.parametrize("seconds", [None, 1e6], ids=["", "deadline"])
 def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, seconds: float | None) -> None:
-    """Neither that of calls nor that of observers is among it."""
+    """It does not include the time of calls and observers."""
     clock = FakeClock()
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -460,7 +460,7 @@ def test_observers_do_not_change_the_result() -> None:
 
 
 def test_unobserved_run_emits_no_events() -> None:
-    # The table itself, driven without the executor, knows of no observers.
+    # The graph, run without the executor, has no observers.
     seen: list[Any] = []
     executor = executor_of(seen.append)
     run_table(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
@@ -484,10 +484,10 @@ def test_observed_run_keeps_no_events(how: str) -> None:
 
 
 class Awaited:
-    """An object whose call is a coroutine."""
+    """An object with an async `__call__`."""
 
     async def __call__(self, event: object) -> None:
-        """Nobody would await it."""
+        """Return a coroutine, which would not be awaited."""
 
 
 WRONG: dict[str, object] = {

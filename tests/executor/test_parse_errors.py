@@ -1,4 +1,4 @@
-"""A reply that cannot be read: raised, or told to the model; and what the model is told."""
+"""Unreadable replies: the error is raised, or sent to the model as feedback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.executor.actors import (
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 Make = Callable[[ScriptedModel], Agent]
 
-# How each agent is made, a reply that it cannot read, one that it can, and what it says is wrong with the first.
+# For each agent: a factory, an unreadable reply, a readable one, and the error message for the first.
 AGENTS: dict[str, tuple[Make, ScriptedReply, ScriptedReply, str, str]] = {
     "react": (
         lambda model: create_react_agent(model, [echo]),
@@ -79,19 +79,19 @@ def test_false_raises_a_parse_error_with_a_remedy(kind: str) -> None:
         run_executor(lambda: AgentExecutor(agent=make(ScriptedModel([garbage])), tools=[echo]))
 
 
-def named(error: ParseError) -> str:
+def name_error(error: ParseError) -> str:
     return f"No: {type(error).__name__}"
 
 
 @EACH
 @pytest.mark.parametrize("policy", ["true", "text", "empty text", "function"])
 def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
-    make, garbage, good, said, wrong = AGENTS[kind]
+    make, garbage, good, reply, wrong = AGENTS[kind]
     policies: dict[str, tuple[Any, str]] = {
         "true": (True, wrong),
-        "text": ("Mend it!", "Mend it!"),
+        "text": ("Try again!", "Try again!"),
         "empty text": ("", ""),
-        "function": (named, "No: ParseError"),
+        "function": (name_error, "No: ParseError"),
     }
     handling, observation = policies[policy]
     models: list[ScriptedModel] = []
@@ -100,19 +100,19 @@ def test_model_receives_its_reply_and_the_error(kind: str, policy: str) -> None:
         models.append(ScriptedModel([garbage, good]))
         return AgentExecutor(agent=make(models[-1]), tools=[echo], handle_parsing_errors=handling)
 
-    told = run_executor(executor)
-    assert told.outcome.output == "done"
-    assert statuses(told) == ["parse_error"]
-    assert observations(told)[0].startswith(observation)
-    (step,) = told.outcome.steps
-    assert (step.action.tool, step.action.log, step.action.tool_input) == ("_Exception", said, step.observation)
+    result = run_executor(executor)
+    assert result.outcome.output == "done"
+    assert statuses(result) == ["parse_error"]
+    assert observations(result)[0].startswith(observation)
+    (step,) = result.outcome.steps
+    assert (step.action.tool, step.action.log, step.action.tool_input) == ("_Exception", reply, step.observation)
     for model in models:
         if kind == "react":
-            assert prompt(model.requests[1]).endswith(f"{said}\nObservation: {step.observation}\nThought: ")
+            assert prompt(model.requests[1]).endswith(f"{reply}\nObservation: {step.observation}\nThought: ")
         else:
             *_, assistant, user = messages(model.requests[1])
-            told_back = step.observation if kind == "tool calling" else f"Observation: {step.observation}"
-            assert (assistant, user) == (AssistantMessage(said), UserMessage(told_back))
+            feedback = step.observation if kind == "tool calling" else f"Observation: {step.observation}"
+            assert (assistant, user) == (AssistantMessage(reply), UserMessage(feedback))
         model.assert_complete()
 
 
@@ -154,16 +154,16 @@ def test_invalid_policy_is_refused(policy: Any) -> None:
         AgentExecutor(agent=scripted(answer()), tools=[], handle_parsing_errors=policy)
 
 
-@pytest.mark.parametrize("policy", [True, "Mend it!"])
+@pytest.mark.parametrize("policy", [True, "Try again!"])
 def test_empty_list_of_actions_is_a_parse_error(policy: Any) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="a"), []), tools=[echo], handle_parsing_errors=policy, max_iterations=3
         )
     )
-    assert statuses(told) == ["ok", "parse_error", "parse_error"]
-    assert observations(told)[1] == ("Decide on an action, or finish." if policy is True else policy)
-    assert told.spent.iterations == 3
+    assert statuses(result) == ["ok", "parse_error", "parse_error"]
+    assert observations(result)[1] == ("Decide on an action, or finish." if policy is True else policy)
+    assert result.spent.iterations == 3
 
 
 def test_unhandled_empty_list_of_actions_raises() -> None:
@@ -218,8 +218,8 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
         """Parse something."""
         raise ParseError("of the tool")
 
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("parses"), answer()), tools=[parses], handle_parsing_errors=True)
     )
-    assert statuses(told) == ["error"]
-    assert isinstance(told.outcome, AgentFinish)
+    assert statuses(result) == ["error"]
+    assert isinstance(result.outcome, AgentFinish)

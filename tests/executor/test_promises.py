@@ -1,4 +1,4 @@
-"""Whatever runs, sleeps, raises and calls models within a run: it ends within what is proved and promised of it."""
+"""Property tests: every run stays within its proved bounds, whatever its tools, observers and policies do."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from graphexec.errors import CertificateError, SnapshotError
 from graphexec.kernel import Done, Failed
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.scripts import ScriptedError
-from tests.executor.hostile_executors import world_of
+from tests.executor.hostile_executors import make_world
 from tests.executor.hostile_plans import Plan, plans
 from tests.executor.hostile_runs import LONG, Spending, Trail, World
 
-# The errors of a run: those of its model, its tools and its observers, and ours, but for those of the engine itself.
+# The expected errors of a run: those of its model, tools and observers, and ours except for those of the engine.
 RAISES = (GraphexecError, ScriptedError)
 NEVER_RAISES = (CertificateError, SnapshotError, AssertionError)
 
 SLACK = 1e-6
 
 
-def promised(world: World, trail: Trail) -> None:
-    """Hold one run to what is proved and promised of it."""
+def check_run(world: World, trail: Trail) -> None:
+    """Check one run against its proof and the documented guarantees."""
     executor = world.executors[trail.number]
     limits = executor.limits
     nested = limits.nested_runs
-    # One that is resumed by hand has begun twice.
+    # A resumed run has begun twice.
     assert nested is None or trail.restarts or trail.spent["nested_runs"] <= nested
-    # A run around it may stop a run wherever a deadline may: its proof is one with a deadline.
+    # The outer run may stop a nested run wherever a deadline may, so its proof is one with a deadline.
     seconds = LONG if trail.depth and limits.seconds is None else limits.seconds
     certificate = executor.graph.verify(replace(limits, seconds=seconds)).certificate
     assert certificate is not None
     bounds = certificate.bounds
     assert bounds.transitions.number is not None
     assert trail.moves <= bounds.transitions.number
-    # Who resumes after a crash without a limit on restarts is outside of what is proved.
+    # Resuming after a crash without a limit on restarts is not covered by the proof.
     if limits.restarts is not None or not trail.restarts:
         for name, bound in bounds.meters.items():
             assert bound.number is None or trail.asked[name] <= bound.number, name
@@ -51,30 +51,30 @@ def promised(world: World, trail: Trail) -> None:
     within = [one for one in world.spendings if trail.path[0] in one.path]
     assert len({one.key for one in within}) <= trail.spent[MODEL_CALLS] or trail.end is None
     if trail.end is not None:
-        charged_outside(world, trail)
+        check_charges(world, trail)
     for meter, calls in ((TOKENS, within), (COST, [one for one in within if one.has_price])):
         limit = limits[meter]
         if limit is not None:
-            # A reserved call may be paid, and lost in a crash before it is made.
+            # A reserved call may be charged, and then lost in a crash before it is made.
             paid = trail.reserved[meter.name]
             assert trail.spent[meter] <= limit + in_flight(trail, calls) + paid, meter.name
     assert all(one.depth <= trail.deepest for one in within if one.path[0] == trail.path[0])
 
 
 def in_flight(trail: Trail, calls: list[Spending]) -> int:
-    """Return the tokens of the calls that a limit could not know of when it let the last one pass.
+    """Return the tokens of calls that were unknown to a limit when it admitted the last call.
 
-    Those that are reserved it lets pass in any case.
+    Reserved calls are always admitted.
     """
-    beyond = [one for one in calls if one.reserved and one.path[0] == trail.path[0]]
-    last = max((one.since for one in calls if one not in beyond), default=0)
-    return sum(one.tokens for one in calls if one.until > last or one in beyond)
+    reserved = [one for one in calls if one.reserved and one.path[0] == trail.path[0]]
+    last = max((one.since for one in calls if one not in reserved), default=0)
+    return sum(one.tokens for one in calls if one.until > last or one in reserved)
 
 
-def charged_outside(world: World, trail: Trail) -> None:
-    """Hold a run to be charged what it and the runs within it have asked for, no less, and no more."""
+def check_charges(world: World, trail: Trail) -> None:
+    """Check that a run is charged exactly for the effects of itself and its nested runs."""
     inside = [one for one in world.trails.values() if trail.path[0] in one.path]
-    # A model that is asked again after an error is asked once.
+    # Retries after an error count as one call.
     summaries = len({one.key for one in world.spendings if one.summary and trail.path[0] in one.path})
     for meter, more in ((MODEL_CALLS, summaries), (TOOL_CALLS, 0)):
         asked = sum(one.asked[meter.name] for one in inside) + more
@@ -84,7 +84,7 @@ def charged_outside(world: World, trail: Trail) -> None:
 
 
 def check(plan: Plan) -> World:
-    world = world_of(plan)
+    world = make_world(plan)
     end = world.drive()
     if isinstance(end, Exception):
         if isinstance(end, NEVER_RAISES) or not isinstance(end, RAISES):
@@ -93,7 +93,7 @@ def check(plan: Plan) -> World:
     else:
         assert isinstance(end, (RunResult, Done))
     for trail in world.trails.values():
-        promised(world, trail)
+        check_run(world, trail)
         if isinstance(trail.end, Failed) and isinstance(trail.end.error, NEVER_RAISES):
             raise trail.end.error
     for one in world.durations:
@@ -101,14 +101,14 @@ def check(plan: Plan) -> World:
         assert certificate is not None
         most = certificate.bounds.seconds.number
         assert most is None or one.seconds <= most + one.blocked + SLACK
-        # What the deadline of the run around it cuts may clean up as well.
+        # A call that the outer run's deadline cuts may need time to clean up, too.
         assert one.left is None or one.seconds <= one.left + GRACE + one.blocked + SLACK
     return world
 
 
-def facts(world: World) -> list[str]:
-    """Name the borders that the runs of a world have come to."""
-    found = [f"door {world.plan.door}"]
+def edge_cases(world: World) -> list[str]:
+    """Return the names of the edge cases that the runs of a world have reached."""
+    found = [f"entry_point {world.plan.entry_point}"]
     trails = list(world.trails.values())
     first = next(iter(trails), None)
     if first is not None and first.restarts:
@@ -137,13 +137,13 @@ def facts(world: World) -> list[str]:
 
 @settings(max_examples=60)
 @given(plan=plans())
-def test_no_run_breaks_a_promise(plan: Plan) -> None:
-    for fact in facts(check(plan)):
+def test_runs_keep_their_bounds(plan: Plan) -> None:
+    for fact in edge_cases(check(plan)):
         event(fact)
 
 
-# Borders that some of the runs have to come to, or the property says little.
-BORDERS = frozenset(
+# Edge cases that some runs must reach; otherwise the property is weak.
+EDGE_CASES = frozenset(
     {
         *("answered", "resumed", "run within a run", "depth 9", "blocked the loop", "asked beyond the limits"),
         *(f"stopped by {limit}" for limit in ("iterations", "model_calls", "tool_calls", "tokens", "cost", "seconds")),
@@ -156,13 +156,13 @@ BORDERS = frozenset(
 
 
 @pytest.mark.slow
-def test_no_run_of_thousands_breaks_a_promise() -> None:
+def test_thousands_of_runs_keep_their_bounds() -> None:
     found: set[str] = set()
 
     @settings(max_examples=3000)
     @given(plan=plans())
     def thousands(plan: Plan) -> None:
-        found.update(facts(check(plan)))
+        found.update(edge_cases(check(plan)))
 
     thousands()
-    assert found >= BORDERS
+    assert found >= EDGE_CASES

@@ -1,6 +1,6 @@
-"""Whatever the model and the tools do, within whatever limits: every run ends as the table of the semantics says.
+"""Property tests: for any model, tools and limits, every run ends as the semantics table specifies.
 
-An adversarial model follows a script whose last turn repeats for ever, so that each short script is an endless attack.
+An adversarial model follows a script whose last turn repeats endlessly, so each short script is an endless attack.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FLAVOURS: tuple[Flavour, ...] = ("callable", "chat", "tool calling")
 
 @dataclass(frozen=True)
 class Call:
-    """One call: of a tool that the executor has or has not, with arguments that fit or do not."""
+    """One call of a known or unknown tool, with valid or invalid arguments."""
 
     tool: str
     number: int | str = 0
@@ -64,7 +64,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model does at one of its turns, and the tokens that it reports."""
+    """One turn of the model, and the tokens that it reports."""
 
     kind: Literal["answer", "act", "empty", "garbage"]
     calls: tuple[Call, ...] = ()
@@ -73,7 +73,7 @@ class Turn:
 
 @dataclass
 class Outcome:
-    """How a run ends: in an answer, stopped by a limit, or with a parse error that nobody handles."""
+    """The ending of a run: an answer, a stop by a limit, or an unhandled parse error."""
 
     end: str = ""
     output: object = None
@@ -86,7 +86,7 @@ class Outcome:
 
 
 def turn_at(steps: Steps, turns: tuple[Turn, ...]) -> tuple[int, Turn]:
-    """Which turn is next, told by the steps alone: agent and model have no memory, so that runs cannot meet in it."""
+    """Return the next turn, which depends on the steps alone, so that runs share no state."""
     position = number = 0
     while position < len(steps):
         turn = turns[min(number, len(turns) - 1)]
@@ -108,7 +108,7 @@ def callable_agent(turns: tuple[Turn, ...]) -> Any:
 
 
 class Adversary:
-    """A model that replies by its script: the request says at which turn it is."""
+    """A model that replies by its script; it reads the position of the turn from the request."""
 
     def __init__(self, turns: tuple[Turn, ...], flavour: Flavour) -> None:
         self.turns = turns
@@ -143,7 +143,7 @@ class Adversary:
 
 
 def check_conversation(messages: Any) -> None:
-    """Refuse, as providers do, a conversation whose results do not follow their calls."""
+    """Reject a conversation whose results do not follow their calls, as providers do."""
     waiting: list[str] = []
     conversation: list[Message] = list(messages)
     assert isinstance(conversation[0], SystemMessage)
@@ -162,7 +162,7 @@ def in_words(turn: Turn, number: int) -> str:
 
 
 def usage(turn: Turn) -> Usage:
-    """The odd token is a completion's."""
+    """Return a usage with so many tokens; an odd one is a completion token."""
     return Usage(turn.tokens - turn.tokens // 2, turn.tokens // 2)
 
 
@@ -176,22 +176,22 @@ def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
 
 
 def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
-    """What the naive loop makes of the script; its last turn repeats for ever."""
+    """Return the outcome of the naive reference loop for the script."""
     replies = tuple(ModelReply(in_words(turn, number), usage=usage(turn)) for number, turn in enumerate(turns))
-    told = reference.interpret(reference.Script(replies, None, read), given)
+    driven = reference.interpret(reference.Script(replies, None, read), given)
     return Outcome(
-        "parse error" if told.end == "ParseError" else told.end,
-        told.values.get("output") if told.end in ("finished", "return_direct") else None,
-        [(step.action.tool, step.observation, step.status) for step in told.steps],
-        told.iterations,
-        told.model_calls,
-        told.tool_calls,
-        told.tokens,
+        "parse error" if driven.end == "ParseError" else driven.end,
+        driven.values.get("output") if driven.end in ("finished", "return_direct") else None,
+        [(step.action.tool, step.observation, step.status) for step in driven.steps],
+        driven.iterations,
+        driven.model_calls,
+        driven.tool_calls,
+        driven.tokens,
     )
 
 
 def text_agent(model: Adversary) -> Agent:
-    """An agent of one's own, whose model says JSON: it can read an empty list of actions, and garbage."""
+    """Return a custom agent whose model replies in JSON: it can return an empty list of actions, and garbage."""
 
     def question(asked: Run) -> CallModel:
         return CallModel(ChatRequest((UserMessage(str(turn_at(asked.steps, model.turns)[0])),)))
@@ -219,16 +219,16 @@ def executor_of(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> A
 
 
 def spoken(turns: tuple[Turn, ...], flavour: Flavour) -> tuple[Turn, ...]:
-    """The script as an agent of this flavour can say it: not every one has garbage, empty lists and tokens."""
-    said: list[Turn] = []
+    """Return the script without turns that an agent of this flavour cannot express (garbage, empty lists, tokens)."""
+    spoken_turns: list[Turn] = []
     for turn in turns:
         if flavour == "callable":
-            said.append(Turn("empty" if turn.kind == "garbage" else turn.kind, turn.calls))
+            spoken_turns.append(Turn("empty" if turn.kind == "garbage" else turn.kind, turn.calls))
         elif flavour == "tool calling" and turn.kind == "empty":
-            said.append(Turn("garbage", turn.calls, turn.tokens))
+            spoken_turns.append(Turn("garbage", turn.calls, turn.tokens))
         else:
-            said.append(turn)
-    return tuple(said)
+            spoken_turns.append(turn)
+    return tuple(spoken_turns)
 
 
 CALLS = st.builds(
@@ -247,8 +247,8 @@ TURNS = st.one_of(
 SCRIPTS = st.lists(TURNS, min_size=1, max_size=5).map(tuple)
 
 
-# Most of them handle parse errors: a run that raises says less.
-POLICIES: st.SearchStrategy[bool | str] = st.sampled_from([True, True, "Mend it!", "", False])
+# Most handle parse errors, because a run that raises tests less.
+POLICIES: st.SearchStrategy[bool | str] = st.sampled_from([True, True, "Try again!", "", False])
 
 
 def none_or(most: int) -> st.SearchStrategy[int | None]:
@@ -258,7 +258,7 @@ def none_or(most: int) -> st.SearchStrategy[int | None]:
 @st.composite
 def all_settings(draw: st.DrawFn) -> Settings:
     model_calls = draw(none_or(6))
-    # One of the two bounds every run; the others need not be spent at all.
+    # One of these two always limits the run; the others may be unlimited.
     iterations = draw(st.integers(0, 6) if model_calls is None else none_or(6))
     return Settings(
         iterations=iterations,
@@ -271,7 +271,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
     )
 
 
-def outcome_of(ending: Ending, told: Any) -> Outcome:
+def outcome_of(ending: Ending, driven: Any) -> Outcome:
     end: str = ending.limit.limit if isinstance(ending, StoppedResponse) else "finished"
     if isinstance(ending, AgentFinish) and ending.return_direct:
         end = "return_direct"
@@ -279,22 +279,22 @@ def outcome_of(ending: Ending, told: Any) -> Outcome:
         end,
         None if isinstance(ending, StoppedResponse) else ending.output,
         [(step.action.tool, in_few_words(step.observation), step.status) for step in ending.steps],
-        told.spent.iterations,
-        told.spent["model_calls"],
-        told.spent["tool_calls"],
-        reported_tokens(told.spent),
+        driven.spent.iterations,
+        driven.spent["model_calls"],
+        driven.spent["tool_calls"],
+        reported_tokens(driven.spent),
     )
 
 
 def in_few_words(observation: Any) -> Any:
-    """The reference knows that broken arguments are unreadable, not how a JSON parser says so."""
+    """Shorten an error, because the reference does not reproduce the JSON parser's message."""
     broken = str(observation).startswith("The arguments of the call to echo are not a JSON object: EOF")
     return "unreadable" if broken else observation
 
 
-def within(outcome: Outcome, given: Settings, told: DriverResult[Ending]) -> None:
-    """Every count is within its limit, and so is the way through the table."""
-    spent = told.spent
+def within(outcome: Outcome, given: Settings, driven: DriverResult[Ending]) -> None:
+    """Check that every count, and the path through the table, is within its limit."""
+    spent = driven.spent
     for limit, reached in (
         (given.iterations, spent.iterations),
         (given.model_calls, spent["model_calls"]),
@@ -302,9 +302,9 @@ def within(outcome: Outcome, given: Settings, told: DriverResult[Ending]) -> Non
     ):
         assert limit is None or reached <= limit
     if given.iterations is not None:
-        moves = [event for event in told.events if isinstance(event, Moved)]
+        moves = [event for event in driven.events if isinstance(event, Moved)]
         assert len(moves) <= 4 * given.iterations + 2
-    asked = sum(len(getattr(effect, "effects", (effect,))) for effect in told.asked)
+    asked = sum(len(getattr(effect, "effects", (effect,))) for effect in driven.asked)
     assert asked == spent["model_calls"] + spent["tool_calls"]
     assert outcome.end != "seconds" or given.seconds == 0
 
@@ -318,15 +318,15 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
         kept = snapshot_of(raised.value)
         assert kept is None or kept.spent["model_calls"] == expected.model_calls
         return
-    told = run_script(lambda: script_of(executor_of(turns, given, flavour)))
-    assert outcome_of(told.outcome, told) == expected
-    within(expected, given, told)
-    # One executor, used again, does the same again.
+    driven = run_script(lambda: script_of(executor_of(turns, given, flavour)))
+    assert outcome_of(driven.outcome, driven) == expected
+    within(expected, given, driven)
+    # A second run of the same executor is equal.
     executor = executor_of(turns, given, flavour)
     results: list[RunResult] = [executor.run("q"), executor.run("q")]
     assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
-    # Paused before any of its effects, it comes to the same end.
-    for text in told.texts:
+    # A run that is paused before any effect, and resumed, has the same ending.
+    for text in driven.texts:
         paused = Snapshot.from_json(text, executor.graph)
         resumed = run(executor.graph, paused, executor.run_context)
         assert outcome_of(resumed.outcome, resumed) == expected
@@ -335,17 +335,17 @@ def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
 ACT = Turn("act", (Call("echo"),))
 ANSWER = Turn("answer")
 GARBAGE = Turn("garbage")
-# The traps that such loops fall into, each once.
+# Known bugs of agent loops, one example each.
 TRAPS: dict[str, tuple[tuple[Turn, ...], Settings]] = {
     "no iteration is allowed": ((ACT,), Settings(iterations=0)),
-    "acting for ever": ((ACT,), Settings(iterations=3)),
+    "endless actions": ((ACT,), Settings(iterations=3)),
     "an answer at the last iteration": ((ACT, ACT, ANSWER), Settings(iterations=3)),
     "an answer at the last model call": ((ACT, ACT, ANSWER), Settings(iterations=None, model_calls=3)),
-    "garbage for ever": ((GARBAGE,), Settings(iterations=3)),
-    "empty lists for ever": ((Turn("empty"),), Settings(iterations=3)),
-    "an empty list that nobody handles": ((Turn("empty"),), Settings(iterations=3, parsing=False)),
-    "unknown tools for ever": ((Turn("act", (Call("nope"),)),), Settings(iterations=None, tool_calls=2, model_calls=6)),
-    "failing tools for ever": ((Turn("act", (Call("fail"),)),), Settings(tool_calls=3)),
+    "endless garbage": ((GARBAGE,), Settings(iterations=3)),
+    "endless empty lists": ((Turn("empty"),), Settings(iterations=3)),
+    "an unhandled empty list": ((Turn("empty"),), Settings(iterations=3, parsing=False)),
+    "endless unknown tools": ((Turn("act", (Call("nope"),)),), Settings(iterations=None, tool_calls=2, model_calls=6)),
+    "endless failing tools": ((Turn("act", (Call("fail"),)),), Settings(tool_calls=3)),
     "a fan-out beyond what is left": ((Turn("act", (Call("echo"), Call("echo", 1))),), Settings(tool_calls=3)),
     "a direct answer at every limit": (
         (Turn("act", (Call("direct"),)),),
@@ -354,7 +354,7 @@ TRAPS: dict[str, tuple[tuple[Turn, ...], Settings]] = {
     "two direct answers at once": ((Turn("act", (Call("direct"), Call("direct", 1))), ANSWER), Settings()),
     "a direct tool with bad arguments": ((Turn("act", (Call("direct", "x"),)), ANSWER), Settings()),
     "a direct tool that fails": ((Turn("act", (Call("direct_fail"),)), ANSWER), Settings()),
-    "tokens for ever": ((Turn("act", (Call("echo"),), tokens=5),), Settings(tokens=5)),
+    "endless tokens": ((Turn("act", (Call("echo"),), tokens=5),), Settings(tokens=5)),
     "no time": ((ANSWER,), Settings(seconds=0)),
     "no tokens": ((ANSWER,), Settings(tokens=0)),
 }

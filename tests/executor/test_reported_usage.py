@@ -34,7 +34,7 @@ ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
 class Hostile:
-    """A model whose first reply is valid, and every further one as given."""
+    """A model whose first reply is valid; every later one is the given reply."""
 
     identity = "hostile"
 

@@ -1,4 +1,4 @@
-"""`stream_answer`: the final answer alone, piece by piece as the model says it."""
+"""`stream_answer`: only the final answer, in pieces, as the model streams it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.executor.actors import echo
 
 
 class Speaking(ScriptedModel):
-    """A scripted model that says its replies letter by letter, where somebody listens."""
+    """A scripted model that streams its replies letter by letter."""
 
     def stream(
         self, request: ModelRequest, *, timeout: float | None = None
@@ -136,7 +136,7 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
         ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"],
         True,
     ),
-    # Only when it is whole is it known that no call follows.
+    # Only the complete reply shows that no call follows.
     "tool calling": (tool_calling, [CALL, ANSWER], False),
 }
 
@@ -145,14 +145,14 @@ def executor(make: Make, replies: Sequence[str | ModelReply], **settings: Any) -
     return AgentExecutor(agent=make(Speaking(list(replies))), tools=TOOLS, **settings)
 
 
-def pieces(made: Callable[[], AgentExecutor]) -> list[str]:
-    inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in made().agent.input_keys else {})}
+def pieces(make: Callable[[], AgentExecutor]) -> list[str]:
+    inputs = {"input": "?", **({"chat_history": ""} if "chat_history" in make().agent.input_keys else {})}
 
-    async def heard() -> list[str]:
-        return [piece async for piece in made().astream_answer(inputs)]
+    async def collect() -> list[str]:
+        return [piece async for piece in make().astream_answer(inputs)]
 
-    found = list(made().stream_answer(inputs))
-    assert asyncio.run(heard()) == found
+    found = list(make().stream_answer(inputs))
+    assert asyncio.run(collect()) == found
     return found
 
 
@@ -172,14 +172,14 @@ def test_stopped_run_streams_its_text() -> None:
 def test_answer_follows_discarded_pieces() -> None:
     both = f"Final Answer: 7\n{ACT}"
 
-    def made() -> AgentExecutor:
+    def make() -> AgentExecutor:
         agent = react(Speaking([both, f"Final Answer: {ANSWER}"]))
         return AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True)
 
-    told = "".join(pieces(made))
-    assert told.startswith("7")
-    assert told.endswith(f"\n{ANSWER}")
-    assert told.count(ANSWER) == 1
+    streamed = "".join(pieces(make))
+    assert streamed.startswith("7")
+    assert streamed.endswith(f"\n{ANSWER}")
+    assert streamed.count(ANSWER) == 1
 
 
 @node
@@ -197,12 +197,12 @@ def withhold_reply(replied: Replied) -> Replied:
 
 @node
 def withhold_stop(stopped: StoppedResponse) -> StoppedResponse:
-    """Withhold every last word."""
+    """Withhold every stopped response."""
     return dataclasses.replace(stopped, output="I cannot say.")
 
 
 def reworded(outcome: Replied | LimitReached) -> Replied | LimitReached:
-    """What `plan` returns, without what the model said."""
+    """Return the outcome of `plan` without the model's text."""
     changed: Replied | LimitReached = outcome if isinstance(outcome, LimitReached) else withhold_reply.function(outcome)
     return changed
 
@@ -233,55 +233,55 @@ GUARDS: dict[str, Change] = {
 
 
 def saving(graph: Any, after: Any, ending: type) -> Any:
-    """The graph with a node that saves its endings."""
+    """Return the graph with a node that saves its endings."""
     return splice(graph, edges(SAVE, on(AgentFinish, END)), after=after, on=ending)
 
 
 @pytest.mark.parametrize("handling", [True, False])
 @pytest.mark.parametrize("guard", GUARDS)
 def test_guard_holds_the_answers_pieces(guard: str, handling: bool) -> None:
-    def made() -> AgentExecutor:
+    def make() -> AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], handle_parsing_errors=handling)
         return plain.with_graph(GUARDS[guard](plain.graph))
 
-    assert pieces(made) == ["I cannot say."]
+    assert pieces(make) == ["I cannot say."]
 
 
 def test_guard_holds_a_stopped_runs_last_word() -> None:
-    def made(guarded: bool) -> AgentExecutor:
+    def make(guarded: bool) -> AgentExecutor:
         plain = executor(react, [ACT, f"Final Answer: {ANSWER}"], max_iterations=1, early_stopping_method="generate")
         rows = edges(withhold_stop, on(StoppedResponse, END))
         changed = splice(plain.graph, rows, after=stopped_response, on=StoppedResponse)
         return plain.with_graph(changed) if guarded else plain
 
-    assert pieces(lambda: made(guarded=True)) == ["I cannot say."]
-    assert len(pieces(lambda: made(guarded=False))) > 5
+    assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
+    assert len(pieces(lambda: make(guarded=False))) > 5
 
 
 def test_saving_the_memory_holds_no_pieces() -> None:
-    def made() -> AgentExecutor:
+    def make() -> AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
         return plain.with_graph(saving(plain.graph, parse, AgentFinish))
 
-    found = pieces(made)
+    found = pieces(make)
     assert "".join(found) == ANSWER
     assert len(found) > 5
 
 
 def test_embedded_agents_answer_comes_in_pieces() -> None:
-    def made(guarded: bool) -> AgentExecutor:
+    def make(guarded: bool) -> AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
         inner: Any = embed(plain.graph, "inner")
         ending: Any = on(AgentFinish, withhold if guarded else END) | on(StoppedResponse, END)
         rows: Any = edges(inner, ending)
         return plain.with_graph(graph(rows | edges(withhold, on(AgentFinish, END)) if guarded else rows, start=inner))
 
-    assert len(pieces(lambda: made(guarded=False))) > 5
-    assert pieces(lambda: made(guarded=True)) == ["I cannot say."]
+    assert len(pieces(lambda: make(guarded=False))) > 5
+    assert pieces(lambda: make(guarded=True)) == ["I cannot say."]
 
 
 def test_pieces_of_a_nested_run_are_not_streamed() -> None:
-    def made() -> AgentExecutor:
+    def make() -> AgentExecutor:
         inner = executor(react, ["Final Answer: inner"])
 
         @tool(name="echo")
@@ -292,7 +292,7 @@ def test_pieces_of_a_nested_run_are_not_streamed() -> None:
         agent = create_react_agent(Speaking([ACT, f"Final Answer: {ANSWER}"]), [delegate])
         return AgentExecutor(agent=agent, tools=[delegate])
 
-    assert "".join(pieces(made)) == ANSWER
+    assert "".join(pieces(make)) == ANSWER
 
 
 def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
@@ -303,14 +303,14 @@ def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
 CUTS = st.lists(st.integers(0, 500))
 
 
-def told_of(make: Make, text: str, cuts: list[int]) -> str:
+def stream_text(make: Make, text: str, cuts: list[int]) -> str:
     reader = make(Speaking([])).answer
     assert reader is not None
     return read_in(reader(), text, cuts)
 
 
 def whole_answer(make: Make, text: str) -> str | None:
-    """The answer that a reply is read as; none if it is another decision, or cannot be read."""
+    """Return the answer in a complete reply; empty if it is another decision or unreadable."""
     try:
         decision = make(Speaking([])).read(ModelReply(text))
     except ParseError:
@@ -322,10 +322,10 @@ ANY = st.text(max_size=30)
 
 
 def as_json(action: str, key: str, fence: str = "{}") -> Callable[[str, bool], str]:
-    def written(answer: str, ascii_only: bool) -> str:
+    def write(answer: str, ascii_only: bool) -> str:
         return fence.replace("{}", json.dumps({"action": action, key: answer}, ensure_ascii=ascii_only))
 
-    return written
+    return write
 
 
 def in_tags(answer: str, closed: bool) -> str:
@@ -336,7 +336,7 @@ def behind_a_label(answer: str, lower: bool) -> str:
     return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
 
 
-# How an agent's model writes an answer, in two ways.
+# Each agent, with two ways in which its model may write an answer.
 WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
     "structured": (structured, as_json("final_answer", "answer")),
     "structured, with the other key": (structured, as_json("final_answer", "action_input")),
@@ -350,15 +350,15 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
 }
 
 
-def is_held_back(rest: str, written: Callable[[str, bool], str], way: bool) -> bool:
-    """Return true if the end of an answer waits for the whole reply; what is left of it, the end of the run tells."""
-    if written is in_tags:
+def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> bool:
+    """Return whether the end of an answer is held until the reply is complete; it then comes with the run's end."""
+    if write is in_tags:
         # It may become a tag.
         return not way
-    # The line is one that only the program may say, or may become one.
+    # The line is, or may become, one that only the program may write.
     line = rest.lstrip().lstrip(" \t*_#>").lower()
     words = ("observation", "intermediate answer")
-    return written is behind_a_label and any(one.startswith(line) or line.startswith(one) for one in words)
+    return write is behind_a_label and any(one.startswith(line) or line.startswith(one) for one in words)
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -366,16 +366,16 @@ def is_held_back(rest: str, written: Callable[[str, bool], str], way: bool) -> b
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
 def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cuts: list[int]) -> None:
-    make, written = WRITTEN[kind]
-    said = written(answer, way)
+    make, write = WRITTEN[kind]
+    reply = write(answer, way)
     answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
-    whole = whole_answer(make, said)
+    whole = whole_answer(make, reply)
     assert whole is not None
-    # What the model makes up, and all behind it, is no part of its answer.
-    assert whole == answer or (answer.startswith(whole) and is_held_back(answer.removeprefix(whole), written, way))
-    told = told_of(make, said, cuts)
-    assert whole.startswith(told)
-    assert told == whole or is_held_back(whole.removeprefix(told), written, way)
+    # An observation that the model invents, and all text after it, is not part of the answer.
+    assert whole == answer or (answer.startswith(whole) and is_held_back(answer.removeprefix(whole), write, way))
+    streamed = stream_text(make, reply, cuts)
+    assert whole.startswith(streamed)
+    assert streamed == whole or is_held_back(whole.removeprefix(streamed), write, way)
 
 
 def test_held_line_comes_at_the_end() -> None:
@@ -384,7 +384,7 @@ def test_held_line_comes_at_the_end() -> None:
     assert "".join(found) == "Who?\nI"
 
 
-# What replies are made of, right and wrong.
+# Parts of replies, valid and invalid.
 JSON_PARTS = [
     *('{"action": "Final Answer", "action_input": "', '{"action": "final_answer", "answer": "', "{", "}", "[", "]"),
     *("```", "```json\n", "Action:", "\nObservation: ", '"', '"}', '"}]', "\\n", "\\", " ", "\n", "x", ","),
@@ -406,12 +406,12 @@ PARTS = {
 @given(data=st.data(), cuts=CUTS)
 def test_pieces_are_the_beginning_of_the_answer(kind: str, data: st.DataObject, cuts: list[int]) -> None:
     make, parts = PARTS[kind]
-    # It begins as an answer more often than chance has it.
+    # The reply starts like an answer more often than by chance.
     begun = data.draw(st.sampled_from([parts[0], parts[1], ""]))
-    said = begun + "".join(data.draw(st.lists(st.sampled_from(parts), max_size=12)))
-    answer = whole_answer(make, said)
+    reply = begun + "".join(data.draw(st.lists(st.sampled_from(parts), max_size=12)))
+    answer = whole_answer(make, reply)
     if answer is not None:
-        assert answer.startswith(told_of(make, said, cuts))
+        assert answer.startswith(stream_text(make, reply, cuts))
 
 
 ONE_LINE = st.text(st.characters(exclude_characters="\n"))
@@ -419,11 +419,11 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 
 @given(answer=ONE_LINE, before=st.text("Final Asw:\n"), more=ONE_LINE, cuts=CUTS)
 def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
-    said = f"{before}\nFinal Answer:{answer}"
+    reply = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in(make_label_reader("Final Answer:"), said, cuts) == answer.strip()
-        # What the model makes up behind it is no part of it.
-        invented = f"{said}\nObservation: {more}\nFinal Answer: {more}"
+        assert read_in(make_label_reader("Final Answer:"), reply, cuts) == answer.strip()
+        # An observation that the model invents after it is not part of it.
+        invented = f"{reply}\nObservation: {more}\nFinal Answer: {more}"
         assert read_in(make_label_reader("Final Answer:"), invented, cuts) == answer.strip()
 
 
@@ -437,7 +437,7 @@ def test_held_line_is_streamed_if_genuine() -> None:
     assert read_in(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
-# Within an action, in a second object, in prose, behind an observation of the model's own, or behind a tool.
+# Within an action, in a second object, in prose, after an invented observation, or after a tool.
 OTHERS = (
     '{"action": "echo", "action_input": {"a": "final_answer"}}',
     '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
@@ -455,8 +455,8 @@ OTHERS = (
 @pytest.mark.parametrize("text", OTHERS)
 def test_replies_without_an_answer_stream_nothing(text: str) -> None:
     for make in (structured, structured_chat, json_chat, xml):
-        assert told_of(make, text, list(range(0, 2_000, 7))) == ""
+        assert stream_text(make, text, list(range(0, 2_000, 7))) == ""
 
 
 def test_a_wrong_escape_ends_the_answer() -> None:
-    assert told_of(structured, '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"
+    assert stream_text(structured, '{"action": "final_answer", "answer": "a\\qb"}', list(range(60))) == "a"

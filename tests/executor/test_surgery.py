@@ -49,7 +49,7 @@ from tests.executor.actors import act, answer, call, echo, run_executor, scripte
 @charged(when_spent=limit_reached, asks=1)
 @node
 def review(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Replied]:
-    """Have the model say it better, until it says nothing."""
+    """Ask the model for an improved answer, until its reply is empty."""
     reply = yield from ask(CallModel(ChatRequest((UserMessage(f"Better than {finish.output}?"),))))
     return Replied(finish.run, reply) if reply.content else finish
 
@@ -143,7 +143,7 @@ def proofread(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedRes
 
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_guard_on_every_exit_precedes_the_memory(wanted: int) -> None:
-    """`END` in the rows is where the machine ends: behind the node that saves the memory."""
+    """`END` in the rows then means the node that saves the memory."""
     memory = BufferMemory()
     executor = AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory)
     rows = edges(proofread, on(AgentFinish, END) | on(StoppedResponse, END))

@@ -1,4 +1,4 @@
-"""The time limit cuts what runs, and loses nothing that is done. Here, and only here, time is what is tested."""
+"""The time limit cuts running calls and keeps finished results. Only these tests use real time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def timed_async(executor: AgentExecutor, released: threading.Event) -> tuple[Run
         try:
             return await executor.arun("q"), time.monotonic() - began
         finally:
-            # Before asyncio.run waits for what still runs.
+            # Released before asyncio.run waits for running threads.
             released.set()
 
     return asyncio.run(timed())
@@ -79,7 +79,7 @@ def awaiting_tool(released: threading.Event) -> AnyTool:
 def stubborn_tool(released: threading.Event) -> AnyTool:
     @tool
     async def slow() -> str:
-        """Take half a minute, whoever cancels."""
+        """Take half a minute, ignoring cancellation."""
         while not released.is_set():
             with contextlib.suppress(asyncio.CancelledError):
                 await until(released)
@@ -220,7 +220,7 @@ def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event)
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.Event) -> None:
     class Punctual(BlockingModel):
-        """As an HTTP client does: it waits as long as it is told to, by a clock that is a little fast."""
+        """A model that waits for the given timeout, as an HTTP client does, on a clock that is slightly fast."""
 
         def complete(self, request: Any, *, timeout: float | None = None) -> Any:
             released.wait((timeout or 30) - 0.01)
@@ -286,13 +286,13 @@ def test_time_continues_after_a_pause() -> None:
             script_of(executor), run_context=dataclasses.replace(executor.run_context, clock=clock)
         )
 
-    told = run_script(script)
-    assert isinstance(told.outcome, StoppedResponse)
-    assert told.outcome.limit == Exhausted("seconds", 3, 3)
-    assert len(told.outcome.steps) == 3
-    for text in told.texts:
+    result = run_script(script)
+    assert isinstance(result.outcome, StoppedResponse)
+    assert result.outcome.limit == Exhausted("seconds", 3, 3)
+    assert len(result.outcome.steps) == 3
+    for text in result.texts:
         again = script()
-        # Another day, another clock.
+        # Another clock, as in a later process.
         paused = dataclasses.replace(again, value=Snapshot.from_json(text, again.graph))
         resumed = run(paused.graph, paused.value, paused.run_context)
         assert isinstance(resumed.outcome, StoppedResponse)

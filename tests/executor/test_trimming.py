@@ -1,4 +1,4 @@
-"""`trim_intermediate_steps`: which of the steps the agent is shown; the run keeps them all."""
+"""`trim_intermediate_steps`: the steps that the agent sees. The run keeps all of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DONE = "Thought: I know\nFinal Answer: done"
 
 
 def shown_with(trim: Any, *, steps: int = 4, **settings: Any) -> list[list[str]]:
-    """The observations that the agent is shown at each of its turns."""
+    """Return the observations that the agent sees at each turn."""
     seen: list[list[str]] = []
 
     def decide(shown: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
         seen.append([str(step.observation) for step in shown])
-        # Not by the steps that are shown: they are trimmed.
+        # The visible steps cannot be counted, as they are trimmed.
         return AgentFinish({"output": "done"}) if len(seen) > steps else AgentAction("echo", {"text": str(len(seen))})
 
     result = AgentExecutor(agent=decide, tools=[echo], trim_intermediate_steps=trim, **settings).run("q")
@@ -46,7 +46,7 @@ def none(steps: Steps) -> tuple[AgentStep, ...]:
 
 
 def as_pairs(steps: Steps) -> list[tuple[AgentAction, str]]:
-    """What LangChain's users have written."""
+    """Return pairs, as functions written for LangChain do."""
     return [(step.action, "again") for step in steps[-2:]]
 
 
@@ -88,8 +88,8 @@ def test_model_sees_only_the_last_step() -> None:
         models.append(ScriptedModel([ACT.format("one"), ACT.format("two"), DONE]))
         return AgentExecutor(agent=create_react_agent(models[-1], [echo]), tools=[echo], trim_intermediate_steps=1)
 
-    told = run_executor(make)
-    assert [step.observation for step in told.outcome.steps] == ["one", "two"]
+    result = run_executor(make)
+    assert [step.observation for step in result.outcome.steps] == ["one", "two"]
     for model in models:
         last = prompt(model.requests[-1])
         assert "Observation: two" in last

@@ -1,4 +1,4 @@
-"""The executor's machine, changed by its user: nodes spliced in, replaced and wrapped."""
+"""Changes of an executor's graph: spliced, replaced and wrapped nodes."""
 
 from __future__ import annotations
 
@@ -88,17 +88,17 @@ def approved(machine: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
 
 
 def person(*answers: str) -> Callable[[AskHuman], str]:
-    """A person who answers by heart: the same to the same question."""
+    """A handler that always gives the same answer to the same question."""
     return lambda asked: answers[len(asked.question) % len(answers)]
 
 
 @pytest.mark.parametrize("handling", [True, False])
 def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
-    def executor(said: str) -> AgentExecutor:
+    def executor(reply: str) -> AgentExecutor:
         plain = AgentExecutor(
             agent=scripted([act("echo", text="a"), act("echo", text="b")], answer()),
             tools=[echo],
-            handlers={AskHuman: lambda asked: said},
+            handlers={AskHuman: lambda asked: reply},
             handle_parsing_errors=handling,
         )
         return plain.with_graph(approved(plain.graph))
@@ -161,7 +161,7 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
 
 @node
 def say_so(reached: LimitReached) -> StoppedResponse:
-    """Stop in other words."""
+    """Stop with another text."""
     return StoppedResponse(f"{len(reached.run.steps)} steps are enough", reached.limit, reached.run)
 
 
@@ -185,8 +185,8 @@ def test_wrapped_node_sees_and_returns_changed_values(bound: bool) -> None:
         machine = plain.graph if bound else AGENT_EXECUTOR
         return plain.with_graph(wrap(machine, dispatch_tools, before=first_only))
 
-    told = run_executor(executor)
-    assert observations(told) == ["1"]
+    result = run_executor(executor)
+    assert observations(result) == ["1"]
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -236,9 +236,9 @@ def test_metered_users_node_costs_iterations() -> None:
         rows = edges(count, on(Acted, dispatch_tools) | on(LimitReached, stopped_response))
         return plain.with_graph(splice(plain.graph, rows, after=parse, on=Acted))
 
-    told = run_executor(executor)
-    assert statuses(told) == ["ok", "ok"]
-    assert (told.spent.iterations, told.spent["model_calls"]) == (5, 3)
+    result = run_executor(executor)
+    assert statuses(result) == ["ok", "ok"]
+    assert (result.spent.iterations, result.spent["model_calls"]) == (5, 3)
 
 
 def test_with_graph_and_with_limits_go_together() -> None:
@@ -257,7 +257,7 @@ def test_invalid_splice_names_the_remedy() -> None:
     machine = AgentExecutor(agent=scripted(answer()), tools=[]).graph
     with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
         splice(machine, APPROVED, after=parse, on=Ready)
-    # The checkers refuse it; users without them are told.
+    # Type checkers reject this; at run time it raises an error.
     unchecked: Any = edges
     incomplete = unchecked(approve, on(Acted, dispatch_tools) | on(AgentFinish, END))
     with pytest.raises(GraphError, match=r"approve may return LimitReached, which no edge takes; add on\(LimitReached"):
@@ -276,9 +276,9 @@ def test_users_plan_may_replace_the_executors() -> None:
         plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
         return plain.with_graph(replace(plain.graph, rename(hasty, "plan")))
 
-    told = run_executor(executor)
-    assert told.outcome.output == "at once"
-    assert told.spent["model_calls"] == 0
+    result = run_executor(executor)
+    assert result.outcome.output == "at once"
+    assert result.spent["model_calls"] == 0
 
 
 @HOW
@@ -312,20 +312,20 @@ def test_executor_runs_its_graph() -> None:
 
 
 def embedded(child: Any) -> Graph[Ready, Ending]:
-    """A graph around another one."""
+    """Return a graph that embeds another one."""
     inner: Any = embed(child, "inner")
     return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
 
 
 def with_their_plan(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
-    """The outer graph with the plan and the tool calls of the inner one."""
+    """Return the outer graph with the plan and the tool calls of the inner one."""
     calling: Any = inner.graph["dispatch_tools"]
     planning: Any = inner.graph["plan"]
     return replace(replace(outer.graph, calling), planning)
 
 
 def with_their_guard(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
-    """The outer graph with a guard of the inner one."""
+    """Return the outer graph with a guard of the inner one."""
     guard: Any = inner.with_graph(approved(inner.graph)).graph["approve"]
     return splice(outer.graph, edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
 
@@ -334,7 +334,7 @@ def unchanged(ready: Ready) -> Ready:
     return ready
 
 
-# How the nodes of another executor come into the graph of this one.
+# Ways to put nodes of another executor into the graph of this one.
 WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] = {
     "the executor": lambda inner, outer: embedded(inner),
     "its graph": lambda inner, outer: embedded(inner.graph),
@@ -348,7 +348,7 @@ WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] 
 
 @tool(name="echo")
 def other_echo(text: str) -> str:
-    """Say something else."""
+    """Return another text."""
     return "no"
 
 

@@ -1,4 +1,4 @@
-"""Limits and budgets of wrong types, as users without a type checker give them, are refused in one line."""
+"""Limits and budgets of invalid types raise an error with a message of one line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WRONG: list[tuple[Callable[..., object], Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "given", "told"), WRONG)
-def test_invalid_budget_is_named_with_a_remedy(make: Callable[..., object], given: Any, told: str) -> None:
-    with pytest.raises(LimitsError, match=f"^{re.escape(told)}"):
+@pytest.mark.parametrize(("make", "given", "message"), WRONG)
+def test_invalid_budget_is_named_with_a_remedy(make: Callable[..., object], given: Any, message: str) -> None:
+    with pytest.raises(LimitsError, match=f"^{re.escape(message)}"):
         make(given)

@@ -1,4 +1,4 @@
-"""Callable agents that yield their decision in chunks, which add up."""
+"""Callable agents that yield their decision in chunks."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ BOTH = pytest.mark.parametrize("agent", [yielding, yielding_async])
     ],
 )
 def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any) -> None:
-    told = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
-    assert observations(told) == ["a", "b", "c"]
+    result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    assert observations(result) == ["a", "b", "c"]
     # All of them are one decision.
-    assert told.spent.iterations == told.spent["model_calls"] == 2
+    assert result.spent.iterations == result.spent["model_calls"] == 2
 
 
 @BOTH
 @pytest.mark.parametrize("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
 def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> None:
-    told = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
-    assert isinstance(told.outcome, AgentFinish)
-    assert told.outcome.output == "one"
+    result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
+    assert isinstance(result.outcome, AgentFinish)
+    assert result.outcome.output == "one"
 
 
 @HOW
@@ -85,10 +85,10 @@ def test_invalid_chunks_are_agent_errors(run: Any, agent: Any, chunks: Any, says
 
 @BOTH
 def test_empty_chunks_are_a_parse_error(agent: Callable[..., Any]) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=agent([], []), tools=[echo], handle_parsing_errors=True, max_iterations=3)
     )
-    assert statuses(told) == ["parse_error"]
+    assert statuses(result) == ["parse_error"]
 
 
 @HOW
