@@ -253,9 +253,9 @@ def test_nobody_is_told_to_allow_a_broken_declaration() -> None:
     executor = executor_of()
     rows = edges(guard, on(Acted, dispatch_tools))
     broken = executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
-    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; mend the node$"):
+    with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
         verify_termination(broken, examples=1)
-    with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); mend the node"):
+    with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); fix the node"):
         checked.withstands(trial_of(broken))
 
 

@@ -17,7 +17,7 @@ from graphexec.draw import Recorder
 from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import Audit, audit
 from graphexec.verify.explorer.stepping import Over
-from graphexec.verify.explorer.stub_nodes import Pull, Puppets
+from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine
 from tests.verify import machines
 from tests.verify.traces import Trace, acting, proof_of, trace_of, written
 from tests.verify.writing import WRITER
@@ -483,28 +483,28 @@ def test_an_interrupt_between_two_records_conforms() -> None:
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(machine=machines.graphs(), limits=machines.limits(), seed=st.integers(0, 99))
-def test_whatever_puppets_do_conforms(machine: Graph[Any, Any], limits: Limits, seed: int) -> None:
+def test_traces_of_stub_nodes_conform(machine: Graph[Any, Any], limits: Limits, seed: int) -> None:
     proof = verify(machine, limits).certificate
     assume(proof is not None)
     assert proof is not None
-    trace = pulled_trace(machine, limits, random.Random(seed).choice)
-    # The puppets do not say what they have spent at the end.
+    trace = stub_trace(machine, limits, random.Random(seed).choice)
+    # The stub trace has no result record.
     assert facts(audit(trace, proof)) == ["the trace ends before the run does"]
 
 
-def pulled_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Pull]], Pull]) -> Trace:
-    """What would be printed of a run of puppets in the places of nodes, up to the result."""
+def stub_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[Instruction]], Instruction]) -> Trace:
+    """Return the trace of a run with stub nodes, without the result."""
     recorder = Recorder(machine, limits=limits)
-    puppets = Puppets(machine, limits)
-    place: Snapshot | Over = puppets.begun()
+    stubs = StubMachine(machine, limits)
+    place: Snapshot | Over = stubs.start_run()
     while isinstance(place, Snapshot):
-        pulls = [pull for pull in puppets.pulls(place) if "crash" not in pull.pace]
-        pulled = puppets.pulled(place, choose(pulls))
-        for event in pulled.events:
+        instructions = [one for one in stubs.instructions(place) if "crash" not in one.pace]
+        step = stubs.run_step(place, choose(instructions))
+        for event in step.events:
             recorder(event)
-        place = pulled.then
+        place = step.then
     names = {"_OfModel": "CallModel", "_OfTool": "CallTool", "_OfOther": "AskHuman"}
     text = recorder.recording.to_json_lines()
-    for puppet, real in names.items():
-        text = text.replace(puppet, real)
+    for stub, real in names.items():
+        text = text.replace(stub, real)
     return [*map(json.loads, text.splitlines())]

@@ -115,7 +115,7 @@ def test_what_cannot_be_paid_for_is_no_way_on() -> None:
 
 
 def test_a_run_of_a_draft_ends_where_the_table_does() -> None:
-    run = adversary(bad.UNHANDLED, Limits(), lambda pulls: next(iter(pulls)), 10)
+    run = adversary(bad.UNHANDLED, Limits(), lambda instructions: next(iter(instructions)), 10)
     assert [str(edge) for edge in run] == ["look --B--> turn"]
 
 

@@ -134,12 +134,12 @@ def test_every_edge_is_taken_by_some_run_or_said_why_not() -> None:
     assert found.never_taken == ()
     without = explored(Limits(iterations=2))
     assert list(map(str, without.never_taken)) == [
-        "dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools",
+        "dispatch_tools --LimitReached--> stopped_response: no limit is reached at dispatch_tools",
         "check_return_direct --AgentFinish--> END: check_return_direct never returns AgentFinish",
     ]
     nothing = explored(Limits(iterations=0))
     assert list(map(str, nothing.never_taken[:2])) == [
-        "plan --Replied--> parse: plan never comes to return anything",
+        "plan --Replied--> parse: plan is always stopped before it returns",
         "parse --Acted--> dispatch_tools: parse is never reached",
     ]
 
@@ -249,7 +249,7 @@ def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> lis
     """The events of the run that the explorer makes of these replies, given one after another."""
     stepping = Stepping(graph, limits)
     answers = iter(replies)
-    events, then = stepping.begun(READY)
+    events, then = stepping.start_run(READY)
     every = list(events)
     while not isinstance(then, Over):
         (choice,) = (
@@ -257,7 +257,7 @@ def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> lis
             for choice in stepping.choices(then, Oracle(lambda _: [Reply("given", next(answers))]))
             if choice.kind == "replies"
         )
-        events, then = stepping.onward(then, choice)
+        events, then = stepping.advance(then, choice)
         every += events
     return every
 
@@ -326,7 +326,7 @@ def test_a_run_without_a_limit_is_endless() -> None:
     assert not found.holds
     counting = explore(PROMPTS, Limits(iterations=None), Prompt(), replies_of(PROMPTS, {CallModel: [ModelReply("so")]}))
     assert counting.endless is not None
-    assert str(counting.endless) == "prompt --Prompt--> prompt can repeat for ever; reached by prompt"
+    assert str(counting.endless) == "prompt --Prompt--> prompt can repeat forever; reached by prompt"
 
 
 def test_the_replies_that_a_node_has_had_are_told_apart() -> None:
@@ -354,7 +354,7 @@ def test_what_nobody_knows_replies_to_is_asked_of_the_user_all_at_once() -> None
     assert str(raised.value) == (
         "no replies to Question are known; pass replies={Question: [...(...), ...]}, one of each kind"
     )
-    with pytest.raises(InputError, match=r"leave returns.*Underway.*; .*come_back returns.*Home"):
+    with pytest.raises(InputError, match=r"results of leave are.*Underway.*; .*results of come_back are.*Home"):
         replies_of(ERRAND)
     with pytest.raises(InputError, match="the replies to AskHuman are 'yes'; give a list of replies"):
         replies_of(ERRAND, {AskHuman: "yes"})
@@ -545,7 +545,7 @@ def test_a_node_that_raises_only_once_says_that_it_keeps_something() -> None:
     tiring: Any = node(tire)
     machine = graph(edges(tiring, on(Expected, END)), start=tiring)
     (raised,) = explore(machine, Limits(), Form(), replies_of(machine)).raised
-    assert "KeyError, but not when it is run again: tire keeps something between runs" in str(raised)
+    assert "KeyError, but not when it is run again: tire keeps state between runs" in str(raised)
 
 
 # ---- names

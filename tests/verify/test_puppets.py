@@ -1,4 +1,4 @@
-"""Puppets in the place of nodes: whatever these do, the engine follows the table within the limits."""
+"""StubMachine in the place of nodes: whatever these do, the engine follows the table within the limits."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_edge_of_the_table_is_taken() -> None:
     found = explore_table(AGENT_EXECUTOR, agent_limits(iterations=2, tool_calls=1))
     assert found.never_taken == ()
     (unspent,) = explore_table(AGENT_EXECUTOR, Limits(iterations=2, fan_out=None)).never_taken
-    assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is spent at dispatch_tools")
+    assert str(unspent) == ("dispatch_tools --LimitReached--> stopped_response: no limit is reached at dispatch_tools")
 
 
 @st.composite
@@ -95,7 +95,7 @@ def test_no_adversary_goes_further_than_the_longest_run(data: st.DataObject, nam
     machine = MACHINES[name]
     longest = explore_table(machine, limits).longest
     assert longest is not None
-    trace = adversary(machine, limits, lambda pulls: data.draw(st.sampled_from(list(pulls))), longest + 1)
+    trace = adversary(machine, limits, lambda instructions: data.draw(st.sampled_from(list(instructions))), longest + 1)
     assert len(trace) <= longest
     assert trace[-1].target == END.name
     assert all(edge.target == following.source for edge, following in pairwise(trace))
@@ -265,7 +265,7 @@ class Unmade(abc.ABC):
 
 @pytest.mark.parametrize("kind", [Nothing, Unmade])
 def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
-    with pytest.raises(InputError, match="there can be no"):
+    with pytest.raises(InputError, match="cannot be an outcome"):
         bare(kind)
 
 

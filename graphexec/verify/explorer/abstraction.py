@@ -1,9 +1,9 @@
 """The abstraction by which the explorer treats two runs as one state.
 
-Kept of a run are its node, the rest of its limits, the classes of the node's replies (of more than 5: how many, which,
-and the last), and the *shape* of its values: their classes, enums, booleans, and the strings of the oracle's replies.
-Left out are previous steps, other strings, and large numbers: a node that counts higher in its value is seen at every
-count by `explore(..., prune=False)` only.
+A state keeps a run's node, the amounts left of its limits, the classes of the node's replies (if more than 5: their
+number, their set, and the last), and the *shape* of its values: classes, enums, booleans, and the strings of the
+oracle's replies. It leaves out previous steps, other strings, and large numbers: only `explore(..., prune=False)`
+visits a node that counts higher in its value at every count.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
 
-# A sequence up to this long is told apart by its order and length; of a longer one only what is in it counts, so that a
-# history in a value of the user's does not make every run a state of its own.
+# Sequences up to this length are compared in order; longer ones only as sets, so that a history in a user's value does
+# not make every run a separate state.
 _IN_ORDER = 3
 
-# The replies of a visit up to so many are compared in order; in longer visits, such as those of a node that asks until
-# it likes the answer, each further one would multiply the states.
+# Up to so many replies of a visit are compared in order. In longer visits, such as those of a node that asks until it
+# accepts the answer, each further reply would multiply the states.
 _REPLIES = 5
 
-# Whole numbers from 0 up to this one are told apart: what counts in values mostly counts to two or three.
+# Whole numbers from 0 up to this one are distinguished: counters in values mostly count to two or three.
 _COUNTED = 3
 
-# A value may contain itself; and an object that is no dataclass may hold half the program, so it counts for several.
+# The depth limit, since a value may contain itself. Other objects than dataclasses count for several levels, since they
+# may refer to much of the program.
 _DEEP = 12
 _OBJECT = 5
 
-# The texts to tell apart; `None`, every one.
+# The strings to distinguish; `None`: all.
 Words: TypeAlias = AbstractSet[str] | None
 
 
 def shape(value: object, words: Words, depth: int = 0) -> Hashable:
-    """The shape of a value, in which `words` are the only texts told apart."""
-    # mypy does not take a class for hashable; what is in a mapping or a sequence may be anything.
+    """Return the shape of a value, in which only the strings in `words` are distinguished."""
+    # Any: mypy does not know that a class is hashable, and containers may hold anything.
     kind: Any = type(value)
     many: Any = value
     found: Hashable = kind
@@ -81,22 +82,22 @@ def _fields_of(value: object) -> dict[str, Any]:
 
 
 def asked_shape(effect: Request, words: Words) -> Hashable:
-    """The shape of a request: each member's, in order and however many, since each is charged."""
+    """Return the shape of a request: the shapes of all its members in order, since each is charged."""
     if isinstance(effect, All):
         return tuple([asked_shape(member, words) for member in effect.effects])
     if isinstance(effect, CallTool):
         return (CallTool, effect.name)
-    # What a model is asked is a text with the whole history in it.
+    # A model's prompt contains the whole history.
     return shape(type(effect) if isinstance(effect, (CallModel, CallAgent)) else effect, words)
 
 
 def history(replies: tuple[str, ...]) -> Hashable:
-    """Return the part of a visit's replies, by class, by which visits differ."""
+    """Return the part of a visit's reply classes by which visits are distinguished."""
     return replies if len(replies) <= _REPLIES else (len(replies), frozenset(replies), replies[-1])
 
 
 def texts(value: object, depth: int = 0) -> frozenset[str]:
-    """Every text in a value."""
+    """Return every string in a value."""
     if isinstance(value, str):
         return frozenset({value})
     if isinstance(value, (type, Enum)) or depth > _DEEP:
@@ -115,14 +116,14 @@ def texts(value: object, depth: int = 0) -> frozenset[str]:
 
 
 def grace_of(graph: Graph[Any, Any]) -> float:
-    """Return the seconds beyond the run's deadline in which some node may ask for something."""
+    """Return the seconds after the run's deadline in which some node may still ask for effects."""
     return max((node.grace for node in graph if node.grace is not None), default=0.0)
 
 
 def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0) -> tuple[float, ...]:
     """Return the amounts spent of everything limited; `own` are the limits of the machine's own budgets.
 
-    Up to `grace` seconds beyond the limit, the seconds are told apart: what is reserved may still be asked for.
+    Seconds are distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
     """
     counted: list[float] = [spent.restarts]
     for limit, count in (
@@ -131,7 +132,7 @@ def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, gra
         *((limit, spent[name]) for name, limit in limits.meters.items()),
     ):
         if limit is not None:
-            # What has passed its limit, as seconds and what is measured can, is like what has reached it.
+            # Amounts beyond a limit (seconds, measured meters) are treated like the limit.
             counted.append(min(limit, count))
     counted += [
         spent.budgets.get(name, 0) for name, limit in own.items() if limits.budgets.get(name, limit) is not None

@@ -1,7 +1,7 @@
-"""Exploration of every run of a machine on the real engine, whatever the world replies.
+"""Explore every run of a machine on the real engine.
 
-`explore` runs the engine from each state once with every class of replies, and with everything else that can happen to
-a run: its deadline, an exception, a cancellation, a crash.
+From each state, `explore` runs the engine once with every class of replies, and with every other event that can happen
+to a run: a deadline, an exception, a cancellation, a crash.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_o
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.search import Search
-from graphexec.verify.explorer.statespace import Endless, Events, Space, extent
+from graphexec.verify.explorer.statespace import Endless, Events, Space, measure_extent
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping, Waiting
 from graphexec.verify.explorer.temporal import Assertion, unknown_names
 from graphexec.verify.proof.certificate import format_meters
@@ -30,17 +30,17 @@ from graphexec.verify.proof.flow import flow_of
 
 S = TypeVar("S")
 
-# More than any machine of a dozen nodes and three limits has; some seconds.
+# More states than a machine of a dozen nodes and three limits has. It takes some seconds.
 MOST_STATES = 100_000
 
-# The exceptions with which a run may end, beside those of the world: a reply that cannot be read is nobody's mistake.
+# The exceptions of nodes that may end a run: an unreadable reply is not a mistake in a node.
 RAISES: tuple[type[BaseException], ...] = (ParseError,)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NeverTaken:
-    """An edge that no run takes, and why."""
+    """An edge that no run takes, and the reason."""
 
     edge: Edge
     why: str
@@ -54,12 +54,12 @@ class NeverTaken:
 class Exploration:
     """The result of exploring a machine.
 
-    `runs` were followed, each until it ended or came to a known state, of `paths` in all. `longest` is the most
-    transitions of any run, `charges` the most that a run charges each meter that no reply reports (all `None` where a
-    run is `endless`).
+    `runs` were followed, each until it ended or reached a known state; they stand for `paths` in all. `longest` is the
+    most transitions of any run, `charges` the most that a run charges each meter that no reply reports. These are
+    `None` if a run is `endless`.
 
-    `endings` counts runs by the class of their outcome, `exceptions` by that of a node's exception, `injected` of the
-    world's. `raised` has the shortest run for each exception that a node may not raise.
+    `endings` counts runs by the class of their outcome, `exceptions` by the class of a node's exception, and `injected`
+    by the exception of an effect's handler. `raised` has the shortest run for each forbidden exception of a node.
     """
 
     runs: int
@@ -79,17 +79,17 @@ class Exploration:
 
     @property
     def model_calls(self) -> int | None:
-        """The most calls of models."""
+        """The most model calls of a run."""
         return None if self.charges is None else self.charges.get(MODEL_CALLS.name, 0)
 
     @property
     def tool_calls(self) -> int | None:
-        """The most calls of tools."""
+        """The most tool calls of a run."""
         return None if self.charges is None else self.charges.get(TOOL_CALLS.name, 0)
 
     @property
     def holds(self) -> bool:
-        """True if every run ends, no node raises what it may not, and no assertion fails."""
+        """True if every run ends, no node raises a forbidden exception, and no assertion fails."""
         return self.endless is None and not self.failures and not self.raised
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Exploration:
         return "\n".join([*lines, *(f"never taken: {never}" for never in self.never_taken)])
 
 
-def explore(  # noqa: PLR0913 - all but the first four have their usual values
+def explore(  # noqa: PLR0913 - all but the first four have defaults
     graph: Graph[S, Any],
     limits: Limits,
     start: S,
@@ -120,16 +120,17 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     crashes: int = 0,
     most_states: int = MOST_STATES,
 ) -> Exploration:
-    """Explore every run of `graph` from `start` within `limits`, whatever `oracle` knows the world to reply.
+    """Explore every run of `graph` from `start` within `limits`, with every reply that `oracle` lists.
 
-    Where the limits hold `seconds`, replies also come late, and effects are cut. A run may crash whenever it waits, and
-    is resumed from its JSON, as often as the limits allow `restarts`, or else `crashes` times. Each of the `properties`
-    that fails is a `Failure` with its shortest run; an exception of a node that is none of `raises` is a `Raised`.
+    If the limits have `seconds`, replies also come late, and effects are cut off. A run may crash whenever it waits; it
+    is resumed from its JSON as often as the limits allow `restarts`, or else `crashes` times. Each of the `properties`
+    that fails becomes a `Failure` with its shortest run; an exception of a node that is not in `raises` becomes a
+    `Raised`.
 
-    Costs one expansion per state, about nodes times replies times the rest of each limit. Without `prune` every run is
-    followed to its end, of which there are exponentially many.
+    Takes one expansion per state: about nodes times replies times the amounts left of each limit. Without `prune`,
+    every run is followed to its end, and their number is exponential.
 
-    Raises `InputError` for more than `most_states`, for an assertion that names an unknown node or tool, and for what
+    Raises `InputError` for more than `most_states`, for an assertion that names an unknown node or tool, and if `graph`
     is not a graph.
     """
     require_graph(graph, "explore(executor.graph, ...)")
@@ -140,18 +141,18 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
 
     def expand(waiting: Waiting) -> Iterator[tuple[Choice, Events, Waiting | Over]]:
         for choice in stepping.choices(waiting, oracle):
-            yield choice, *stepping.onward(waiting, choice)
+            yield choice, *stepping.advance(waiting, choice)
 
     numbers, grace = count(), grace_of(graph)
 
-    def alike(waiting: Waiting) -> Hashable:
+    def state_key(waiting: Waiting) -> Hashable:
         if not prune:
             return next(numbers)
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
         left = counters(spent, limits, graph.budgets, grace=grace)
         return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), history(waiting.had)
 
-    space = Search(graph, expand, alike, most_states, properties).space(*stepping.begun(start))
+    space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
     failures = [
         Failure(graph, limits, start, found.choices, found.events, assertion)
         for assertion, found in space.broken.items()
@@ -160,29 +161,29 @@ def explore(  # noqa: PLR0913 - all but the first four have their usual values
     for (node, name), found in space.thrown.items():
         error = raised_by(graph, limits, start, found.choices)
         if error is None:
-            error = InputError(f"{name}, but not when it is run again: {node} keeps something between runs")
+            error = InputError(f"{name}, but not when it is run again: {node} keeps state between runs")
         if not isinstance(error, raises):
             raised.append(Raised(graph, limits, start, found.choices, found.events, node, error))
-    return explored(graph, space, failures, raised)
+    return summarize(graph, space, failures, raised)
 
 
-def explored(
+def summarize(
     graph: Graph[Any, Any], space: Space[Any], failures: Sequence[Failure] = (), raised: Sequence[Raised] = ()
 ) -> Exploration:
-    """Return what the states found tell."""
-    found = extent(space)
+    """Return the exploration that the states found amount to."""
+    found = measure_extent(space)
     endless, whole = (found, None) if isinstance(found, Endless) else (None, found)
-    ways = [way for _, way in space.rows()]
-    ends = [way.target for way in ways if isinstance(way.target, Over)]
-    taken = {edge for way in ways for edge in way.edges}
+    paths = [path for _, path in space.rows()]
+    ends = [path.target for path in paths if isinstance(path.target, Over)]
+    taken = {edge for path in paths for edge in path.edges}
 
     def counted(how: str) -> Counter[str]:
         return Counter(over.name for over in ends if over.how == how)
 
     return Exploration(
-        # Each that ended, and each that came to a state known already.
-        runs=len(ways) - len(space.ways),
-        states=len(space.ways),
+        # Runs that ended, and runs that reached a known state.
+        runs=len(paths) - len(space.paths),
+        states=len(space.paths),
         paths=None if whole is None else whole.runs,
         longest=None if whole is None else whole.transitions,
         charges=None if whole is None else {name: whole.charges.get(name, 0) for name in flow_of(graph).bounded},
@@ -208,7 +209,7 @@ def _why(graph: Graph[Any, Any], edge: Edge, taken: set[Edge]) -> str:
         return f"{edge.source} is never reached"
     spent_outcome = graph[edge.source].spent_outcome
     if spent_outcome is edge.outcome:
-        return f"no limit is spent at {edge.source}"
+        return f"no limit is reached at {edge.source}"
     if all(one.outcome is spent_outcome for one in taken if one.source == edge.source):
-        return f"{edge.source} never comes to return anything"
+        return f"{edge.source} is always stopped before it returns"
     return f"{edge.source} never returns {edge.outcome.__name__}"

@@ -1,4 +1,4 @@
-"""The shortest run that breaks an assertion, or in which a node raises: to read, to draw, and as a test to paste."""
+"""The shortest run that breaks an assertion or in which a node raises: as text, as a path, and as a test."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
 from graphexec.verify.proof.findings import AGENT_METERS
 
-# Of the comment in a test, and of an event that is shown.
+# The width of the comment in a test, and of an event in a message.
 _WIDTH = 110
 
-# What is raised where a node, or the engine, breaks its word: nothing that a run may end with.
-BROKEN_WORD = (
+# Exceptions for nodes that break their declarations, or for bugs of the engine. They are never allowed.
+CONTRACT_ERRORS = (
     UndeclaredOutcomeError,
     UndeclaredEffectError,
     UndeclaredCountError,
@@ -48,7 +48,7 @@ BROKEN_WORD = (
 
 @dataclass(frozen=True, slots=True)
 class FoundRun:
-    """A run of `graph` from `start` within `limits`; `choices` are what the world did, in order."""
+    """A run of `graph` from `start` within `limits`; `choices` are what happened to its requests, in order."""
 
     graph: Graph[Any, Any]
     limits: Limits
@@ -63,15 +63,15 @@ class FoundRun:
         return tuple(edges[event.node, type(event.outcome)] for event in self.events if type(event) is Moved)
 
     def describe(self) -> str:
-        """Return the run in words."""
-        way = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
-        return f"{way}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
+        """Return the edges and choices of the run as text."""
+        path = ", ".join(map(str, self.path)) or f"at {self.graph.start}"
+        return f"{path}; the world {', '.join(map(str, self.choices)) or 'nothing'}"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failure(FoundRun):
-    """A run that breaks `assertion`, as no run with fewer transitions does; its last event is the one that does."""
+    """A shortest run that breaks `assertion`; its last event is the one that breaks it."""
 
     assertion: Assertion
 
@@ -83,7 +83,7 @@ class Failure(FoundRun):
 @final
 @dataclass(frozen=True, slots=True)
 class Raised(FoundRun):
-    """A run in which `node` raises `error`, as it does in no shorter run; none of the choices was an exception."""
+    """A shortest run in which `node` raises `error`; none of its choices is an exception."""
 
     node: str
     error: Exception
@@ -93,16 +93,16 @@ class Raised(FoundRun):
 
 
 def remedy(error: BaseException) -> str:
-    """Return what to do about an exception that a node raises. A broken declaration must not be allowed."""
-    if isinstance(error, BROKEN_WORD):
-        return "mend the node"
+    """Return the remedy for an exception that a node raises. A broken declaration cannot be allowed."""
+    if isinstance(error, CONTRACT_ERRORS):
+        return "fix the node"
     return f"let no node raise it, or pass raises=({type(error).__name__},)"
 
 
 def breaks(
     assertion: Assertion, graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]
 ) -> bool:
-    """Return whether the run from `start`, in which the world does as in `choices`, breaks the assertion so far."""
+    """Return whether the run from `start` with these `choices` breaks the assertion so far."""
     state = assertion.start
     for event in _replay(Stepping(graph, limits), start, choices):
         state = assertion.after(state, event)
@@ -110,34 +110,34 @@ def breaks(
 
 
 def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Sequence[Choice]) -> Exception | None:
-    """Return the exception that a node raises in the run from `start` in which the world does as in `choices`, if any.
+    """Return the exception that a node raises in the run from `start` with these `choices`, or `None`.
 
-    Raises `InputError` for a choice that ends the run: an exception of the world's, or a cancellation.
+    Raises `InputError` for a choice that ends the run: an exception of a handler, or a cancellation.
     """
     if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
         raise InputError(f"the world {ending[0]}, which ends the run; leave it out")
     try:
         list(_replay(Stepping(graph, limits, raising=True), start, choices))
-    except Exception as error:  # noqa: BLE001 - a node of the user's may raise anything
+    except Exception as error:  # noqa: BLE001 - a user's node may raise anything
         return error
     return None
 
 
 def _replay(stepping: Stepping, start: object, choices: Sequence[Choice]) -> Iterator[Event[Any]]:
-    events, then = stepping.begun(start)
+    events, then = stepping.start_run(start)
     yield from events
     for choice in choices:
         if not isinstance(then, Over):
-            events, then = stepping.onward(then, choice)
+            events, then = stepping.advance(then, choice)
             yield from events
 
 
 def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
-    """Return the source of a pytest function that makes the same run on the engine, and fails as long as it breaks.
+    """Return the source of a pytest function that repeats the run on the engine, and fails until it is fixed.
 
-    `machine` is the source that defines `machine`, the graph: `from app import executor; machine = executor.graph`.
-    Without it, the graph is looked for in the loaded modules. What is defined inside a function is written by its bare
-    name. Raises `InputError` if the graph is not found.
+    `machine` is source that defines `machine`, the graph: `from app import executor; machine = executor.graph`. Without
+    it, the loaded modules are searched for the graph. Classes and functions defined inside a function are written by
+    their bare names. Raises `InputError` if the graph is not found.
     """
     source = _Source()
     limits, start = source.of(failure.limits), source.of(failure.start)
@@ -146,14 +146,14 @@ def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
         source.need(raised_by)
         name = f"{failure.node}_raises_no_{type(failure.error).__name__}"
         held: list[str] = []
-        judged = f"    assert (error := raised_by(machine, {limits}, {start}, choices)) is None, repr(error)"
+        check_line = f"    assert (error := raised_by(machine, {limits}, {start}, choices)) is None, repr(error)"
     else:
         source.need(breaks)
         for named in (*_sentence_words(failure.assertion.text), *failure.assertion.uses):
             source.need(named)
         name = failure.assertion.text
         held = [f"    assertion = {failure.assertion}"]
-        judged = f"    assert not breaks(assertion, machine, {limits}, {start}, choices), str(assertion)"
+        check_line = f"    assert not breaks(assertion, machine, {limits}, {start}, choices), str(assertion)"
     identifier = re.sub(r"\W+", "_", name).strip("_").lower()
     lines = [*source.imports(), machine or _import_of(failure.graph), "", ""]
     lines += [
@@ -163,13 +163,13 @@ def as_test(failure: Failure | Raised, *, machine: str | None = None) -> str:
         "    choices = [",
         *(f"        {choice}," for choice in choices),
         "    ]",
-        judged,
+        check_line,
     ]
     return "\n".join(lines) + "\n"
 
 
 class _Source:
-    """Values as source text, and the imports that the text needs."""
+    """Convert values to source code, and collect the imports that the code needs."""
 
     def __init__(self) -> None:
         self._needed: dict[str, set[str]] = {}
@@ -205,7 +205,7 @@ class _Source:
         if is_dataclass(value):
             return f"{self.need(type(value))}({', '.join(self._format_fields(value))})"
         if not isinstance(value, (str, bytes, int, float, type(None))):
-            # What shows itself as it is constructed, as pydantic's models do.
+            # A value whose repr is its constructor call, such as a pydantic model.
             self.need(type(value))
         if isinstance(value, float) and not math.isfinite(value):
             return f"float('{value}')"
@@ -222,7 +222,7 @@ class _Source:
         if meters.keys() <= set(AGENT_METERS):
             given += [f"{name}={limit}" for name, limit in meters.items()]
             return f"{self.need(agent_limits)}({', '.join(given)})"
-        # A limit that is no whole number is of a meter that counts fractions.
+        # A float limit belongs to a meter that counts fractions.
         fractions = {name: ", whole=False" if isinstance(limit, float) else "" for name, limit in meters.items()}
         items = [f"{self.need(Meter)}({name!r}{fractions[name]}): {limit}" for name, limit in meters.items()]
         of_meters = f"{{{', '.join(items)}}}"
@@ -235,7 +235,7 @@ class _Source:
             if field.init
         }
         given = {name: getattr(value, name) for name in usual}
-        # `True` equals 1, and is not it.
+        # Compare types, too: `True` equals 1.
         return [
             f"{name}={self.of(one)}"
             for name, one in given.items()
@@ -244,7 +244,7 @@ class _Source:
 
 
 def _import_of(graph: Graph[Any, Any]) -> str:
-    # Where there are executors the module is loaded; it is not imported here, since it does I/O.
+    # If executors exist, their module is loaded. It is not imported here, because it does I/O.
     executors: Any = getattr(sys.modules.get("graphexec.executor.executor"), "AgentExecutor", ())
     for module, found in list(sys.modules.items()):
         if module == "__main__":

@@ -1,6 +1,6 @@
-"""The classes of replies that the world can give to an effect, with a representative of each.
+"""The classes of replies to an effect, with a representative of each.
 
-`replies_of` shows the agent's own parser a pool of model replies and keeps one of each kind of decision.
+`replies_of` passes a pool of model replies to the agent's own parser, and keeps one reply for each kind of decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Oracle:
-    """Every class of replies to an effect, and the `words` that tell apart what nodes make of them (`None`: all do).
+    """Every class of replies to an effect, and the `words` by which values are distinguished (`None`: all strings).
 
     `tools` are the names of an executor's tools.
     """
@@ -45,21 +45,21 @@ class Oracle:
     tools: Collection[str] | None = None
 
     def __call__(self, effect: Effect[Any]) -> Sequence[Reply]:
-        """The classes of replies to this effect."""
+        """Return the classes of replies to this effect."""
         return self.replies(effect)
 
 
-# The replies to effects of one's own, by the effect's class.
+# The replies to custom effects, by the effect's class.
 Replies: TypeAlias = Mapping[type[Effect[Any]], Sequence[object]]
 
 
 def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None = None) -> Oracle:
-    """Return the classes of replies to whatever the machine asks for.
+    """Return the classes of replies to all effects of the machine.
 
-    `replies` are the replies to effects of your own, `{Fetch: [Page(""), Page("text")]}`, and what opaque nodes return,
-    `{Perform: [Home(()), ...]}`; they replace known ones, too. A `ModelReply` is known of an executor only.
+    `replies` are replies to custom effects, `{Fetch: [Page(""), Page("text")]}`, and results of opaque nodes,
+    `{Perform: [Home(()), ...]}`; they replace the built-in ones. Model replies are built in only for an executor.
 
-    Raises `InputError` for effects to which no reply is known, all of them at once.
+    Raises `InputError` that lists all effects without a known reply.
     """
     graph = machine if isinstance(machine, Graph) else machine.graph
     agent = None if isinstance(machine, Graph) else machine.agent
@@ -79,7 +79,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     performed = _opaque_results(graph, given.get(Perform, ()))
     faults = [fault for kind in _asked_effects(graph) if (fault := _unknown(kind, known))]
     faults += [
-        f"nothing is known of what {name} returns; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
+        f"the results of {name} are unknown; pass replies={{Perform: [{', '.join(missing)}(...)]}}"
         for name, (_, missing) in performed.items()
         if missing
     ]
@@ -91,7 +91,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
             return performed[effect.node][0]
         if isinstance(effect, CallTool) and CallTool not in given:
             return _ANY_RESULT if agent is None else tool_results(effect, tools)
-        # mypy does not take a class for hashable.
+        # Any: mypy does not know that a class is hashable.
         kind: Any = type(effect)
         if kind not in known:
             raise InputError(_unknown(kind, known) or "")
@@ -105,17 +105,17 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
 
 
 def model_replies(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:
-    """Return one model reply of each kind that the agent's parser tells apart; calls have arguments that fit."""
+    """Return one model reply of each kind that the agent's parser distinguishes; calls have valid arguments."""
     found: dict[str, Reply] = {}
     names = list(tools)
     for candidate in _pool({name: example_of(tool.parameters) for name, tool in tools.items()}):
-        name = _reading(agent, candidate, names)
+        name = _classify_reply(agent, candidate, names)
         found.setdefault(name, Reply(name, candidate))
     return list(found.values())
 
 
 def decisions(tools: Sequence[str]) -> list[Reply]:
-    """One decision of a callable agent of each kind."""
+    """Return one decision of each kind that a callable agent can make."""
     one = [AgentAction(tool, {}) for tool in tools]
     found = [
         Reply("finish", Decided(AgentFinish({"output": "done"}))),
@@ -131,7 +131,7 @@ def decisions(tools: Sequence[str]) -> list[Reply]:
 
 
 def tool_results(call: CallTool, tools: Mapping[str, AnyTool]) -> list[Reply]:
-    """One result of each kind that a call can have."""
+    """Return one result of each kind that a tool call can have."""
     tool = tools.get(call.name)
     if tool is None:
         return [Reply("unknown_tool", ToolResult(f"{call.name} is not a valid tool", "unknown_tool"))]
@@ -183,7 +183,7 @@ def _pool(tools: Mapping[str, Any]) -> Iterator[ModelReply]:
 
 
 def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> Any:
-    """Return a value that fits a JSON schema, as far as its types, enumerations, least sizes and references say it."""
+    """Return a value that fits a JSON schema: its types, enumerations, minimum sizes and references."""
     known: Mapping[str, Any] = definitions or schema.get("$defs", {})
     match schema:
         case {"const": value} | {"enum": [value, *_]} | {"examples": [value, *_]}:
@@ -191,7 +191,7 @@ def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None 
         case {"$ref": str(name)} if name.rpartition("/")[2] in known:
             return example_of(known[name.rpartition("/")[2]], known)
         case {"anyOf": [*kinds]} | {"oneOf": [*kinds]} | {"allOf": [*kinds]}:
-            # None ends what refers to itself.
+            # None ends a recursive schema.
             return None if {"type": "null"} in kinds else example_of(kinds[0], known)
         case {"type": "object"}:
             properties = schema.get("properties", {})
@@ -208,12 +208,12 @@ def example_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None 
             return "x" * max(1, schema.get("minLength", 1))
 
 
-def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
+def _classify_reply(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
     try:
         decision = agent.read(reply)
     except ParseError:
         return "unreadable"
-    except Exception as error:  # noqa: BLE001 - a parser of the user's may raise anything, which ends the run
+    except Exception as error:  # noqa: BLE001 - a user's parser may raise anything, which ends the run
         return f"read raises {type(error).__name__}"
     if isinstance(decision, AgentFinish):
         return "finish"
@@ -224,7 +224,7 @@ def _reading(agent: Agent, reply: ModelReply, tools: Sequence[str]) -> str:
 
 
 def _asked_effects(graph: Graph[Any, Any]) -> list[type[Effect[Any]]]:
-    """Return the effects of the nodes; the agent decides where a node may ask a model or a callable agent."""
+    """Return the effects of the nodes; if a node may ask a model or a callable agent, the agent stands for both."""
     either = {CallModel, CallAgent}
     asked = [kind for node in graph for kind in node.effects if kind is not CallModel or not either <= {*node.effects}]
     return list(dict.fromkeys(asked))
@@ -239,7 +239,7 @@ def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object])
 
 
 def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:
-    """Return what each opaque node can return, and the names of its outcomes without a value."""
+    """Return the results of each opaque node, and the names of its outcomes without a known value."""
     found: dict[str, tuple[list[Reply], list[str]]] = {}
     for node in graph:
         if node.kind != "opaque":
@@ -251,7 +251,7 @@ def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str,
                 continue
             try:
                 replies.append(Reply(kind.__name__, kind()))
-            except Exception:  # noqa: BLE001 - a constructor of the user's that takes arguments, or wants them right
+            except Exception:  # noqa: BLE001 - a user's constructor may need arguments
                 missing.append(kind.__name__)
         found[node.name] = replies, missing
     return found

@@ -1,4 +1,4 @@
-"""The search: every state of a machine once, by the shortest run that comes to it."""
+"""Search every state of a machine once, by the shortest run that reaches it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ K = TypeVar("K")
 
 @dataclass(slots=True)
 class _Found(Generic[P, C]):
-    """A state while it is explored, with the shortest way to it."""
+    """A state during the search, with the shortest path to it."""
 
     place: P
     states: tuple[Hashable, ...]
@@ -36,20 +36,20 @@ class _Found(Generic[P, C]):
 
 @dataclass
 class Search(Generic[P, C]):
-    """The states of a graph found so far, and the queue of those to expand, the shortest run first.
+    """The states of a graph found so far, and the queue of states to expand, the shortest run first.
 
-    `expand` yields the ways on from a place: a choice, its events, and the next place or the end of the run. `alike` is
-    what places must share, besides the states of the assertions, to be one state.
+    `expand` yields the continuations of a place: a choice, its events, and the next place or the end of the run. Places
+    with the same `state_key` and the same states of the assertions are one state.
     """
 
     graph: Graph[Any, Any]
     expand: Callable[[P], Iterable[tuple[C, Events, P | Over]]]
-    alike: Callable[[P], Hashable]
+    state_key: Callable[[P], Hashable]
     most_states: int
     assertions: Sequence[Assertion] = ()
 
     def space(self, events: Events, first: P | Over) -> Space[C]:
-        """Explore from the place `first`, to which a run comes with some events. Costs one expansion for each state.
+        """Explore from the place `first`, which a run reaches with these events. Takes one expansion per state.
 
         Raises `InputError` if there are more than `most_states`.
         """
@@ -59,23 +59,23 @@ class Search(Generic[P, C]):
         self._queue: list[tuple[int, int]] = []
         self._broken: dict[Assertion, tuple[int, Discovery[C]]] = {}
         self._thrown: dict[tuple[str, str], tuple[int, Discovery[C]]] = {}
-        begun = self._way(None, None, tuple(assertion.start for assertion in self.assertions), events, first)
-        ways: dict[int, list[RunPath[C]]] = {}
+        first_path = self._path(None, None, tuple(assertion.start for assertion in self.assertions), events, first)
+        paths: dict[int, list[RunPath[C]]] = {}
         while self._queue:
             length, number = heapq.heappop(self._queue)
             state = self._found[number]
-            # A shorter way to it was found after it was queued.
-            if number in ways or length > state.length:
+            # A shorter path was found after the state was queued.
+            if number in paths or length > state.length:
                 continue
-            ways[number] = [
-                self._way(number, choice, state.states, passed, then)
+            paths[number] = [
+                self._path(number, choice, state.states, passed, then)
                 for choice, passed, then in self.expand(state.place)
             ]
         broken = {assertion: found for assertion, (_, found) in self._broken.items()}
         thrown = {place: found for place, (_, found) in self._thrown.items()}
-        return Space(begun, [ways[number] for number in range(len(self._found))], broken, thrown)
+        return Space(first_path, [paths[number] for number in range(len(self._found))], broken, thrown)
 
-    def _way(
+    def _path(
         self, before: int | None, choice: C | None, states: tuple[Hashable, ...], events: Events, then: P | Over
     ) -> RunPath[C]:
         edges: list[Edge] = []
@@ -104,7 +104,7 @@ class Search(Generic[P, C]):
         return RunPath(choice, tuple(edges), charges, then)
 
     def _number_of(self, found: _Found[P, C]) -> int:
-        key = (self.alike(found.place), found.states)
+        key = (self.state_key(found.place), found.states)
         number = self._numbers.setdefault(key, len(self._found))
         if number == self.most_states:
             raise InputError(

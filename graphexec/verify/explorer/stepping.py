@@ -1,4 +1,4 @@
-"""One step of the real engine: from what it asks for, with what the world does then, to the next request or the end."""
+"""One step of the real engine: from one request to the next, or to the end of the run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from graphexec.kernel.stepping import begin
 from graphexec.messages import ModelReply, Usage
 from graphexec.verify.explorer.oracle import Oracle, Reply
 
-# replies: in time.  replies late: when the deadline has passed, which only a handler that cannot be cut can do.  cuts:
-# the deadline cuts the effect.  raises: its handler does.  cancels: whoever runs it.  crashes: and the run is resumed.
+# replies: the reply comes in time. replies late: it comes after the deadline, from a handler that cannot be cut off.
+# cuts: the deadline cuts the effect off. raises: its handler raises. cancels: the caller cancels the run. crashes: the
+# process crashes, and the run is resumed.
 Continuation: TypeAlias = Literal["replies", "replies late", "cuts", "raises", "cancels", "crashes"]
 
-# A run that tells so many events without asking for anything is taken for endless; it takes milliseconds.
+# A run that emits so many events without asking for an effect counts as endless. It takes milliseconds.
 _ENDLESS = 10_000
 
-# Of batches with more combinations of replies than this, one member at a time differs from the rest.
+# Batches with more combinations of replies than this vary one member at a time.
 _COMBINATIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The world's answer to a request: its kind, the name of the class of replies, and the reply."""
+    """What happens to a request: the kind, the name of the class of replies, and the reply."""
 
     kind: Continuation
     name: str = ""
@@ -45,7 +46,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run that waits for the answer to `effect`; `had` are the classes of replies that the node has had before."""
+    """A run that waits for the reply to `effect`; `had` are the classes of earlier replies in this visit."""
 
     snapshot: Snapshot
     effect: Request
@@ -55,35 +56,35 @@ class Waiting:
 @final
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) the world.
+    """A run that is over; `name` is the class of its outcome, or of the exception of a node or (`injected`) a handler.
 
-    One that is `endless` went on and on without asking for anything, and was left.
+    An `endless` run emitted very many events without asking for an effect, and was abandoned.
     """
 
     how: Literal["done", "raised", "injected", "cancelled", "endless"]
     name: str
 
 
-# What a step passes through, and where it leads.
+# The events of a step, and the next request or the end.
 Stepped: TypeAlias = tuple[tuple[Event[Any], ...], Waiting | Over]
 
 
 @dataclass(frozen=True, slots=True)
 class Stepping:
-    """Runs of one machine within limits; `crashes` are allowed where the limits do not say how many (`restarts`)."""
+    """Steps of one machine within limits; `crashes` are allowed if the limits have no `restarts`."""
 
     graph: Graph[Any, Any]
     limits: Limits
     crashes: int = 0
-    # Of nodes: whether they leave the step, and do not end the run.
+    # True if exceptions of nodes propagate instead of ending the run.
     raising: bool = False
 
-    def begun(self, value: object) -> Stepped:
-        """A run up to its first request."""
+    def start_run(self, value: object) -> Stepped:
+        """Run up to the first request."""
         return self._on(Execution(self.graph, begin(self.graph, value), self.limits), [], ())
 
-    def onward(self, waiting: Waiting, choice: Choice) -> Stepped:
-        """A run from one request to the next. Costs the steps on the way and a replay of the node."""
+    def advance(self, waiting: Waiting, choice: Choice) -> Stepped:
+        """Run from one request to the next. Takes the steps in between and a replay of the node."""
         snapshot, effect = waiting.snapshot, waiting.effect
         match choice.kind:
             case "raises":
@@ -96,20 +97,20 @@ class Stepping:
                 execution = Execution(self.graph, snapshot, self.limits)
                 at = snapshot.spent.seconds if choice.kind == "replies" else execution.deadline or 0.0
                 settled = execution.apply_answer(effect, choice.value, at)
-                # The engine tells of a reply when it comes; of one that it is resumed with, it told before.
+                # The engine emits an event for each reply, but not for one that it is resumed with.
                 took = at - snapshot.spent.seconds
                 reply: Any = settled.replies[-1]
-                # Where the node is left, it is at the deadline: so for each of a batch.
+                # If the node is left at the deadline, every member of a batch has the same reply.
                 batch = isinstance(effect, All) and not isinstance(reply, Exhausted)
                 replies: Any = reply if batch else (reply,) * len(members_of(effect))
-                news: list[Event[Any]] = [
+                answers: list[Event[Any]] = [
                     Answered(snapshot.node, one, each, took, settled.spent)
                     for one, each in zip(members_of(effect), replies, strict=True)
                 ]
-                return self._on(Execution(self.graph, settled, self.limits), news, (*waiting.had, str(choice)))
+                return self._on(Execution(self.graph, settled, self.limits), answers, (*waiting.had, str(choice)))
 
     def choices(self, waiting: Waiting, oracle: Oracle) -> Iterator[Choice]:
-        """Everything that the world can do then."""
+        """Yield everything that can happen to the request."""
         limited = self.limits.seconds is not None
         replies = _replies(waiting.effect, partial(self._candidate_replies, oracle))
         for reply in replies:
@@ -125,9 +126,9 @@ class Stepping:
             yield Choice("crashes")
 
     def _candidate_replies(self, oracle: Oracle, effect: Effect[Any]) -> list[Reply]:
-        """Return the replies and, where tokens or money are limited, those of a model that take all of it."""
+        """Return the replies and, if tokens or cost are limited, model replies that use up the limit."""
         tokens, money = self.limits[TOKENS], self.limits[COST]
-        known = [_for_nothing(reply) if money is not None else reply for reply in oracle(effect)]
+        known = [_without_cost(reply) if money is not None else reply for reply in oracle(effect)]
         models = [(reply.name, reply.value) for reply in known if isinstance(reply.value, ModelReply)]
         if tokens is not None:
             usage = Usage(completion_tokens=int(tokens))
@@ -146,7 +147,7 @@ class Stepping:
                     return tuple(events), Waiting(execution.snapshot(), item.request, had)
                 if type(item) is Moved:
                     had = ()
-                assert isinstance(item, (Entered, Asked, Moved)), "what is asked for is told of before"
+                assert isinstance(item, (Entered, Asked, Moved)), "an effect is preceded by its event"
                 events.append(item)
             return tuple(events), Over("endless", "")
         except StopIteration as end:
@@ -161,7 +162,7 @@ class Stepping:
 
 
 def _resume(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
-    """Return the run as resumed after a crash; what cannot be stored is resumed as it is."""
+    """Return the run as resumed after a crash; a snapshot that cannot be serialized is used as it is."""
     restarted = snapshot.restarted()
     try:
         return Snapshot.from_json(restarted.to_json(), graph)
@@ -170,7 +171,7 @@ def _resume(snapshot: Snapshot, graph: Graph[Any, Any]) -> Snapshot:
 
 
 def _replies(effect: Request, known: Callable[[Effect[Any]], list[Reply]]) -> list[Reply]:
-    """Return the replies to an effect, or every combination of a batch's, or all that differ in one member."""
+    """Return the replies to an effect; for a batch all combinations, or those that vary one member."""
     if not isinstance(effect, All):
         return known(effect)
     each = [known(member) for member in effect.effects]
@@ -186,12 +187,12 @@ def _replies(effect: Request, known: Callable[[Effect[Any]], list[Reply]]) -> li
 def _cuts(effect: Request, replies: Sequence[Reply]) -> Iterator[Choice]:
     yield Choice("cuts", "", Cut())
     if isinstance(effect, All) and len(effect.effects) > 1 and replies:
-        # Of a batch, some may have finished.
+        # Some members of a batch may have finished.
         values: Any = replies[0].value
         yield Choice("cuts", "all but the first", Cut((values[0], *(Cut() for _ in values[1:]))))
 
 
-def _for_nothing(reply: Reply) -> Reply:
+def _without_cost(reply: Reply) -> Reply:
     value = reply.value
     if isinstance(value, ModelReply) and value.cost is None:
         return Reply(reply.name, replace(value, cost=0.0))

@@ -1,7 +1,7 @@
-"""The table alone on the real engine: every node a puppet that returns whatever it declares.
+"""Explore the table alone on the real engine: stub nodes return every outcome that the nodes declare.
 
-The engine charges, diverts and follows edges itself, so what holds here of every run holds whatever the bodies of the
-nodes are.
+The engine itself charges budgets, stops visits and follows edges. A property that holds here for every run therefore
+holds for all bodies of the nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of
-from graphexec.verify.explorer.explore import MOST_STATES, Exploration, explored
+from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summarize
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
 from graphexec.verify.explorer.stepping import Over
@@ -34,52 +34,50 @@ from graphexec.verify.explorer.temporal import charges_of
 from graphexec.verify.proof.flow import TransitionKind
 
 
-class PuppetEffect(Effect[None]):
-    """A puppet's request in the place of an effect: it costs the same, and its reply reports nothing more.
+class StubEffect(Effect[None]):
+    """Stands for an effect: it has the same charges, and its reply reports nothing beyond them.
 
-    If it is `answered`, it has a reply for the deadline that cuts it.
+    If it is `answered`, it has a reply for a cut at the deadline.
     """
 
     __slots__ = ()
     answered: ClassVar[bool] = False
 
-    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - none reports anything
-        """Return 0 for each meter, of which nothing is taken beyond the charge."""
+    def measure(self, reply: None) -> tuple[float, ...]:  # noqa: ARG002 - no reply reports anything
+        """Return 0 for each meter: nothing beyond the charge."""
         return (0,) * len(self.measures)
 
-    def cut(self, exhausted: Exhausted) -> bool | None:  # noqa: ARG002 - whatever cuts it
-        """Return a reply if there is one for what is cut."""
+    def cut(self, exhausted: Exhausted) -> bool | None:  # noqa: ARG002 - any limit
+        """Return the reply for a cut effect, if it has one."""
         return self.answered or None
 
 
 @cache
-def _puppet_effect(
-    charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool
-) -> PuppetEffect:
+def _stub_effect(charges: frozenset[tuple[Meter, int]], measures: frozenset[Meter], *, answered: bool) -> StubEffect:
     given = {"charges": dict(charges), "measures": tuple(measures), "answered": answered}
-    kind: type[PuppetEffect] = type("PuppetEffect", (PuppetEffect,), {"__slots__": (), **given})
+    kind: type[StubEffect] = type("StubEffect", (StubEffect,), {"__slots__": (), **given})
     return kind()
 
 
-def _puppet_effects(node: Node[Any, Any], limits: Limits) -> list[PuppetEffect]:
-    effects: dict[PuppetEffect, None] = {}
+def _stub_effects(node: Node[Any, Any], limits: Limits) -> list[StubEffect]:
+    effects: dict[StubEffect, None] = {}
     for effect in node.effects:
-        # A limit on fractions is above 0, and nothing of them is reported.
+        # A limit on fractions is above 0 and never reached, because the stubs report nothing.
         compared = (
             meter
             for meter in effect.measures
             if meter.whole and meter not in effect.charges and limits[meter] is not None
         )
         answered = answers_cut(effect)
-        effects[_puppet_effect(frozenset(effect.charges.items()), frozenset(compared), answered=answered)] = None
+        effects[_stub_effect(frozenset(effect.charges.items()), frozenset(compared), answered=answered)] = None
     return list(effects)
 
 
-def _narrowed(graph: Graph[Any, Any], limits: Limits) -> Limits:
-    """Return the limits with a fan-out that is no wider than makes a difference.
+def _narrow_fan_out(graph: Graph[Any, Any], limits: Limits) -> Limits:
+    """Return the limits with the fan-out lowered to the largest value that makes a difference.
 
-    A visit that asks for more than the limits on meters allow is stopped by these, and the number of effects that no
-    limit counts is no part of a state.
+    The limits on meters stop a visit that asks for more than they allow, and the number of effects that no limit counts
+    is not part of a state.
     """
     if limits.fan_out is None:
         return limits
@@ -94,30 +92,30 @@ def _limited_meters(node: Node[Any, Any], limits: Limits) -> dict[Meter, float]:
     return {meter: limit for meter in meters if (limit := limits[meter]) is not None}
 
 
-# So many effects of one visit are explored though no limit on a meter counts them.
+# The number of effects of one visit that are explored if no limit on a meter counts them.
 WIDEST = 8
 
-# What the limits leave of each meter that has one.
+# The amount left of each meter that has a limit.
 _Left: TypeAlias = Mapping[Meter, float]
 
-# When what a node asks for is answered: in time, after the deadline, or not at all, since the deadline cut it. Or the
-# run crashes, before the node is entered or while it waits for what it asks for, and is taken up again.
+# When the effects of a visit are answered: in time, after the deadline, or not at all, because the deadline cuts them.
+# Or the run crashes, before the node is entered or while it waits for its effects, and is resumed.
 Pace: TypeAlias = Literal["in time", "late", "cut", "crash", "crash waiting"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
-    """An instruction to a puppet: ask for these effects in this order, then return an outcome."""
+class Instruction:
+    """An instruction for a stub node: ask for these effects in this order, then return an outcome."""
 
     outcome: type
-    asks: tuple[PuppetEffect, ...] = ()
+    asks: tuple[StubEffect, ...] = ()
     pace: Pace = "in time"
     order: Literal["at once", "one by one"] = "at once"
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """The engine's step for a pull: its events, how the visit ended, and the next entry or the end of the run."""
+class StubStep:
+    """The engine's step for an instruction: its events, how the visit ended, and what comes next."""
 
     events: Events
     kind: TransitionKind | None
@@ -125,54 +123,54 @@ class Pulled:
 
     @property
     def moved(self) -> Moved | None:
-        """The transition taken, if one was."""
+        """The transition taken, if any."""
         return next((event for event in self.events if type(event) is Moved), None)
 
 
-class Puppets:
-    """A graph with a puppet in the place of each node, to be run one step at a time."""
+class StubMachine:
+    """A graph with a stub in place of each node, to be run one step at a time."""
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits, ranks: Ranks | None = None) -> None:
-        self._limits = _narrowed(graph, limits)
+        self._limits = _narrow_fan_out(graph, limits)
         self._ranks = ranks
-        self._pull = Pull(object)
+        self._instruction = Instruction(object)
         self._returned = False
         self._grace = grace_of(graph)
-        self._effects = {node.name: _puppet_effects(node, limits) for node in graph}
+        self._effects = {node.name: _stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
-        self.graph: Graph[Any, Any] = Graph(map(self._puppet, graph), graph.edges, graph.start)
+        self.graph: Graph[Any, Any] = Graph(map(self._make_stub, graph), graph.edges, graph.start)
 
-    def begun(self) -> Snapshot:
-        """A run before its first node."""
+    def start_run(self) -> Snapshot:
+        """Return a run before its first node."""
         return begin(self.graph, bare(self.graph[self.graph.start].takes[0]))
 
-    def pulls(self, snapshot: Snapshot) -> Iterator[Pull]:
-        """Everything that the node can be made to do: return each outcome, having asked much or little."""
+    def instructions(self, snapshot: Snapshot) -> Iterator[Instruction]:
+        """Yield the instructions for the current node: each outcome, with various effects."""
         node = self.graph[snapshot.node]
         most = self._limits.restarts
         restarts = most is not None and snapshot.spent.restarts <= most
         left = self._remaining(node, snapshot.spent)
         for asks in self._asks(node, left):
             for outcome in node.returns:
-                yield Pull(outcome, asks)
+                yield Instruction(outcome, asks)
             if len(asks) > 1:
                 yield from self._one_by_one(node, asks, left)
             waits = bool(asks) or node.kind == "opaque"
             if waits and self._limits.seconds is not None:
-                yield from (Pull(outcome, asks, "late") for outcome in node.returns)
-                # One that has a reply for this goes on.
+                yield from (Instruction(outcome, asks, "late") for outcome in node.returns)
+                # An effect with a reply for the cut lets the node continue.
                 answered = any(effect.answered for effect in asks)
-                yield from (Pull(outcome, asks, "cut") for outcome in node.returns[: None if answered else 1])
+                yield from (Instruction(outcome, asks, "cut") for outcome in node.returns[: None if answered else 1])
             if waits and restarts:
-                yield Pull(node.returns[0], asks, "crash waiting")
+                yield Instruction(node.returns[0], asks, "crash waiting")
         if restarts:
-            yield Pull(node.returns[0], (), "crash")
+            yield Instruction(node.returns[0], (), "crash")
 
-    def pulled(self, snapshot: Snapshot, pull: Pull) -> Pulled:
-        """One step of the engine from an entry to the next, or to the end, or to where it crashed."""
-        if pull.pace == "crash":
-            return Pulled((), None, snapshot.restarted())
-        self._pull, self._returned = pull, False
+    def run_step(self, snapshot: Snapshot, instruction: Instruction) -> StubStep:
+        """Run the engine from an entry to the next entry, the end, or a crash."""
+        if instruction.pace == "crash":
+            return StubStep((), None, snapshot.restarted())
+        self._instruction, self._returned = instruction, False
         execution = Execution(self.graph, snapshot, self._limits, self._ranks)
         path = execution.run(observed=True)
         events: list[Any] = []
@@ -183,9 +181,9 @@ class Puppets:
                 item: Any = path.send(answer)
                 answer = None
                 if type(item) is Entered and events:
-                    return Pulled(tuple(events), kind, execution.snapshot())
-                if type(item) is Asked and pull.pace == "crash waiting":
-                    return Pulled((*events, item), None, execution.snapshot().restarted())
+                    return StubStep(tuple(events), kind, execution.snapshot())
+                if type(item) is Asked and instruction.pace == "crash waiting":
+                    return StubStep((*events, item), None, execution.snapshot().restarted())
                 if not isinstance(item, (Entered, Asked, Answered, Moved)):
                     answer = self._answer(item, snapshot.spent.seconds, execution.deadline)
                     continue
@@ -193,34 +191,34 @@ class Puppets:
                     kind = "move" if self._returned else "within" if execution.snapshot().entered else "gate"
                 events.append(item)
         except StopIteration as end:
-            return Pulled(tuple(events), kind, Over("done", type(end.value).__name__))
+            return StubStep(tuple(events), kind, Over("done", type(end.value).__name__))
         except UnhandledOutcomeError as error:
-            return Pulled(tuple(events), kind, Over("raised", type(error).__name__))
+            return StubStep(tuple(events), kind, Over("raised", type(error).__name__))
         finally:
             path.close()
 
-    def steps(self, snapshot: Snapshot) -> Iterator[tuple[Pull, Pulled]]:
-        """Every step from an entry that the engine tells apart: pulls that come to the same are one."""
+    def steps(self, snapshot: Snapshot) -> Iterator[tuple[Instruction, StubStep]]:
+        """Yield every distinct step from an entry; instructions with equal results count once."""
         seen: set[Hashable] = set()
-        for pull in self.pulls(snapshot):
-            pulled = self.pulled(snapshot, pull)
-            then = pulled.then
-            outcome = pulled.moved and type(pulled.moved.outcome)
-            after = then if isinstance(then, Over) else self.alike(then)
+        for instruction in self.instructions(snapshot):
+            step = self.run_step(snapshot, instruction)
+            then = step.then
+            outcome = step.moved and type(step.moved.outcome)
+            after = then if isinstance(then, Over) else self.state_key(then)
             charged = Counter[str]()
-            for event in pulled.events:
+            for event in step.events:
                 if type(event) is Asked:
                     charged.update(charges_of((event.effect,)))
-            if (key := (pulled.kind, outcome, after, frozenset(charged.items()))) not in seen:
+            if (key := (step.kind, outcome, after, frozenset(charged.items()))) not in seen:
                 seen.add(key)
-                yield pull, pulled
+                yield instruction, step
 
-    def alike(self, snapshot: Snapshot) -> Hashable:
-        """Return the part by which entries differ: the node, whether it is paid for, and what is left of the limits."""
+    def state_key(self, snapshot: Snapshot) -> Hashable:
+        """Return the key that distinguishes entries: the node, whether it was charged, and the amounts spent."""
         spent = counters(snapshot.spent, self._limits, self.graph.budgets, grace=self._grace)
         return snapshot.node, snapshot.entered, spent
 
-    def _puppet(self, node: Node[Any, Any]) -> Node[Any, Any]:
+    def _make_stub(self, node: Node[Any, Any]) -> Node[Any, Any]:
         spent = node.spent_outcome
         return dataclasses.replace(
             node,
@@ -233,25 +231,25 @@ class Puppets:
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
         return {meter: max(0, limit - spent[meter]) for meter, limit in self._limited[node.name].items()}
 
-    def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[PuppetEffect, ...]]:
-        """Return the requests of a visit, of each kind and mixed: the least, the most, the allowed, one more."""
+    def _asks(self, node: Node[Any, Any], left: _Left) -> list[tuple[StubEffect, ...]]:
+        """Return effects for a visit, of each kind and mixed: the least, the most, as many as allowed, and one more."""
         if node.kind != "asks":
             return [()]
-        # Of any number, none, one and two: whoever is answered for what is cut may ask again.
+        # Of any number: none, one and two, because a node with a reply for a cut effect may ask again.
         ends = {node.least, 1, 2} if node.most is None else {node.least, node.most}
         most = node.most
         if most is None and (fan_out := self._limits.fan_out) is not None:
-            # One more is refused, and so is all that is wider.
+            # One more is refused, like any larger number.
             most = max(fan_out + 1, node.least)
             ends |= {fan_out, fan_out + 1}
         effects = self._effects[node.name]
-        found: list[tuple[PuppetEffect, ...]] = []
+        found: list[tuple[StubEffect, ...]] = []
         for effect in effects:
             rest = _allowance(effect, left)
             counts = ends if rest is None else ends | {rest, rest + 1}
             found += [(effect,) * count for count in sorted(counts) if _may_ask(node.least, most, count)]
         if len(effects) > 1:
-            # Where it may ask for two at all, it may ask for one of each.
+            # Two effects may be one of each kind.
             found += [
                 asks
                 for count in sorted({*ends, max(2, node.least)})
@@ -260,21 +258,21 @@ class Puppets:
             ]
         return list(dict.fromkeys(found))
 
-    def _one_by_one(self, node: Node[Any, Any], asks: tuple[PuppetEffect, ...], left: _Left) -> Iterator[Pull]:
-        """Yield the same effects one by one, where a limit tells that from all at once."""
+    def _one_by_one(self, node: Node[Any, Any], asks: tuple[StubEffect, ...], left: _Left) -> Iterator[Instruction]:
+        """Yield the same effects one by one, if a limit makes a difference."""
         fan_out = self._limits.fan_out
         if _is_refused(asks, left) or (fan_out is not None and node.most is None and len(asks) > fan_out):
-            yield Pull(node.returns[0], asks, order="one by one")
+            yield Instruction(node.returns[0], asks, order="one by one")
         if self._limits.seconds is not None:
-            yield Pull(node.returns[0], asks, "cut", "one by one")
+            yield Instruction(node.returns[0], asks, "cut", "one by one")
 
     def _return_result(self, _: object) -> object:
         self._returned = True
-        return bare(self._pull.outcome)
+        return bare(self._instruction.outcome)
 
     def _ask_effects(self, value: object) -> Generator[Any, Any, object]:
-        effects = self._pull.asks
-        if len(effects) == 1 or self._pull.order == "one by one":
+        effects = self._instruction.asks
+        if len(effects) == 1 or self._instruction.order == "one by one":
             # `yield from` a tuple takes no replies.
             for effect in effects:  # noqa: UP028
                 yield effect
@@ -285,12 +283,12 @@ class Puppets:
     def _answer(
         self, asked: CallContext[Any] | Batch, now: float, deadline: float | None
     ) -> tuple[object, float, float]:
-        """Return the reply, when it comes and how long it took."""
-        pace = self._pull.pace
+        """Return the reply, its time, and the seconds that it took."""
+        pace = self._instruction.pace
         if pace == "cut":
             at = deadline or 0.0
             return Cut(), at, at - now
-        # Late is when the run's time is just over: whoever has a grace may still ask then.
+        # Late means just after the run's deadline: a node with a grace period may still ask then.
         at = now if pace == "in time" else max(now, float(self._limits.seconds or 0))
         if isinstance(asked, Batch):
             return (None,) * len(asked.calls), at, at - now
@@ -301,7 +299,7 @@ def _may_ask(least: int, most: int | None, count: int) -> bool:
     return least <= count and (most is None or count <= most)
 
 
-def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
+def _is_refused(asks: Sequence[StubEffect], left: _Left) -> bool:
     return any(
         sum(effect.charges.get(meter, 0) for effect in asks) > rest
         or (not rest and any(meter in effect.measures for effect in asks))
@@ -309,7 +307,7 @@ def _is_refused(asks: Sequence[PuppetEffect], left: _Left) -> bool:
     )
 
 
-def _allowance(effect: PuppetEffect, left: _Left) -> int | None:
+def _allowance(effect: StubEffect, left: _Left) -> int | None:
     """Return how many of these effects the limits allow; `None` if no limit counts them."""
     counts = [int(rest // amount) for meter, rest in left.items() if (amount := effect.charges.get(meter))]
     if any(not rest and meter in effect.measures for meter, rest in left.items()):
@@ -317,14 +315,14 @@ def _allowance(effect: PuppetEffect, left: _Left) -> int | None:
     return min(counts, default=None)
 
 
-def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator[tuple[PuppetEffect, ...]]:
-    """Yield so many effects of several kinds, in every order: one and the rest, and as many of each as there are."""
+def _mixed(count: int, effects: Sequence[StubEffect], left: _Left) -> Iterator[tuple[StubEffect, ...]]:
+    """Yield `count` effects of several kinds, in every order: one and the rest, and as many of each as allowed."""
     for kinds in permutations(effects):
         first, last = kinds[0], kinds[-1]
         if count > 1:
             yield (first,) * (count - 1) + (last,)
             yield (first,) + (last,) * (count - 1)
-        asks: tuple[PuppetEffect, ...] = ()
+        asks: tuple[StubEffect, ...] = ()
         rest = dict(left)
         for kind in kinds:
             open_ = count - len(asks)
@@ -336,41 +334,43 @@ def _mixed(count: int, effects: Sequence[PuppetEffect], left: _Left) -> Iterator
 
 
 def bare(kind: type) -> Any:
-    """An instance of exactly this class with nothing in it; no code of the class runs, but for an enum's lookup.
+    """Return an empty instance of exactly this class. No code of the class runs, except for an enum's lookup.
 
     Raises `InputError` for a class that has no instances.
     """
     if issubclass(kind, Enum):
         members: list[Any] = list(kind)
         if not members:
-            raise InputError(f"there can be no {kind.__name__}, which has no members; give it one")
+            raise InputError(f"{kind.__name__} has no members, so it cannot be an outcome; add one")
         return members[0]
     bases: tuple[Any, ...] = kind.__mro__
     for base in reversed(bases):
-        # A class that is built on one of Python's own can be made by that one only.
+        # Only the constructor of a built-in base class accepts its subclasses.
         try:
             return base.__new__(kind)
         except TypeError:
             continue
-    raise InputError(f"there can be no {kind.__name__}, so it is no outcome; declare a class that can be instantiated")
+    raise InputError(
+        f"{kind.__name__} has no instances, so it cannot be an outcome; declare a class that can be instantiated"
+    )
 
 
 def explore_table(
     graph: Graph[Any, Any], limits: Limits, *, ranks: Ranks | None = None, most_states: int = MOST_STATES
 ) -> Exploration:
-    """Explore every run that the table allows within `limits`, whatever its nodes do.
+    """Explore every run that the table allows within `limits`, for all bodies of its nodes.
 
-    Of effects that no limit on a meter counts, a visit asks for up to 8. With `ranks` the engine asserts that they
-    fall. Costs one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
-    `CertificateError` where a rank does not fall.
+    A visit asks for up to 8 effects that no limit on a meter counts. With `ranks`, the engine checks that they fall.
+    Takes one step of the engine for each state and outcome. Raises `InputError` for more than `most_states`, and
+    `CertificateError` if a rank does not fall.
     """
-    puppets = Puppets(graph, limits, ranks)
+    machine = StubMachine(graph, limits, ranks)
 
-    def expand(snapshot: Snapshot) -> Iterator[tuple[Pull, Events, Snapshot | Over]]:
-        for pull, pulled in puppets.steps(snapshot):
-            yield pull, pulled.events, pulled.then
+    def expand(snapshot: Snapshot) -> Iterator[tuple[Instruction, Events, Snapshot | Over]]:
+        for instruction, step in machine.steps(snapshot):
+            yield instruction, step.events, step.then
 
-    return explored(graph, Search(graph, expand, puppets.alike, most_states).space((), puppets.begun()))
+    return summarize(graph, Search(graph, expand, machine.state_key, most_states).space((), machine.start_run()))
 
 
 def _leave(outcome: type, _value: object, _exhausted: object) -> object:

@@ -1,10 +1,10 @@
 """Assertions about the order of events in a run, in one line each.
 
 `never_without(calls_tool("delete_file"), before=left("approve", Approved))` is a small automaton: `start` is its state
-before the first event, `step` its state after one more, and `holds_at_end` judges the state at the end of a run that is
-not cancelled. A state of `BROKEN` is final.
+before the first event, `step` returns its state after one more event, and `holds_at_end` checks the state at the end of
+a run that was not cancelled. The state `BROKEN` is final.
 
-Predicates are functions of one event, which join with `|`, `&`, `~`.
+Predicates are functions of one event, and combine with `|`, `&` and `~`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from graphexec.kernel.effects import Effect, members_of
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.node import Node
 
-# The name of the tool that there is not: what every model calls that calls one that it has not got.
+# The tool name that stands for all unknown tools.
 UNKNOWN: Final = "no_such_tool"
 
 BROKEN: Final = "broken"
@@ -32,8 +32,8 @@ BROKEN: Final = "broken"
 class Predicate:
     """A condition on one event.
 
-    `text` is how it was written, and two are equal if that is; `uses` are the classes and functions that it names, and
-    `nodes` and `tools` the names of nodes and tools.
+    `text` is its source; predicates with equal sources are equal. `uses` are the classes and functions in it, `nodes`
+    and `tools` the names of nodes and tools.
     """
 
     text: str
@@ -43,7 +43,7 @@ class Predicate:
     tools: tuple[str, ...] = field(default=(), compare=False)
 
     def __call__(self, event: Event[Any]) -> bool:
-        """Return whether it holds of the event."""
+        """Return whether it holds for the event."""
         return self.holds(event)
 
     def __or__(self, other: Predicate) -> Predicate:
@@ -63,18 +63,18 @@ class Predicate:
 
 
 def predicate(function: Callable[[Event[Any]], bool]) -> Predicate:
-    """Make a predicate of a function of one event."""
+    """Make a predicate from a function of one event."""
     return Predicate(f"predicate({getattr(function, '__name__', repr(function))})", function, (function,))
 
 
 def entered(node: Node[Any, Any] | str) -> Predicate:
-    """The run comes to `node`, whether or not its gate lets it in."""
+    """The run reaches `node`, even if a limit stops it before the entry."""
     name = _name(node)
     return Predicate(f"entered({name!r})", lambda event: type(event) is Entered and event.node == name, nodes=(name,))
 
 
 def left(node: Node[Any, Any] | str, outcome: type | None = None) -> Predicate:
-    """`node` is left, with an outcome of exactly this class if one is named."""
+    """`node` is left; with `outcome`, only with exactly this class."""
     name = _name(node)
 
     def holds(event: Event[Any]) -> bool:
@@ -86,12 +86,12 @@ def left(node: Node[Any, Any] | str, outcome: type | None = None) -> Predicate:
 
 
 def asked(effect: type[Effect[Any]]) -> Predicate:
-    """An effect of this class is asked for, alone or among others."""
+    """An effect of this class is asked for, alone or in a batch."""
     return _has_effect("asked", Asked, effect)
 
 
 def answered(effect: type[Effect[Any]]) -> Predicate:
-    """An effect of this class is answered, alone or among others."""
+    """An effect of this class is answered, alone or in a batch."""
     return _has_effect("answered", Answered, effect)
 
 
@@ -103,9 +103,9 @@ def _has_effect(name: str, kind: type[Asked | Answered], effect: type[Effect[Any
 
 
 def calls_tool(*names: str) -> Predicate:
-    """One of these tools is called, alone or among others; `no_such_tool` is any unknown one.
+    """One of these tools is called, alone or in a batch; `no_such_tool` stands for any unknown tool.
 
-    Raises `InputError` without a name, and for what is not one.
+    Raises `InputError` without a name, or for an invalid name.
     """
     if not names or not all(map(NAME.fits, names)):
         raise InputError(f"calls_tool is given {', '.join(map(format_value, names)) or 'nothing'}; give names of tools")
@@ -120,7 +120,7 @@ def calls_tool(*names: str) -> Predicate:
 
 
 def ended(outcome: type | None = None) -> Predicate:
-    """The run is over, with an outcome of exactly this class if one is named."""
+    """The run is over; with `outcome`, only with exactly this class."""
     return Predicate(
         "ended()" if outcome is None else f"ended({outcome.__name__})",
         lambda event: type(event) is Done and outcome in (None, type(event.outcome)),
@@ -133,7 +133,7 @@ def _name(node: Node[Any, Any] | str) -> str:
 
 
 def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
-    """Return the charges of these effects together, by meter."""
+    """Return the total charges of these effects, by meter."""
     charges: Counter[str] = Counter()
     for effect in effects:
         charges.update({meter.name: amount for meter, amount in effect.charges.items()})
@@ -145,7 +145,7 @@ def charges_of(effects: Iterable[Effect[Any]]) -> Counter[str]:
 class Assertion:
     """An automaton over the events of a run.
 
-    `text` is how it was written, and two are equal if that is; `predicates` are those that it is made of.
+    `text` is its source; assertions with equal sources are equal. `predicates` are its parts.
     """
 
     text: str
@@ -159,11 +159,11 @@ class Assertion:
 
     @property
     def uses(self) -> tuple[Any, ...]:
-        """The classes and functions that it names."""
+        """The classes and functions in its source."""
         return tuple(used for part in self.predicates for used in part.uses)
 
     def after(self, state: Hashable, event: Event[Any]) -> Hashable:
-        """Return the state after one more event; a broken assertion stays so, and the end of a run is judged."""
+        """Return the state after one more event. `BROKEN` is final; the end of a run is checked with `holds_at_end`."""
         if state == BROKEN:
             return BROKEN
         following = self.step(state, event)
@@ -171,12 +171,12 @@ class Assertion:
 
 
 def always(what: Predicate) -> Assertion:
-    """`what` holds of every event."""
+    """`what` holds for every event."""
     return Assertion(f"always({what})", "", lambda state, event: state if what(event) else BROKEN, (what,))
 
 
 def never(what: Predicate) -> Assertion:
-    """`what` holds of no event."""
+    """`what` holds for no event."""
     return Assertion(f"never({what})", "", lambda state, event: BROKEN if what(event) else state, (what,))
 
 
@@ -186,7 +186,7 @@ def eventually(what: Predicate) -> Assertion:
 
 
 def followed(what: Predicate, *, by: Predicate) -> Assertion:
-    """After each `what` comes a `by`, before the run ends. One event may be both."""
+    """Each `what` is followed by a `by` before the run ends. One event may be both."""
 
     def step(owed: int, event: Event[Any]) -> int:
         return 0 if by(event) else owed or int(what(event))
@@ -195,14 +195,14 @@ def followed(what: Predicate, *, by: Predicate) -> Assertion:
 
 
 def never_without(what: Predicate, *, before: Predicate, each: bool = False) -> Assertion:
-    """No `what` happens unless a `before` happened earlier; with `each`, every `what` uses one up."""
+    """A `what` happens only after a `before`; with `each`, every `what` needs a `before` of its own."""
 
     def step(earlier: int, event: Event[Any]) -> Hashable:
         if what(event):
             if not earlier:
                 return BROKEN
             earlier -= each
-        # Without `each`, one is as good as many.
+        # Without `each`, one `before` is enough for all.
         return earlier + before(event) if each else max(earlier, before(event))
 
     used = ", each=True" if each else ""
@@ -210,14 +210,14 @@ def never_without(what: Predicate, *, before: Predicate, each: bool = False) -> 
 
 
 def dominates(node: Node[Any, Any] | str, what: Predicate, *, each: bool = False) -> Assertion:
-    """Every way to a `what` leads through `node`; with `each`, every `what` has its own pass through it."""
+    """A `what` happens only after `node` is left; with `each`, every `what` needs a visit of its own."""
     used = ", each=True" if each else ""
     through = never_without(what, before=left(node), each=each)
     return replace(through, text=f"dominates({_name(node)!r}, {what}{used})")
 
 
 def unknown_names(assertion: Assertion, nodes: Collection[str], tools: Collection[str] | None) -> list[str]:
-    """Return a message for each name in an assertion that no node has, and no tool, where the tools are known."""
+    """Return a message for each unknown node or tool in an assertion; `tools` is `None` if they are not known."""
     messages = [
         f"{assertion}: the graph has no node {name}; its nodes are {', '.join(nodes)}"
         + did_you_mean(name, nodes, before="; ")
