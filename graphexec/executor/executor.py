@@ -241,7 +241,7 @@ class AgentExecutor:
         return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
 
     def drop_edge(self, *, after: Node[Any, Any], on: type) -> AgentExecutor:
-        """Return a copy of this executor without an edge and the nodes that only it leads to; see `drop_edge`."""
+        """Return a copy of this executor without an edge and the nodes that only it leads to; see `kernel.drop_edge`."""
         return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
 
     def with_limits(self, limits: Limits) -> AgentExecutor:
@@ -297,15 +297,15 @@ class AgentExecutor:
 
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
-        given, start = RunOptions(**options), self._start(inputs)
-        return stream_sync(lambda: self._follow(start, BLOCKING, given, emit, tokens=tokens))
+        run_options, start = RunOptions(**options), self._start(inputs)
+        return stream_sync(lambda: self._follow(start, BLOCKING, run_options, emit, tokens=tokens))
 
     def astream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        given, start = RunOptions(**options), self._start(inputs)
-        return stream_async(lambda: self._follow(start, ASYNC, given, emit, tokens=tokens))
+        run_options, start = RunOptions(**options), self._start(inputs)
+        return stream_async(lambda: self._follow(start, ASYNC, run_options, emit, tokens=tokens))
 
     def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
         """Run and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`."""
@@ -325,9 +325,9 @@ class AgentExecutor:
 
     def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
-        given = RunOptions(**options)
+        run_options = RunOptions(**options)
         return Stepwise(
-            lambda snapshot, io, continues: self._events(snapshot or inputs, io, given, continues=continues),
+            lambda snapshot, io, continues: self._events(snapshot or inputs, io, run_options, continues=continues),
             limits=self.limits,
             clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,

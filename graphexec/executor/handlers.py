@@ -62,8 +62,8 @@ class Binding:
             nodes = list(dict.fromkeys(name for names in conflicts.values() for name in names))
             raise InputError(
                 f"{', '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} bound to {' and '.join(conflicts)} than this "
-                "executor's; to run an agent with its own, give inner.as_tool(name, description) to tools, or embed a "
-                "table that is bound to no executor, such as AGENT_EXECUTOR, which runs with this executor's"
+                "executor's; to run the other agent, pass inner.as_tool(name, description) in tools; to run this "
+                "executor's agent, embed a graph that is bound to no executor, such as AGENT_EXECUTOR"
             )
 
     def _differences(self, setting: object) -> list[str]:
@@ -205,7 +205,7 @@ def check_decision(function: Callable[..., Any], *chunks: object) -> Decided:
         else:
             actions.extend(_actions(name, chunk))
     if len(finishes) > 1 or (finishes and actions):
-        chosen = f"{len(finishes)} times an AgentFinish" if len(finishes) > 1 else "an AgentFinish and actions"
+        chosen = f"AgentFinish {len(finishes)} times" if len(finishes) > 1 else "an AgentFinish and actions"
         raise AgentError(f"the agent {name} yielded {chosen}; yield one AgentFinish, or actions only")
     if not chunks:
         raise AgentError(f"the agent {name} yielded nothing; yield an AgentAction, a list of them, or an AgentFinish")

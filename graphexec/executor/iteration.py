@@ -112,7 +112,7 @@ class Stepwise:
     @run.setter
     def run(self, run: Run) -> None:
         if self._result is not None:
-            raise InputError("the run has ended and cannot be changed; check ended before you set run")
+            raise InputError("the run has ended and cannot be changed; check that ended is False before you set run")
         if self._run is None:
             raise InputError("the run has not begun; set run inside the loop, between two turns")
         self._run = run

@@ -48,7 +48,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; make stop_after at least warn_after"
         )
     if NOTICE in machine:
-        raise InputError(f"the graph already has {NOTICE}; make one from executor.graph with other numbers")
+        raise InputError(f"the graph already has {NOTICE}; apply stop_repeats once, to a graph without it")
     for needed in (plan, stopped_response):
         if needed.name not in machine:
             raise InputError(f"the graph has no {needed.name}; make it from executor.graph")

@@ -63,11 +63,11 @@ def _make_feedback(policy: ParsePolicy) -> Callable[[ParseError], str]:
         )
 
     def call_policy(error: ParseError) -> str:
-        feedback = policy(error)
+        text = policy(error)
         # Callers without a type checker may return another type.
-        if not isinstance(feedback, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handle_parsing_errors returned {feedback!r}; return the model's feedback as a string")
-        return feedback
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"handle_parsing_errors returned {text!r}; return a string, the feedback for the model")
+        return text
 
     return call_policy
 

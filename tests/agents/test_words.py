@@ -148,7 +148,7 @@ def test_a_policy_that_returns_no_text_is_told_what_to_return(run: Callable[[Age
     made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(InputError) as caught:
         run(made)
-    assert str(caught.value) == "handle_parsing_errors returned 3; return the model's feedback as a string"
+    assert str(caught.value) == "handle_parsing_errors returned 3; return a string, the feedback for the model"
 
 
 # ---- limits, inputs and batches

@@ -226,7 +226,7 @@ def test_run_is_unavailable_before_its_first_turn() -> None:
     with pytest.raises(InputError, match="the run has not begun; set run inside the loop, between two turns"):
         turns.run = Run({})
     gone_through(turns, "sync")
-    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; check ended before you set run"):
+    with pytest.raises(InputError, match=r"the run has ended and cannot be changed; check that ended is False"):
         turns.run = Run({})
 
 

@@ -144,7 +144,7 @@ def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any], return
     executor = AgentExecutor(
         agent=create_react_agent(model, []), tools=[], handle_parsing_errors=lambda error: returned
     )
-    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return the model's feedback"):
+    with pytest.raises(InputError, match=r"handle_parsing_errors returned .*; return a string"):
         run(executor)
 
 

@@ -68,7 +68,7 @@ def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> Non
 @pytest.mark.parametrize(
     ("chunks", "says"),
     [
-        ([answer(), answer()], "yielded 2 times an AgentFinish; yield one AgentFinish, or actions only"),
+        ([answer(), answer()], "yielded AgentFinish 2 times; yield one AgentFinish, or actions only"),
         ([act("echo"), answer()], "yielded an AgentFinish and actions; yield one AgentFinish, or actions only"),
         ([answer(), [act("echo")]], "yielded an AgentFinish and actions; yield one"),
         ([], "yielded nothing; yield an AgentAction, a list of them, or an AgentFinish"),

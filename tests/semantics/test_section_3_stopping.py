@@ -232,7 +232,7 @@ def test_false_raises_with_the_remedy_and_what_was_wrong() -> None:
 
 @pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
 def test_a_function_that_returns_no_text_is_told_so(returned: Any) -> None:
-    with pytest.raises(InputError, match="return the model's feedback as a string"):
+    with pytest.raises(InputError, match="return a string, the feedback for the model"):
         run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned))
 
 
