@@ -42,9 +42,9 @@ def test_tests_of_a_page_pass(page: str, options: list[str], tmp_path: Path) -> 
     assert expected in printed.splitlines()
 
 
-def test_memory_outlives_the_process(tmp_path: Path) -> None:
-    write_files("how-to/memory.md", tmp_path)
-    lines = text_block("how-to/memory.md")
-    for command, expected in zip(lines[::2], lines[1::2], strict=True):
-        _, _, *arguments = shlex.split(command)
-        assert run(tmp_path, *arguments).splitlines() == [expected]
+@pytest.mark.parametrize("page", ["how-to/memory.md", "how-to/pausing.md"])
+def test_commands_of_a_page_print_what_it_shows(page: str, tmp_path: Path) -> None:
+    write_files(page, tmp_path)
+    for session in "\n".join(text_block(page)).removeprefix("$ python ").split("\n$ python "):
+        command, _, expected = session.partition("\n")
+        assert run(tmp_path, *shlex.split(command)) == f"{expected}\n"
