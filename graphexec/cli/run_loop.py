@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, code_of
 from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.memory_nodes import is_saving
+from graphexec.executor.memory_nodes import is_save_node
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
@@ -84,7 +84,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                         display.on_error(error, progress)
                     return code_of(error)
                 if isinstance(event, Entered):
-                    ending = seen.ending if is_saving(event.node) else None
+                    ending = seen.ending if is_save_node(event.node) else None
                     seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
                 if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
                     seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)

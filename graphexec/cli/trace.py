@@ -29,7 +29,7 @@ from graphexec.effects import (
     reported_tokens,
 )
 from graphexec.executor.iteration import name_in_batch
-from graphexec.executor.memory_nodes import NotSaved, is_saving
+from graphexec.executor.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
 from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
@@ -292,7 +292,7 @@ class TracePrinter(AnswerPrinter):
                 )
             case LimitReached(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
-            case AgentFinish(return_direct=True) if not is_saving(moved.node):
+            case AgentFinish(return_direct=True) if not is_save_node(moved.node):
                 lines.append(Text("the tool's result is the answer", "dim"))
             case _:
                 pass

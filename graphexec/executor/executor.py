@@ -241,7 +241,7 @@ class AgentExecutor:
         return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
 
     def drop_edge(self, *, after: Node[Any, Any], on: type) -> AgentExecutor:
-        """Return a copy of this executor without an edge and the nodes that only it leads to; see `kernel.drop_edge`."""
+        """Return a copy without an edge and the nodes that only it leads to; see `graphexec.kernel.drop_edge`."""
         return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
 
     def with_limits(self, limits: Limits) -> AgentExecutor:

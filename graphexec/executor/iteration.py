@@ -10,7 +10,7 @@ from typing import Any, final
 from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
-from graphexec.executor.memory_nodes import is_saving
+from graphexec.executor.memory_nodes import is_save_node
 from graphexec.executor.result import Ending, RunResult, make_result
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event
@@ -163,7 +163,7 @@ class Stepwise:
                 self._began = self._clock() - event.spent.seconds
             self._entered = event
             # Nodes that save the memory add no steps; the last steps are yielded with the ending.
-            value = None if is_saving(event.node) else event.value
+            value = None if is_save_node(event.node) else event.value
         elif isinstance(event, Asked):
             if event.call is not None:
                 self._sequence = event.call.sequence

@@ -134,7 +134,7 @@ def save_endings(table: Table[F], machine: Graph[Any, Any]) -> Table[F]:
     return Table(tuple((source, Routes(tuple(map(to_save, routes.routes)))) for source, routes in table.rows))
 
 
-def is_saving(name: str) -> bool:
+def is_save_node(name: str) -> bool:
     """Return whether the node of this name saves the ending of a run, or comes after the save."""
     return name in _SAVE_NODES
 
