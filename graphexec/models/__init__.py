@@ -1,8 +1,8 @@
-"""Models: OpenAI-compatible servers, OpenAI's Responses, Anthropic, a local one, and a scripted one for tests.
+"""Models: OpenAI-compatible servers, OpenAI's Responses API, Anthropic, local models, and scripted models for tests.
 
-Each may be wrapped: `cached`, `retrying`, `with_fallbacks`, `rate_limited`, `priced`, in any order.
+Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
 
-Loads neither httpx nor llama.cpp; the first call does.
+The import loads neither httpx nor llama.cpp; the first call does.
 """
 
 from graphexec.models.http.attempts import Clock

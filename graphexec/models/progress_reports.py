@@ -1,4 +1,4 @@
-"""What models report while they answer: a reply from a cache, a retry, a fallback, a wait."""
+"""The progress that models report: a reply from a cache, a retry, a fallback, a wait."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from graphexec.runtime.progress import report
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """The reply came from a cache; `model`, as people know it, was not asked."""
+    """The reply came from a cache; the model with the name `model` was not called."""
 
     model: str
 
     def __str__(self) -> str:
-        return f"{self.model} was not asked: its reply was in the cache"
+        return f"{self.model} was not called: its reply was in the cache"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFailed:
-    """A cache could not be read or written because of `error`; the run goes on without it."""
+    """A cache could not be read or written because of `error`; the run continues without it."""
 
     error: Exception
 
     def __str__(self) -> str:
-        return f"the cache failed with {described(self.error)}; the run goes on without it"
+        return f"the cache failed with {described(self.error)}; the run continues without it"
 
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """The attempt number `attempt`, counted from 1, failed with `error`; the next one follows after `wait` seconds."""
+    """Attempt number `attempt`, counted from 1, failed with `error`; the next one follows after `wait` seconds."""
 
     error: Exception
     attempt: int
@@ -41,19 +41,19 @@ class Retried:
 
 
 def report_retry(error: Exception, attempt: int, wait: float) -> None:
-    """Report an attempt that failed and is followed by another one."""
+    """Report a failed attempt that is followed by another one."""
     report(Retried(error, attempt, wait))
 
 
 @dataclass(frozen=True, slots=True)
 class FellBack:
-    """A model failed with `error`, so the model `to`, as people know it, is asked in its place."""
+    """A model failed with `error`, so the model with the name `to` is called instead."""
 
     error: Exception
     to: str
 
     def __str__(self) -> str:
-        return f"a model failed with {described(self.error)}; {self.to} is asked in its place"
+        return f"a model failed with {described(self.error)}; {self.to} is called instead"
 
 
 @dataclass(frozen=True, slots=True)

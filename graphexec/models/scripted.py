@@ -1,4 +1,4 @@
-"""A model that answers what it was told to: for tests, examples and benchmarks."""
+"""A model with predefined replies, for tests, examples and benchmarks."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _CALLS = Constraint(
 
 
 class ScriptedModel:
-    """A model that gives `replies` in their order, without waiting, I/O or threads.
+    """A model that returns `replies` in their order, without waiting, I/O or threads.
 
-    A reply is a string, a `ModelReply`, one or several tool calls, or an exception to raise. Once they are used up it
-    raises `AssertionError`, or with `repeat_last` gives the last one again. `requests` are those it got. Threads may
-    share it: each reply is given once.
+    A reply is a string, a `ModelReply`, one or several tool calls, or an exception to raise. After the last reply the
+    model raises `AssertionError`, or with `repeat_last` returns the last reply again. `requests` are the requests it
+    received. Threads may share it: each reply is returned once.
     """
 
     instant: ClassVar[bool] = True
-    """It answers without waiting; drivers need no thread for it."""
+    """The model answers without blocking; drivers need no thread for it."""
 
     __slots__ = ("_last", "_left", "_scripted", "requests")
 
     def __init__(self, replies: Iterable[ScriptedReply], *, repeat_last: bool = False) -> None:
-        # A text is an iterable, too: of its letters.
+        # A string is an iterable, too: of its characters.
         validate("ScriptedModel", ("replies", replies, _REPLIES))
         scripted = tuple(_reply(reply) for reply in replies)
         if repeat_last and not scripted:
             raise InputError("ScriptedModel has no reply to repeat; give it at least one, or leave repeat_last out")
         self.requests: list[ModelRequest] = []
         self._scripted = len(scripted)
-        # Popped from the end: one atomic operation, so that two threads never get the same reply.
+        # Replies are popped from the end, which is atomic: two threads never get the same reply.
         self._left = list(reversed(scripted))
         self._last = scripted[-1] if repeat_last else None
 
-    # The protocol's `timeout` has nothing to bound here.
+    # The protocol has a `timeout`, but there is nothing to wait for.
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002
         """Return the next reply, or raise the next exception."""
         self.requests.append(request)
@@ -55,8 +55,8 @@ class ScriptedModel:
         except IndexError:
             if self._last is None:
                 raise AssertionError(
-                    f"ScriptedModel was asked {len(self.requests)} times and has {self._scripted} replies; "
-                    "script another one, or pass repeat_last=True"
+                    f"ScriptedModel was called {len(self.requests)} times and has {self._scripted} replies; "
+                    "add another reply, or pass repeat_last=True"
                 ) from None
             reply = self._last
         if isinstance(reply, BaseException):
@@ -68,11 +68,11 @@ class ScriptedModel:
         return self.complete(request, timeout=timeout)
 
     def assert_complete(self) -> None:
-        """Raise `AssertionError` where replies are left that nobody asked for."""
+        """Raise `AssertionError` if some replies have not been used."""
         if self._left:
             raise AssertionError(
                 f"ScriptedModel has {len(self._left)} of {self._scripted} replies left after {len(self.requests)} "
-                f"requests; next is {self._left[-1]!r}; script fewer, or find out why the run ended early"
+                f"requests; next is {self._left[-1]!r}; remove replies, or find out why the run ended early"
             )
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ def _reply(scripted: ScriptedReply) -> ModelReply | BaseException:
             return scripted
         case ToolCall():
             return ModelReply("", (scripted,), finish_reason="tool_calls")
-        # Users without a type checker write what they like.
+        # Users may pass any value.
         case _:
             validate("ScriptedModel", ("a reply", scripted, _CALLS))
             return ModelReply("", tuple(scripted), finish_reason="tool_calls")

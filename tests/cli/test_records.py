@@ -126,7 +126,7 @@ def test_what_is_reported_is_a_record_which_an_audit_passes_over() -> None:
         "news": "Cached",
         "text": reported[0]["text"],
     }
-    assert "was not asked: its reply was in the cache" in reported[0]["text"]
+    assert "was not called: its reply was in the cache" in reported[0]["text"]
     assert len(reported) == 2
     proof = proof_of(executor)
     assert [audit(records, proof).conforms for records in (first, second)] == [True, True]

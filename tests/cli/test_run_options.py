@@ -87,7 +87,7 @@ def test_what_was_asked_before_is_answered_from_the_cache(capsys: pytest.Capture
         second = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
     assert (second.code, second.out, len(server.asked)) == (0, first.out, 2)
     assert "was in the cache" not in first.err
-    assert second.err.count("was not asked: its reply was in the cache") == 2
+    assert second.err.count("was not called: its reply was in the cache") == 2
     assert "2 model calls · 1 tool call · 0 tokens" in second.err
 
 
@@ -127,7 +127,10 @@ def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[s
         (["--memory", "."], "is a directory; name a file in it"),
         (["--memory", "x" * 300], "cannot be used: File name too long; name another file"),
         (["--memory", "notes.txt"], "notes.txt, line 1, is not a turn: it is not JSON"),
-        (["--cache", "nowhere/replies.db"], "cannot be used: unable to open database file; name a file in a folder"),
+        (
+            ["--cache", "nowhere/replies.db"],
+            "cannot be used: unable to open database file; pass a file in a writable folder",
+        ),
         (["--cache", "notes.txt"], "cannot be used: file is not a database"),
         (["--trim", "0"], "Invalid value for '--trim': "),
         (["--retries", "-1"], "Invalid value for '--retries': "),

@@ -71,7 +71,7 @@ KINDS: Mapping[str, Callable[[Model], Agent]] = {
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[LocalModel]:
-    # The weights' own template knows no tools, which are refused then.
+    # The weights' own template does not support tools, so they are rejected.
     with LocalModel(max_tokens=48, chat_template=WITH_TOOLS) as local:
         yield local
 
@@ -167,7 +167,7 @@ def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel)
 
 def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_not_for_tool_calls() -> None:
     with LocalModel(max_tokens=4) as plain:
-        with pytest.raises(BadRequestError, match="knows no tools"):
+        with pytest.raises(BadRequestError, match="does not support tools"):
             ran("tool_calling", plain)
         assert ran("structured", plain, iterations=1).spent["model_calls"] == 1
 

@@ -158,7 +158,7 @@ def test_what_the_api_refuses_and_means_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
 def test_a_blank_stop_text_is_refused_before_it_is_sent(stop: str) -> None:
-    with pytest.raises(BadRequestError, match="blanks alone; stop at a text with a letter or a sign") as caught:
+    with pytest.raises(BadRequestError, match="consist of blanks; use a stop string with another character") as caught:
         sent(CompletionRequest("a", stop=("ok", stop)))
     assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
 
@@ -263,7 +263,7 @@ def test_what_the_filter_says_stands_in_place_of_a_refused_text() -> None:
     ("body", "fault"),
     [
         (b"", "nothing"),
-        (b"[]", "what is no reply"),
+        (b"[]", "sent an invalid reply"),
         (b"{}", "without content"),
         (b'{"content": [{"type": "text", "text": 5}]}', "content.0.text"),
         (b'{"content": [{"type": "tool_use", "id": "a"}]}', "without a name"),

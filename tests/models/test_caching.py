@@ -78,7 +78,7 @@ def test_the_second_time_the_reply_comes_from_the_store_and_costs_nothing(ask: A
         assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
     (notice,) = news
     assert isinstance(notice, Cached)
-    assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not asked: its reply was in the cache"
+    assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not called: its reply was in the cache"
     assert len(inner.requests) == 1
 
 
@@ -154,7 +154,7 @@ def test_requests_that_are_equal_are_the_same_whatever_holds_their_parts() -> No
 
 def test_a_request_without_a_form_in_json_is_told_so() -> None:
     for value in (object(), b"bytes", {1}):
-        with pytest.raises(InputError, match=r"a request to a cached model holds .*, which has no form in JSON"):
+        with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
             cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
 
 
@@ -234,7 +234,7 @@ def test_models_that_share_a_store_are_told_apart_by_identity_and_name(store: Ca
 
 def test_a_model_that_cannot_be_told_from_others_shares_no_store(store: CacheStore) -> None:
     with pytest.raises(
-        InputError, match=r"cached cannot tell <ScriptedModel.*> from other models in the store; pass n"
+        InputError, match=r"cached cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
     ):
         cached(ScriptedModel([]), store)
 
@@ -340,13 +340,13 @@ def test_a_file_that_breaks_is_reported_and_ends_no_run(ask: Ask, tmp_path: Path
     read, written = news
     assert isinstance(read, CacheFailed)
     assert isinstance(written, CacheFailed)
-    assert str(read) == "the cache failed with DatabaseError: file is not a database; the run goes on without it"
+    assert str(read) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
 
 
 def test_a_file_that_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 100)
     for path in (tmp_path / "text", tmp_path / "missing" / "c", tmp_path):
-        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; name a file in a folder that can be"):
+        with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
             SQLiteCache(path)
     with pytest.raises(InputError, match=r"use MemoryCache\(\)"):
         SQLiteCache(":memory:")

@@ -97,7 +97,7 @@ def test_a_key_long_enough_to_be_a_secret_is_never_shown(key: str, before: str, 
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
-        (b"", "without a word"),
+        (b"", "without a message"),
         (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
         (b'{"error": "model not loaded"}', "model not loaded"),
         (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),

@@ -106,7 +106,7 @@ def test_it_is_told_from_others_where_all_its_models_are() -> None:
 
 
 def test_wrong_options_are_refused() -> None:
-    with pytest.raises(InputError, match="no model but <ScriptedModel: 0 of 0 replies left>; name the one to ask"):
+    with pytest.raises(InputError, match="has only <ScriptedModel: 0 of 0 replies left>; pass the model to call"):
         with_fallbacks(ScriptedModel([]))
 
 
@@ -120,5 +120,5 @@ def test_a_notice_reads_well() -> None:
 
     with overheard() as news:
         with_fallbacks(ScriptedModel([DOWN]), Plain()).complete(HELLO)
-    assert [str(each) for each in news] == ["a model failed with ServerError: 503: busy; Plain is asked in its place"]
+    assert [str(each) for each in news] == ["a model failed with ServerError: 503: busy; Plain is called instead"]
     assert repr(with_fallbacks(Plain(), Typewriter([]))) == "with_fallbacks(Plain, <typewriter>)"

@@ -42,14 +42,14 @@ pytestmark = pytest.mark.local_model
 
 QUESTION = ChatRequest([UserMessage("What is 2 + 2?")])
 STORY = CompletionRequest("Once upon a time")
-NO_TOOLS = "chat template of smollm2-135m-instruct knows no tools, .*; use the structured agent"
+NO_TOOLS = "chat template of smollm2-135m-instruct does not support tools, .*; use the structured agent"
 ADD = ToolSpec(
     "add",
     "Add two numbers.",
     {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
 )
 
-# The weights' own template knows no tools.
+# The weights' own template does not support tools.
 WITH_TOOLS = """\
 {%- if tools %}<|im_start|>system
 You have tools:

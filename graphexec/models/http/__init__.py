@@ -1,1 +1,1 @@
-"""Requests to a model's server, whatever its protocol: connections, attempts, failures. Internal."""
+"""Requests to model servers, independent of the protocol: connections, attempts, failures. Internal."""

@@ -1,4 +1,4 @@
-"""One call of a model's server: its attempts, its deadline, and what may be tried again."""
+"""One call to a model server: its attempts, its deadline, and the failures that are retried."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from graphexec.runtime.io import IO
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
-# Seconds. Half a second lets a server breathe; beyond eight, waiting longer has stopped helping.
+# Seconds. Half a second relieves a busy server; waits longer than eight seconds rarely help.
 FIRST_WAIT = 0.5
 LONGEST_WAIT = 8.0
-# The share of a wait that chance may take off.
+# The largest random reduction of a wait, as a fraction of it.
 JITTER = 0.5
-# Seconds. A server that is there takes a connection at once, however long it then thinks.
+# Seconds. A running server accepts a connection quickly, even if its reply takes long.
 CONNECT = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time, and how it is let pass, in seconds. Tests have their own."""
+    """A clock and its sleep functions, in seconds. Tests pass their own."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -41,18 +41,18 @@ class Clock:
     asleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def wait(self, seconds: float, io: IO) -> None:
-        """Let that many seconds pass: by `sleep`, or on an event loop by `asleep`."""
+        """Wait for that many seconds: with `sleep`, or with `asleep` on an event loop."""
         await io.either(lambda: self.sleep(seconds), lambda: self.asleep(seconds))
 
 
-# A model's `clock` where no test has its own.
+# The default `clock` of a model.
 REAL_TIME = Clock()
 
 
 class Attempts:
-    """The attempts of one call: raises the typed errors, and knows which of them may pass.
+    """The attempts of one call: raises typed errors, and decides which of them are retried.
 
-    `read` is the seconds that each attempt may wait for the server, `timeout` the seconds for all of them together.
+    `read` is the time in seconds that each attempt may wait for the server; `timeout` is the time for all attempts.
     """
 
     def __init__(
@@ -74,34 +74,34 @@ class Attempts:
         self._deadline = math.inf if timeout is None else clock.monotonic() + timeout
         self._timeout = timeout
         self._failure: CallFailure | None = None
-        # Whether the connection may be one that lay idle, and whether that was already tried anew.
+        # Whether the connection may have been idle, and whether the call has been repeated for that reason.
         self._reused = False
-        self._tried_anew = False
+        self._reconnected = False
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds left for the whole call, or `None` where it has no deadline."""
+        """The remaining time of the whole call in seconds, or `None` if it has no deadline."""
         return None if math.isinf(self._deadline) else self._deadline - self._clock.monotonic()
 
     @property
     def timeouts(self) -> tuple[float, float, float, float]:
-        """The client's timeouts for the next attempt, in seconds: connect, read, write, and for a free connection."""
+        """The client's timeouts for the next attempt in seconds: connect, read, write, pool."""
         left = math.inf if self.seconds_left is None else max(self.seconds_left, 0.001)
         return min(CONNECT, left), min(self._read, left), min(self._read, left), min(self._read, left)
 
     @contextmanager
     def attempt(self, *, reused: bool = False) -> Generator[None, None, None]:
-        """Turn what goes wrong inside into one typed error. `reused`: the connection may have lain idle before."""
+        """Convert a failure inside to one typed error. `reused`: the connection may have been idle before."""
         self._reused = reused
         self.check_time()
         try:
             yield
         except ModelError as error:
             if self._failure is None or self._failure.error is not error:
-                # Told in a body or an event that came with status 200.
+                # The server reported the error in a body or an event with status 200.
                 self._failure = CallFailure(error, transient=isinstance(error, ServerError | RateLimitError))
             raise
-        # Any exception of the client's; those of others go on as they are.
+        # Only the client's exceptions are converted.
         except Exception as error:
             failure = classify_exception(self.endpoint, error, seconds=min(self._read, self._timeout or math.inf))
             if failure is None:
@@ -110,36 +110,36 @@ class Attempts:
             raise failure.error from error
 
     def check_time(self) -> None:
-        """Raise `ModelTimeoutError` where the deadline has passed."""
+        """Raise `ModelTimeoutError` if the deadline has passed."""
         if self.seconds_left is not None and self.seconds_left <= 0:
             raise timeout_error(self.endpoint, self._timeout or 0)
 
     def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        """Return the error of an answer that is no 200, and note whether another attempt may succeed."""
+        """Return the error for a response with a status other than 200, and note whether it may be retried."""
         self._failure = classify_response(self.endpoint, status, headers, body, now=self._clock.wall())
         return self._failure.error
 
     async def sleep(self, seconds: float) -> None:
-        """Let that many seconds pass."""
+        """Wait for that many seconds."""
         await self._clock.wait(seconds, self.io)
 
     def allows(self, seconds: float) -> bool:
-        """Return whether the call may go on after that many seconds."""
+        """Return whether the call may continue after that many seconds."""
         left = self.seconds_left
         return left is None or seconds < left
 
     def should_reconnect(self) -> bool:
-        """Return whether to try anew because a connection was closed while it lay idle: at most once for a call.
+        """Return whether to repeat the attempt because an idle connection was closed: at most once for a call.
 
-        That says nothing about the server, so it is no retry.
+        This is not a failure of the server, so it does not count as a retry.
         """
-        if not self._reused or self._tried_anew or self._failure is None or not self._failure.dropped:
+        if not self._reused or self._reconnected or self._failure is None or not self._failure.dropped:
             return False
-        self._tried_anew = True
+        self._reconnected = True
         return True
 
     def _may_pass(self, error: Exception) -> bool:
-        # A cancellation, or a stranger's exception, is never retried.
+        # Cancellations and exceptions of other code are never retried.
         return self._failure is not None and self._failure.error is error and self._failure.transient
 
     def _advised(self, _: Exception) -> float | None:

@@ -1,7 +1,7 @@
-"""The HTTP clients of one model: made at first use, reused, and let go with what they belong to.
+"""The HTTP clients of one model: created at first use, reused, and closed with the model or the event loop.
 
-A blocking client is one for all threads. An async one belongs to the event loop in which it opened its connections, so
-there is one for each running loop, closed when its loop ends.
+All threads share one blocking client. An async client belongs to the event loop in which it opened its connections, so
+there is one for each running loop; it is closed when its loop ends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class HTTPClient(Protocol):
-    """The part of an `httpx.Client` or `httpx.AsyncClient` that is used; the latter's `send` is to be awaited."""
+    """The methods of an `httpx.Client` or `httpx.AsyncClient` that are used; `send` of the latter is awaited."""
 
     def build_request(
         self,
@@ -29,21 +29,21 @@ class HTTPClient(Protocol):
         """Return a request to send."""
 
     def send(self, request: Any, *, stream: bool) -> Any:  # the client's own classes
-        """Send it, and return the response with its body unread."""
+        """Send a request, and return the response before its body is read."""
 
 
 @dataclass(slots=True)
 class OpenClient:
-    """A client in use. `warm` once it has had an answer: from then on a connection may lie idle before it is used."""
+    """A client and its state. After its first response it is `warm`: a connection may then be idle before a call."""
 
     client: Any  # a client of either protocol
     warm: bool = False
-    # What closes an async client when its loop ends.
+    # Closes an async client when its event loop ends.
     keeper: AsyncGenerator[Any, None] | None = None
 
 
 class Connections:
-    """The clients of one model. A client of the user's is used as it is, and never closed here."""
+    """The clients of one model. A client that the user passed is never closed."""
 
     def __init__(self, client: HTTPClient | None, async_client: HTTPClient | None) -> None:
         self._given = None if client is None else OpenClient(client)
@@ -63,7 +63,7 @@ class Connections:
 
                 client = httpx.Client()
                 self._own = OpenClient(client)
-                # Closes the connections of a model that nobody closed.
+                # Closes the connections when the model is garbage collected.
                 self._finalizer = weakref.finalize(self, client.close)
             return self._own
 
@@ -77,15 +77,15 @@ class Connections:
             keeper = _keep_client()
             used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
-                # Those of loops that ended were closed with them.
+                # The clients of closed loops are closed, too.
                 for ended in [known for known in self._own_async if known.is_closed()]:
                     del self._own_async[ended]
-                # Another task may have been faster.
+                # Another task may have created a client in the meantime.
                 used = self._own_async.setdefault(loop, used)
         return used
 
     def close(self) -> None:
-        """Close the blocking client; a later call makes a new one."""
+        """Close the blocking client; a later call creates a new one."""
         with self._lock:
             own, self._own = self._own, None
             if self._finalizer is not None:
@@ -94,7 +94,7 @@ class Connections:
             own.client.close()
 
     async def aclose(self) -> None:
-        """Close the async client of the running loop, and the blocking one; a later call makes new ones."""
+        """Close the async client of the running loop and the blocking client; a later call creates new ones."""
         with self._lock:
             used = self._own_async.pop(asyncio.get_running_loop(), None)
         if used is not None and used.keeper is not None:
@@ -103,9 +103,9 @@ class Connections:
 
 
 async def _keep_client() -> AsyncGenerator[Any, None]:
-    """Give an async client, and close it when this generator is closed.
+    """Yield an async client, and close it when this generator is closed.
 
-    An event loop closes its async generators before it ends, so the connections go with the loop that they belong to.
+    An event loop closes its async generators before it ends, and so the connections that belong to the loop.
     """
     import httpx
 

@@ -1,4 +1,4 @@
-"""Who is asked: a model's name and its server's address, as errors name them."""
+"""The name of a model and the address of its server, as errors show them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-# Characters of a server's text that an error shows: enough for a sentence or two, less than a page of HTML.
+# Characters of a server's text that an error shows: enough for one or two sentences, but not for a page of HTML.
 SHOWN = 300
-# Characters. A shorter key guards nothing, and is a piece of ordinary words: to hide it would garble them.
+# Characters. Shorter keys are not hidden: they are no secret, and may be parts of ordinary words.
 SECRET = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Whose protocol is spoken: its own server's address, the variables of the environment, and words for errors.
+    """The provider of a protocol: the address of its server, its environment variables, and words for errors.
 
-    `kind` is whose a base URL must be, `hint` says how one ends, and `example` is one.
+    In errors, `kind` names the servers that a base URL may belong to, `hint` says how a base URL ends, and `example` is
+    a base URL.
     """
 
     url: str
@@ -40,7 +41,7 @@ OPENAI = Provider(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model at a server. `key` is the API key that it is asked with, and is shown nowhere."""
+    """A model at a server. `key` is the API key, which is never shown."""
 
     model: str
     base_url: str
@@ -52,12 +53,12 @@ class Endpoint:
 
     @property
     def shown_url(self) -> str:
-        """The base URL without a name and password in it."""
+        """The base URL without a user name and password."""
         return re.sub(r"//[^/@]*@", "//", one_line(self.base_url))
 
     @property
     def is_local(self) -> bool:
-        """Whether the server runs on this machine, and so asks for no key unless it was told to."""
+        """True if the server runs on this machine; such a server usually needs no API key."""
         try:
             host = urlsplit(self.base_url).hostname or ""
         except ValueError:
@@ -71,19 +72,19 @@ class Endpoint:
         return address.is_loopback or address.is_unspecified
 
     def quote(self, text: str) -> str:
-        """Return a server's text in one line of at most 300 printable characters, without the key (of 8 or more)."""
+        """Return a server's text as one line of at most 300 printable characters; keys of 8 or more are hidden."""
         if len(self.key) >= SECRET:
             text = text.replace(self.key, "***")
-        # Cut twice: once so that a huge body costs nothing, once so that the line fits.
+        # The first cut bounds the work on a huge body, the second one the length of the line.
         text = one_line(text[: 10 * SHOWN])
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def has_scheme(url: str) -> bool:
-    """Whether an address begins with http:// or https://."""
+    """Return whether an address begins with http:// or https://."""
     return url.lower().startswith(("http://", "https://"))
 
 
 def one_line(text: str) -> str:
-    """Return `text` with every run of blanks, line ends and control characters as one blank."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    """Return `text` with every sequence of whitespace and control characters replaced by one space."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,7 +1,7 @@
-"""One request on its way: sent, and its answer received, whole or event by event.
+"""Send one request and receive its response, whole or event by event.
 
-What to send, what came back, what went wrong and whether to try again is decided in the modules beside this one. Here
-it is sent, by a blocking client or by an async one.
+This module does the I/O, with a blocking or an async client. The other modules of this package decide what to send,
+what a response means, and which failures are retried.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from graphexec.runtime.retry import retry
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """A stream whose first piece has come. Until then nothing was handed out, so it could be tried anew."""
+    """A stream whose first piece has been received. Before that, nothing was passed on, so a retry was possible."""
 
     response: Any  # the client's own class of responses
     events: Items[Any]  # of httpx_sse.ServerSentEvent
-    fold: Draft
-    # `None` where the stream ended before it had any.
+    draft: Draft
+    # `None` if the stream ended without any.
     deltas: tuple[ReplyDelta, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and whoever carries it. What fails is what `attempts` makes of it, after as many as it allows."""
+    """A request with its connections. `attempts` converts failures to errors, and limits the number of attempts."""
 
     attempts: Attempts
     connections: Connections
     dialect: Dialect
-    asked: ModelRequest
+    request: ModelRequest
     headers: dict[str, str]
     body: bytes
-    # Whether the reply is asked for as a stream.
+    # Whether the request asks for a stream.
     streams: bool
 
     async def send(self) -> ModelReply:
         """Send the request, and return the reply. Raises `ModelError`."""
         reply = await self.open()
-        assert isinstance(reply, ModelReply), "no stream was asked for"
+        assert isinstance(reply, ModelReply), "the request does not ask for a stream"
         return reply
 
     async def open(self) -> OpenStream | ModelReply:
-        """Send the request, and wait for the first piece. A server that does not stream gives the whole reply."""
+        """Send the request, and wait for the first piece. A server that does not stream sends the whole reply."""
 
         async def once() -> OpenStream | ModelReply:
             try:
@@ -68,20 +68,20 @@ class Exchange:
         )
 
     async def next_deltas(self, opened: OpenStream) -> tuple[ReplyDelta, ...] | None:
-        """Return what the next event adds, or `None` at the end."""
+        """Return the deltas of the next event, or `None` at the end of the stream."""
         try:
             with self.attempts.attempt():
                 async with self._io.timeout(self.attempts.seconds_left):
                     event = await anext(opened.events, None)
         except ModelError:
-            # Once the reply is whole, a connection that breaks loses nothing.
-            if opened.fold.complete:
+            # The reply is complete, so a broken connection does not matter.
+            if opened.draft.complete:
                 return None
             raise
-        return None if event is None else tuple(opened.fold.take(event.data))
+        return None if event is None else tuple(opened.draft.take(event.data))
 
     async def close(self, opened: OpenStream) -> None:
-        """Let the connection go: back to the others if the stream was taken to its end."""
+        """Release the connection; it can be reused if the stream was read to its end."""
         await self._close(opened.response, opened.events)
 
     @property
@@ -101,20 +101,20 @@ class Exchange:
                         return self._reply(response, body)
                     source = _source(response)
                     events = self._io.iterate(source.iter_sse, source.aiter_sse)
-                    fold = self.dialect.fold(self.asked, self.attempts.endpoint)
+                    draft = self.dialect.make_draft(self.request, self.attempts.endpoint)
                     deltas = None
                     async for event in events:
                         self.attempts.check_time()
-                        deltas = tuple(fold.take(event.data))
-                        if deltas or fold.complete:
+                        deltas = tuple(draft.take(event.data))
+                        if deltas or draft.complete:
                             break
                 except BaseException:
                     await self._close(response, events)
                     raise
-            return OpenStream(response, events, fold, deltas)
+            return OpenStream(response, events, draft, deltas)
 
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
-        url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.asked)}"
+        url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.request)}"
         request = used.client.build_request(
             "POST", url, content=self.body, headers=self.headers, timeout=self.attempts.timeouts
         )
@@ -123,8 +123,8 @@ class Exchange:
         used.warm = True
         return response
 
-    # Any: the response is of the client's own class, here and below. One of the user's own may have one of the two
-    # methods only.
+    # Any: the class of the response is the client's own, here and below. The response of a user's client may have only
+    # one of the two methods, so the lambdas delay the attribute access.
     async def _read(self, response: Any) -> bytes:
         return await self._io.either(lambda: self._read_in_time(response), lambda: response.aread())  # noqa: PLW0108
 
@@ -143,7 +143,7 @@ class Exchange:
     def _reply(self, response: Any, body: bytes) -> ModelReply:
         if not response.is_success:
             raise self.attempts.response_error(response.status_code, response.headers, body)
-        return self.dialect.decode(body, self.asked, self.attempts.endpoint)
+        return self.dialect.decode(body, self.request, self.attempts.endpoint)
 
 
 def _is_stream(response: Any) -> bool:
@@ -151,7 +151,7 @@ def _is_stream(response: Any) -> bool:
     return response.is_success and kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
-# Any: an httpx_sse.EventSource. Its annotation asks for httpx's own response; one of httpx2 does as well.
+# Any: an httpx_sse.EventSource. Its annotation requires a response of httpx, but one of httpx2 works, too.
 def _source(response: Any) -> Any:
     from httpx_sse import EventSource
 

@@ -1,6 +1,6 @@
-"""JSON bodies, whatever the protocol: how one is written, with what, and how one is read and checked.
+"""Write and read JSON bodies, independent of the protocol.
 
-Bodies are checked by pydantic, which refuses what is no JSON, no UTF-8, or of the wrong type.
+pydantic validates the bodies: it rejects invalid JSON, invalid UTF-8 and wrong types.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
 
-# JSON on its way out: its values are arbitrary.
+# A JSON object to send; its values are arbitrary.
 JSON = dict[str, Any]
 
-# A negative count would give tokens back to a run that is bounded by them, and `true` is not one token.
+# A negative count would increase the budget of a run, and `true` must not count as 1.
 TokenCount = Annotated[int, Field(ge=0, strict=True)]
 
 
 class Wire(BaseModel):
-    """A part of a body. Members that nobody asks for may be there, and are left out."""
+    """A part of a body. Unknown members are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -33,7 +33,7 @@ W = TypeVar("W", bound=Wire)
 
 
 def write(body: JSON) -> bytes:
-    """Return a body's bytes, without its members that are `None`. Raises `BadRequestError` for what is not JSON."""
+    """Return a body as bytes, without members that are `None`. Raises `BadRequestError` if it is not valid JSON."""
     members = {name: value for name, value in body.items() if value is not None}
     try:
         # ASCII: a lone surrogate in a message is escaped instead of failing here.
@@ -41,24 +41,24 @@ def write(body: JSON) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
-            "give tool parameters and schemas as plain dicts, lists, texts and numbers"
+            "give tool parameters and schemas as plain dicts, lists, strings and numbers"
         ) from error
 
 
 def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
-    """Return a body as what it should be. Raises `InvalidReplyError` where it is not."""
+    """Parse and validate a body. Raises `InvalidReplyError` if it is invalid."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        fault = f"{place}: {first['msg']}" if place else first["msg"]
+        problem = f"{place}: {first['msg']}" if place else first["msg"]
         shown = endpoint.quote(body.decode("utf-8", "replace"))
-        raise invalid_reply(endpoint, f"sent what is no reply ({fault}): {shown or 'nothing'}") from error
+        raise invalid_reply(endpoint, f"sent an invalid reply ({problem}): {shown or 'nothing'}") from error
 
 
 def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:
-    """Return the error of a reply that is not what the protocol says."""
+    """Return the error for a reply that does not follow the protocol."""
     return InvalidReplyError(
         f"{endpoint} {fact}; check that the base URL is {endpoint.provider.kind}, or try again", status=200
     )
@@ -66,12 +66,12 @@ def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:
 
 # Any: an object's values are arbitrary JSON.
 def arguments_text(arguments: str | dict[str, Any] | None) -> str:
-    """Return a call's arguments as text, where some servers send the object itself."""
+    """Return the arguments of a call as a string, because some servers send an object."""
     return json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
 
 def parse_arguments(arguments: str) -> JSON:
-    """Return the object that a call's arguments are the text of; an empty one where they are none."""
+    """Return the arguments of a call as an object; an empty one if they are not a JSON object."""
     try:
         return read_object(arguments)
     except ValueError:
@@ -79,32 +79,32 @@ def parse_arguments(arguments: str) -> JSON:
 
 
 def valid_arguments(arguments: str) -> str:
-    """Return a call's arguments as a conversation sends them, an empty object where they are none.
+    """Return the arguments of an earlier call, or an empty object if they are not a JSON object.
 
-    llama.cpp fails (500) on a history whose arguments are no JSON. What the model wrote is in the tool's answer to it.
+    llama.cpp fails (500) on a history with invalid arguments. The observation of the call repeats what the model wrote.
     """
     return arguments if parse_arguments(arguments) else "{}"
 
 
 def tool_choice(request: ChatRequest) -> str | None:
-    """Return how the tools may be chosen, or `None` where that goes without saying."""
+    """Return the tool choice of a request, or `None` for the default."""
     return request.tool_choice if request.tools and request.tool_choice != "auto" else None
 
 
 def conversation(request: ModelRequest) -> Sequence[Message]:
-    """Return the messages of a request; a completion is asked for as a single user message."""
+    """Return the messages of a request; a completion request becomes a single user message."""
     return request.messages if isinstance(request, ChatRequest) else (UserMessage(request.prompt),)
 
 
 def instructions(messages: Sequence[Message]) -> str:
-    """Return the system messages, joined, for a protocol with a member for them; blank ones are left out."""
+    """Return the system messages as one string, for protocols that send them separately; blank ones are ignored."""
     return "\n\n".join([one.content for one in messages if isinstance(one, SystemMessage) and one.content.strip()])
 
 
-# Any: the values inside are arbitrary, as in every mapping on its way to JSON.
+# Any: the values of a JSON object are arbitrary.
 def _to_plain(value: object) -> dict[Any, Any]:
     if isinstance(value, Mapping):
-        # isinstance cannot tell the types inside, and JSON does not ask.
+        # isinstance does not narrow the type arguments, and JSON needs none.
         mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
         return dict(mapping)
     raise TypeError(f"{type(value).__name__} is not JSON")

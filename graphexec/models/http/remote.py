@@ -1,4 +1,4 @@
-"""A model behind an HTTP server: what every client of one is, whatever its dialect."""
+"""The base classes of models behind an HTTP server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 TEMPERATURE = number("a number, 0 or more")
 _CLIENT = has_methods("a client", "build_request", "send")
-# The two are told apart by how they are closed; one of the user's own may not say.
+# The context manager methods distinguish the two kinds; a user's client may have none of these methods.
 _BLOCKING = Constraint(
     "an httpx.Client, or one like it",
     lambda value: _CLIENT.fits(value) and (hasattr(value, "__enter__") or not hasattr(value, "__aenter__")),
@@ -32,38 +32,38 @@ _ASYNC = Constraint(
 
 
 class ClosableModel(ABC):
-    """A model with connections: its blocking and its async methods, of the three that a subclass writes once."""
+    """A model with connections: blocking and async methods, which use three methods of a subclass."""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`.
+        """Return the whole reply, within `timeout` seconds if given. Raises `ModelError`.
 
-        A server that stalls in the middle of its answer can make it pass `timeout`, by as much again at most: a
-        blocking read cannot be cut short.
+        If a server stalls in the middle of its reply, the call can take up to twice the `timeout`, because a blocking
+        read cannot be interrupted.
         """
         return run_sync(self._complete(request, timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does, and never later than `timeout`."""
+        """Return the whole reply, as `complete` does, and never later than `timeout`."""
         return await self._complete(request, timeout, ASYNC)
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
-        """Give the answer piece by piece while it comes, and last the whole of it.
+        """Yield the reply piece by piece while it is received, and finally the whole reply.
 
-        Asked, and so failing, at the first `next`. Raises `ModelError`, also in the middle: then there is no whole.
-        Closing the iterator early closes the connection, and the server stops.
+        The request is sent at the first `next`. Raises `ModelError`, also in the middle of a reply; then there is no
+        whole reply. Closing the iterator early closes the connection, and the server stops.
         """
         return iterate_sync(self._stream(request, timeout, BLOCKING))
 
     def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Piece, None]:
-        """Give the answer piece by piece, as `stream` does."""
+        """Yield the reply piece by piece, as `stream` does."""
         return self._stream(request, timeout, ASYNC)
 
     def close(self) -> None:
-        """Close the connections of blocking calls, and end a local server. A later call opens new ones."""
+        """Close the connections of blocking calls, and stop a local server. A later call opens new ones."""
         run_sync(self._close(BLOCKING))
 
     async def aclose(self) -> None:
-        """Close as `close` does, and also the connections of async calls in this event loop."""
+        """Close as `close` does, and also close the connections of async calls in this event loop."""
         await self._close(ASYNC)
 
     def __enter__(self) -> Self:
@@ -89,11 +89,11 @@ class ClosableModel(ABC):
 
 
 class RemoteModel(ClosableModel):
-    """A model at a server: what its clients have in common, whose `_dialect` differs."""
+    """A model at a server. Subclasses differ only in their `_dialect`."""
 
     _dialect: ClassVar[Dialect]
 
-    # Each parameter is a setting of its own; a bag of them would only move the list.
+    # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913
         self,
         model: str,
@@ -120,12 +120,12 @@ class RemoteModel(ClosableModel):
             ("client", client, optional(_BLOCKING, "one of its own")),
             ("async_client", async_client, optional(_ASYNC, "one of its own")),
         )
-        # What it is instead may hold the key, which is shown nowhere.
+        # The message does not show the value, because it may contain the key.
         if not optional(STRING).fits(api_key):
             raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a string, or None")
         self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
-        # Tells its replies from another model's, in a cache.
+        # Distinguishes this model's replies from other models' replies in a cache.
         self.identity = f"{owner} {self._sampling!r} at {self._base_url}"
         self._api_key = api_key
         self._timeout = timeout
@@ -148,14 +148,14 @@ class RemoteModel(ClosableModel):
             return
         deltas = opened.deltas
         try:
-            # To its end, beyond the last event that counts: else the connection could not be used again.
+            # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
             while deltas is not None:
                 for delta in deltas:
                     yield delta
                 deltas = await call.next_deltas(opened)
         finally:
             await call.close(opened)
-        yield opened.fold.reply()
+        yield opened.draft.reply()
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)

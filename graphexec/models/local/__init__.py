@@ -1,1 +1,1 @@
-"""A model on this machine: its weights, its process, and its client. `graphexec.models` exports it."""
+"""A model on this machine: its weights, its server process and its client. `graphexec.models` exports it."""

@@ -1,4 +1,4 @@
-"""A running llama.cpp server: the process that `llama_server` is the program of."""
+"""A running llama.cpp server: a process that executes the program `llama_server`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from graphexec.errors import ModelError, WeightsError
 from graphexec.models.http.endpoint import one_line
 from graphexec.models.local.weights import missing_extra_error
 
-# The servers that are to end with this program.
+# The servers that must end when this program ends.
 _RUNNING: set[subprocess.Popen[str]] = set()
 
-# Seconds that a server which cannot start gets to say why.
+# Seconds to wait for the error output of a server that failed to start.
 GRACE = 5.0
 
 # A line of llama.cpp's errors, without its time.
@@ -32,7 +32,7 @@ _ERROR_LINE = re.compile(r"^(?:[\d.]+ E )?(.*\S)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a server is started with. `context` is in tokens, and shared by prompt and reply."""
+    """The settings of a server. `context` is the number of tokens that prompt and reply share."""
 
     path: str
     name: str
@@ -43,15 +43,15 @@ class Settings:
 
 
 class LlamaProcess:
-    """A llama.cpp server on this machine, ready for requests at `url`; ended by `close`, or with this program."""
+    """A llama.cpp server on this machine, ready for requests at `url`. It ends with `close` or with this program."""
 
     def __init__(self, settings: Settings) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
             raise missing_extra_error("xllamacpp")
-        # Where llama.cpp's errors go: nothing of them on the user's terminal, all of them into ours.
+        # llama.cpp writes its errors to this file instead of the terminal, so our error message can include them.
         with tempfile.TemporaryFile() as log:
             process = _start(log)
-            # Ends it when nobody holds this any more; at the program's end, see `_leave`.
+            # Ends the server when this object is garbage collected. `_close_pipes` handles the end of the program.
             self._stop = weakref.finalize(self, _kill, process)
             self._stop.atexit = False
             _RUNNING.add(process)
@@ -64,20 +64,20 @@ class LlamaProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True while the server runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """End the server at once."""
         self._stop()
 
 
 def _start(log: IO[bytes]) -> subprocess.Popen[str]:
     program = Path(__file__).with_name("llama_server.py")
-    # Idle threads that spin would take the cores from the one that works: 5 tokens/s instead of 150.
+    # Otherwise idle threads spin and take the cores from the working thread: 5 tokens/s instead of 150.
     environment = {**os.environ, "OMP_WAIT_POLICY": "passive"}
     try:
-        # Our own interpreter and our own program. -P: a module beside the program must not stand in for another.
+        # Trusted: our own interpreter and program. -P: a file beside the program must not replace a module.
         return subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", str(program)],
             stdin=subprocess.PIPE,
@@ -94,7 +94,7 @@ def _start(log: IO[bytes]) -> subprocess.Popen[str]:
 def _await_address(process: subprocess.Popen[str], settings: Settings, log: IO[bytes]) -> str:
     assert process.stdin is not None
     assert process.stdout is not None
-    # A process that died already has closed the pipe; its answer, none, says so.
+    # If the process has died, the pipe is closed and the answer is empty.
     with suppress(OSError):
         process.stdin.write(json.dumps(asdict(settings)) + "\n")
         process.stdin.flush()
@@ -103,12 +103,12 @@ def _await_address(process: subprocess.Popen[str], settings: Settings, log: IO[b
     answer: dict[str, str] = json.loads(line) if line else {}
     if "url" in answer:
         return answer["url"]
-    # Its errors are all there once it has ended.
+    # The log is complete once the process has ended.
     with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE)
     log.seek(0)
-    first = answer.get("error", "its process was ended, as it is when memory runs out")
-    # The first error is the cause, the later ones follow from it.
+    first = answer.get("error", "its process was killed, perhaps because memory ran out")
+    # The first error is the cause, the later ones are consequences.
     fact = "; ".join([first, *_ERROR_LINE.findall(log.read().decode("utf-8", "replace"))[:2]])
     raise WeightsError(
         f"llama.cpp cannot serve {settings.path} ({one_line(fact)[:600]}); check the file, and the context and "
@@ -119,23 +119,23 @@ def _await_address(process: subprocess.Popen[str], settings: Settings, log: IO[b
 def _kill(process: subprocess.Popen[str]) -> None:
     _RUNNING.discard(process)
     if process.stdin is not None:
-        # It may have gone before us.
+        # The process may have ended already.
         with suppress(OSError):
             process.stdin.close()
-    # It has nothing to save.
+    # The server has no state to save.
     process.kill()
     process.wait()
 
 
 @atexit.register
 def _close_pipes() -> None:
-    """Let the servers end with this program: when the system closes the pipe to them, and not before.
+    """Let the servers end when the system closes their pipes after this program, and not earlier.
 
-    Threads may still be listening to them, and would complain of a broken connection.
+    Threads may still be using the servers, and would fail with a broken connection.
     """
     for process in _RUNNING:
         if process.stdin is not None:
-            # Kept open by a descriptor that nobody else knows; Python would warn of an open file, and of a process.
+            # A duplicate descriptor keeps the pipe open. Python would warn about an open file or a running process.
             os.dup(process.stdin.fileno())
             process.stdin.close()
         process.returncode = 0

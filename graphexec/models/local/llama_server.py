@@ -1,9 +1,8 @@
-"""The program of a local model's process: llama.cpp's server, until its standard input ends. Run as a script.
+"""The program of a local model's process: it runs llama.cpp's server until its standard input ends. Run as a script.
 
-In a process of its own, because xllamacpp 2026.10 holds the interpreter's lock while it loads and does not stop
-cleanly.
-Reads one line of JSON, the settings, from standard input, and writes one to standard output: `{"url": ...}` or
-`{"error": ...}`. It imports nothing of graphexec, so that it starts quickly.
+It is a separate process, because xllamacpp 2026.10 holds the interpreter's lock while it loads, and does not stop
+cleanly. It reads the settings as one line of JSON from standard input, and writes one line to standard output:
+`{"url": ...}` or `{"error": ...}`. It does not import graphexec, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import signal
 import sys
 from typing import Any
 
-# llama.cpp's own levels: 1 is errors only. They go to standard error, which the parent keeps.
+# A log level of llama.cpp. Its errors go to standard error, which the parent reads.
 ERRORS_ONLY = 1
-# MiB of earlier prompts that are kept, for agents that take turns: a few contexts of a small model.
+# MiB for earlier prompts, which agents that take turns reuse: enough for a few contexts of a small model.
 PROMPT_CACHE = 512
 
 
 # Any: settings come as JSON, and xllamacpp has no types.
 def start(settings: dict[str, Any]) -> Any:
-    """Return a running server. Raises `RuntimeError` where llama.cpp cannot load the file."""
+    """Return a running server. Raises `RuntimeError` if llama.cpp cannot load the file."""
     llama = importlib.import_module("xllamacpp")
     params = llama.CommonParams()
     params.model.path = settings["path"]
@@ -36,7 +35,7 @@ def start(settings: dict[str, Any]) -> Any:
     params.port = 0
     params.api_keys = [settings["key"]]
     params.verbosity = ERRORS_ONLY
-    # Its default keeps up to 8 GB of earlier prompts.
+    # The default is 8 GB.
     params.cache_ram_mib = PROMPT_CACHE
     params.ui = False
     if settings["chat_template"] is not None:
@@ -45,22 +44,22 @@ def start(settings: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Serve until the parent closes our standard input, or is no more."""
-    # Ctrl-C is the parent's to handle.
+    """Serve until the parent closes our standard input or ends."""
+    # The parent handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Nothing that llama.cpp prints must come between the parent and our answer.
+    # Output of llama.cpp goes to standard error, so that the parent reads only our answer.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
         server = start(json.loads(sys.stdin.readline()))
-    # Whatever it is, the parent says it better.
+    # The parent turns the error into a WeightsError.
     except Exception as error:  # noqa: BLE001
-        # Then an ordinary end: llama.cpp writes out what it complained about.
+        # The process exits normally, so that llama.cpp flushes its log.
         print(json.dumps({"error": str(error)}), file=answer, flush=True)
         return
     print(json.dumps({"url": server.listening_address}), file=answer, flush=True)
     sys.stdin.read()
-    # Without the server's own end, which may never come.
+    # Exit at once, because stopping the server may hang.
     os._exit(0)
 
 

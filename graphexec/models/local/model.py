@@ -1,4 +1,4 @@
-"""A model on this machine, without an account: llama.cpp with small weights, or with any GGUF file of yours."""
+"""A model on this machine, without an account: llama.cpp with small weights or with any GGUF file."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_pa
 from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
 from graphexec.runtime.io import IO
 
-# A tool that no template names of its own accord.
+# The name of a tool that no template contains.
 _PROBE = "graphexecprobe"
 _PROBING = ChatRequest([UserMessage("Hello")], (ToolSpec(_PROBE, "", {"type": "object", "properties": {}}),))
-# Seconds. The server answers in milliseconds, also while it writes a reply; a loaded machine is slower.
-_PATIENCE = 10.0
+# Seconds. The server answers in milliseconds, even while it generates a reply; a busy machine is slower.
+_TEMPLATE_TIMEOUT = 10.0
 
 
 @dataclass(slots=True)
 class _Running:
-    """A server, and whether it was seen to tell its model of tools."""
+    """A server, and whether its chat template is known to support tools."""
 
     process: LlamaProcess
     client: OpenAICompatible
@@ -38,25 +38,25 @@ class _Running:
     supports_tools: bool = False
 
     def can_serve(self, request: ModelRequest) -> bool:
-        """Whether it can be given that request without a further look."""
+        """Return whether the server can be sent the request without checking its chat template."""
         return self.process.alive and (self.supports_tools or not _has_tools(request))
 
 
 class LocalModel(ClosableModel):
-    """A model served by llama.cpp in a process of its own, reachable from this machine only and with a random key.
+    """A model served by llama.cpp in a separate process, which only this machine can reach, with a random key.
 
-    It serves the GGUF file at `path`, or else the named weights `model`, which the first call fetches where they are
-    not there yet (for the default a download of 93 MB, which becomes a file of 98 MB; not with `download=False`).
-    `context`, in tokens, holds prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More
-    `threads` than idle cores make it many times slower. `chat_template` (Jinja) replaces the weights' own. A request
-    with tools is a `BadRequestError` where the template knows none, as that of the default weights.
+    It serves the GGUF file at `path`, or the named weights `model`, which the first call downloads if they are missing
+    (the default is a download of 93 MB and a file of 98 MB; `download=False` forbids it). `context`, in tokens, holds
+    prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores
+    make the model many times slower. `chat_template` (Jinja) replaces the template of the weights. A request with tools
+    is a `BadRequestError` if the template does not support tools, as that of the default weights.
 
-    The first call starts the server, in half a second; that, and fetching, do not count towards a call's `timeout`.
-    `close`, or the program's end, ends it. One call is answered at a time. Needs `pip install
-    "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or unusable weights are a `WeightsError`.
+    The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
+    the call. The server ends with `close` or with the program. It answers one call at a time. Needs `pip install
+    "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or invalid weights are a `WeightsError`.
     """
 
-    # Each parameter is a setting of its own; a bag of them would only move the list.
+    # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913
         self,
         path: str | os.PathLike[str] | None = None,
@@ -84,7 +84,7 @@ class LocalModel(ClosableModel):
         )
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
-        # Tells its replies from another model's, in a cache.
+        # Distinguishes this model's replies from other models' replies in a cache.
         sampling = (context, temperature, max_tokens, chat_template)
         self.identity = f"LocalModel {self._name} {self._path} {sampling!r}"
         self._settings = partial(
@@ -94,7 +94,7 @@ class LocalModel(ClosableModel):
             OpenAICompatible, self._name, temperature=temperature, max_tokens=max_tokens, timeout=timeout
         )
         self._download = download
-        # One start at a time; the others wait for it.
+        # Only one thread starts the server; the others wait.
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
@@ -108,7 +108,7 @@ class LocalModel(ClosableModel):
             lambda: client.complete(request, timeout=timeout), lambda: client.acomplete(request, timeout=timeout)
         )
 
-    # A generator's frame holds this model, whose server ends with it.
+    # The generator keeps a reference to this model, so its server lives until the stream ends.
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
         client = await self._client(request, io)
         pieces = io.iterate(
@@ -131,7 +131,7 @@ class LocalModel(ClosableModel):
         running = self._running
         if running is not None and running.can_serve(request):
             return running.client
-        # Starting blocks, and fetching does for long: an event loop goes on meanwhile.
+        # The start and a download block, so they run in a thread if there is an event loop.
         return await io.call(partial(self._start_if_needed, request))
 
     def _start_if_needed(self, request: ModelRequest) -> OpenAICompatible:
@@ -142,8 +142,8 @@ class LocalModel(ClosableModel):
             if not running.can_serve(request):
                 if not _template_supports_tools(running.process.url, running.key):
                     raise BadRequestError(
-                        f"the chat template of {self._name} knows no tools, so the model would see none; use the "
-                        "structured agent, or give a chat template that knows tools"
+                        f"the chat template of {self._name} does not support tools, so the model would see none; use "
+                        "the structured agent, or give a chat template that supports tools"
                     )
                 running.supports_tools = True
             return running.client
@@ -162,7 +162,7 @@ class LocalModel(ClosableModel):
         if not there.is_file():
             raise WeightsError(
                 f"the weights {self._name} are not at {there}, and download=False; fetch them with "
-                f"graphexec.models.pull({self._name!r}), or name a GGUF file of yours instead"
+                f"graphexec.models.pull({self._name!r}), or pass the path of a GGUF file instead"
             )
         return there
 
@@ -172,12 +172,15 @@ def _has_tools(request: ModelRequest) -> bool:
 
 
 def _template_supports_tools(url: str, key: str) -> bool:
-    """Whether the server's chat template names a tool in its prompt; also where it does not say, as the call will."""
+    """Return whether the server's chat template writes tools into the prompt; `True` if the server cannot tell.
+
+    In that case the call itself reports the problem.
+    """
     import httpx
 
-    asked = encode(_PROBING, Sampling("", None, None), stream=False)
+    body = encode(_PROBING, Sampling("", None, None), stream=False)
     try:
-        response = httpx.post(f"{url}/apply-template", content=asked, headers=bearer(key), timeout=_PATIENCE)
+        response = httpx.post(f"{url}/apply-template", content=body, headers=bearer(key), timeout=_TEMPLATE_TIMEOUT)
     except httpx.HTTPError:
         return True
     return _PROBE in response.text or not response.is_success

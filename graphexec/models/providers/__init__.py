@@ -1,1 +1,1 @@
-"""The protocols of providers, and a model for each: `graphexec.models` exports them."""
+"""The protocols of the providers, with a model class for each. `graphexec.models` exports them."""

@@ -1,4 +1,4 @@
-"""A model behind Anthropic's Messages API, or a server that speaks it, such as llama.cpp's."""
+"""A model behind Anthropic's Messages API or a compatible server, such as llama.cpp's."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ MESSAGES = Dialect(
 
 
 class Anthropic(RemoteModel):
-    """A model that is asked over Anthropic's Messages API.
+    """A model that is called with Anthropic's Messages API.
 
-    `base_url` is the server's address, from `http://` or `https://` up to and without `/v1`; without it, the
-    environment's `ANTHROPIC_BASE_URL`, else Anthropic's own. The key is `api_key`, else `ANTHROPIC_API_KEY`.
-    `max_tokens` bounds a reply, to 4096 where `None`, since the API requires a number. The other options are those of
-    `OpenAICompatible`.
+    `base_url` is the server's address, which begins with `http://` or `https://` and ends before `/v1`. The default is
+    the environment variable `ANTHROPIC_BASE_URL`, or else Anthropic's own server. The default of `api_key` is
+    `ANTHROPIC_API_KEY`. `max_tokens` bounds a reply; `None` means 4096, since the API requires a number. The other
+    options are as in `OpenAICompatible`.
 
-    System messages are sent apart from the conversation, joined; a `CompletionRequest` is sent as a user message; a
-    blank stop text is a `BadRequestError`, since the API refuses it. The parts of a schema that the API does not
-    support (ranges, sizes, patterns) are sent as descriptions. Prompt tokens include those of the API's cache.
+    System messages are joined and sent separately from the conversation. A `CompletionRequest` is sent as a user
+    message. A blank stop string is a `BadRequestError`, since the API rejects it. The parts of a schema that the API
+    does not support (ranges, sizes, patterns) are sent as descriptions. Prompt tokens include those of the API's cache.
     """
 
     _dialect = MESSAGES

@@ -1,6 +1,6 @@
-"""What comes back from Anthropic: a whole message as a `ModelReply`, and the events of a stream folded into one.
+"""Decode replies from Anthropic: whole messages, and the events of a stream.
 
-Source: Anthropic's API reference. Blocks and events that are not asked for (thinking, say) are left out, as it advises.
+Source: Anthropic's API reference. Unknown blocks and events (thinking, for example) are ignored, as it advises.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 
 
 class _Usage(Wire):
-    # What was written to a cache, or read from one, is not among the `input_tokens`.
+    # `input_tokens` does not include the tokens that were written to or read from the API's cache.
     input_tokens: TokenCount | None = None
     cache_creation_input_tokens: TokenCount | None = None
     cache_read_input_tokens: TokenCount | None = None
@@ -37,7 +37,7 @@ class _Block(Wire):
     text: str | None = None
     id: str | None = None
     name: str | None = None
-    # Some servers send the text instead of the object.
+    # Some servers send a string instead of the object.
     # Any: an object's values are arbitrary JSON.
     input: dict[str, Any] | str | None = None
 
@@ -50,10 +50,10 @@ class _Message(Wire):
     content: list[_Block] | None = None
     model: str | None = None
     stop_reason: str | None = None
-    # Why the API's own filter stopped the model: the only text of such a reply.
+    # The reason if the API's own filter stopped the model: the only text of such a reply.
     stop_details: _Details | None = None
     usage: _Usage | None = None
-    # Any: an error comes in any shape, even with status 200.
+    # Any: errors have any shape, even with status 200.
     error: Any = None
 
 
@@ -71,40 +71,40 @@ class _Event(Wire):
     content_block: _Block | None = None
     delta: _Delta = _Delta()
     usage: _Usage | None = None
-    # Any: an error comes in any shape.
+    # Any: errors have any shape.
     error: Any = None
 
 
 def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
-    """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
+    """Decode the body of a response with status 200. Raises `InvalidReplyError` if it does not follow the protocol."""
     message = read(body, _Message, endpoint)
     if message.error is not None:
-        raise error_in_body(endpoint, ErrorReport.of({"error": message.error}))
+        raise error_in_body(endpoint, ErrorReport.from_json({"error": message.error}))
     if message.content is None:
         raise invalid_reply(endpoint, "sent a reply without content")
-    fold = AnthropicStream(endpoint)
-    for _ in fold.take_message(message):
-        # Its pieces are in the fold.
+    draft = AnthropicStream(endpoint)
+    for _ in draft.take_message(message):
+        # The deltas are not needed.
         pass
-    return fold.reply()
+    return draft.reply()
 
 
 @dataclass(slots=True)
 class AnthropicStream(Draft):
-    """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`.
+    """The draft of a streamed reply. `take` the data of each event, then call `reply`.
 
-    It is complete once it said why it finished, which it does together with the usage.
+    It is complete when the stop reason has been received, which comes with the usage.
     """
 
-    # The stream said message_stop: nothing after this counts.
+    # After message_stop, all events are ignored.
     _done: bool = False
-    # By the server's indexes: the positions of the calls, and the input that each began with.
+    # The position of each call and the input at its beginning, by the server's index.
     _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     # The counts of later events replace those of earlier ones.
     _counts: dict[str, int] = field(default_factory=dict[str, int])
 
     def take_message(self, message: _Message) -> Iterator[ReplyDelta]:
-        """Take in a whole message, and give what it adds."""
+        """Add a whole message and yield its deltas."""
         for index, block in enumerate(message.content or ()):
             yield from self._begin(index, block)
             yield from self._end(index)
@@ -113,12 +113,12 @@ class AnthropicStream(Draft):
         yield from self._finish(message.stop_reason or "", message.stop_details)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds."""
+        """Add one event and yield its deltas."""
         if self._done or not data:
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         if event.error is not None:
-            raise error_in_body(self.endpoint, ErrorReport.of({"error": event.error}))
+            raise error_in_body(self.endpoint, ErrorReport.from_json({"error": event.error}))
         match event.type:
             case "message_start" if event.message is not None:
                 self.model = event.message.model or ""
@@ -126,7 +126,7 @@ class AnthropicStream(Draft):
             case "content_block_start" if event.content_block is not None:
                 yield from self._begin(event.index, event.content_block)
             case "content_block_delta":
-                yield from self.say(event.delta.text)
+                yield from self.add_text(event.delta.text)
                 yield from self._extend(event.index, event.delta.partial_json)
             case "content_block_stop":
                 yield from self._end(event.index)
@@ -136,25 +136,25 @@ class AnthropicStream(Draft):
             case "message_stop":
                 self._done = True
             case _:
-                # Pings, and events that there will be one day.
+                # Pings, and event types that may be added to the API.
                 pass
 
     def _begin(self, index: int, block: _Block) -> Iterator[ReplyDelta]:
         if block.type == "text":
-            yield from self.say(block.text)
+            yield from self.add_text(block.text)
         if block.type == "tool_use":
             self._begun[index] = (len(self.calls), _input(block))
-            yield from self.call(block.id, block.name)
+            yield from self.add_call(block.id, block.name)
 
     def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
         if index in self._begun:
-            yield from self.extend(self._begun[index][0], arguments)
+            yield from self.add_arguments(self._begun[index][0], arguments)
 
     def _end(self, index: int) -> Iterator[ReplyDelta]:
         if index in self._begun:
             position, begun_with = self._begun[index]
             if not self.calls[position].arguments:
-                yield from self.extend(position, begun_with)
+                yield from self.add_arguments(position, begun_with)
 
     def _count(self, usage: _Usage | None) -> None:
         if usage is not None:
@@ -165,9 +165,9 @@ class AnthropicStream(Draft):
     def _finish(self, reason: str | None, details: _Details | None) -> Iterator[ReplyDelta]:
         if reason is not None:
             self.finish = _FINISH_REASONS.get(reason, "other")
-        if not self.said and details is not None:
-            # In place of a text that the API's own filter refused.
-            yield from self.say(details.explanation)
+        if not self.texts and details is not None:
+            # The API's own filter rejected the text; this explanation replaces it.
+            yield from self.add_text(details.explanation)
 
 
 def _input(block: _Block) -> str:

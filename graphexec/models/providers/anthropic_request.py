@@ -1,7 +1,7 @@
-"""What is sent to Anthropic: a request as the JSON of its Messages API.
+"""Encode requests for Anthropic's Messages API.
 
-Source: Anthropic's API reference. What it refuses with 400 and a conversation may hold all the same is mended where it
-has no meaning (blank texts), and told where it has (blank stop texts).
+Source: Anthropic's API reference. The API rejects some valid conversations with 400: blank texts, which mean nothing,
+are removed; blank stop strings raise an error.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from graphexec.messages import (
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import JSON, conversation, instructions, parse_arguments, tool_choice, write
 
-# What stays as it is; what holds schemas is in `closed`.
+# The keywords that are copied. `close_schema` handles those that contain schemas.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
 
 
 # Any: a schema's values are arbitrary JSON.
 def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with every object closed, and with what the API does not know told in descriptions."""
+    """Return a schema with every object closed, and with unsupported keywords moved into descriptions."""
     found: dict[str, Any] = {}
-    untold: dict[str, Any] = {}
+    unsupported: dict[str, Any] = {}
     for word, value in schema.items():
         if word in {"$defs", "properties"} and _is_object(value):
             found[word] = {name: _close_inner(inner) for name, inner in value.items()}
@@ -44,22 +44,22 @@ def close_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         elif word in _KEPT or (word == "format" and value in _FORMATS) or (word == "minItems" and value in (0, 1)):
             found[word] = value
         elif word not in {"additionalProperties", "description"}:
-            untold[word] = value
+            unsupported[word] = value
     if schema.get("type") == "object":
         found["additionalProperties"] = False
         found.setdefault("properties", {})
     if "$ref" in schema:
-        # Nothing may stand beside it but the definitions.
+        # The API allows no other keyword than the definitions beside it.
         return {word: value for word, value in found.items() if word in {"$ref", "$defs"}}
-    told = [str(schema["description"])] if "description" in schema else []
-    if untold:
-        told.append("{" + ", ".join(f"{word}: {value}" for word, value in untold.items()) + "}")
-    if told:
-        found["description"] = "\n\n".join(told)
+    description = [str(schema["description"])] if "description" in schema else []
+    if unsupported:
+        description.append("{" + ", ".join(f"{word}: {value}" for word, value in unsupported.items()) + "}")
+    if description:
+        found["description"] = "\n\n".join(description)
     return found
 
 
-# Any: what stands where a schema belongs. `true` and `false` are schemas too, which the server may refuse.
+# Any: the value may be `true` or `false`, which are schemas, too; the server may reject them.
 def _close_inner(schema: Any) -> Any:
     return close_schema(schema) if _is_object(schema) else schema
 
@@ -73,32 +73,32 @@ def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(value, list | tuple)
 
 
-# Not the latest, 2026-10-21, which differs for what is sent here in one thing: it refuses a temperature with 400.
+# Not the latest version, 2026-10-21: for these requests it differs only in that it rejects a temperature with 400.
 VERSION = "2023-06-01"
 
 
 def route(_request: ModelRequest) -> str:
-    """Return where every request goes, below the base URL."""
+    """Return the path below the base URL, which is the same for every request."""
     return "v1/messages"
 
 
 def headers(key: str) -> dict[str, str]:
-    """Return the headers of Anthropic's own: the protocol's version, and the key if there is one."""
+    """Return Anthropic's headers: the version of the protocol, and the API key if there is one."""
     return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
 
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-    """Return the body of the POST. A completion is asked for as a single user message.
+    """Return the body of the POST. A completion request becomes a single user message.
 
-    Raises `BadRequestError` where a stop text is blank, nothing is said but by the system, or a tool's parameters or
-    the schema are not JSON.
+    Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, or if a tool's
+    parameters or the schema are not JSON.
     """
     messages = conversation(request)
     turns = _turns(messages)
     if not turns:
         raise BadRequestError(
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
-            "refuses; add a user message with text"
+            "rejects; add a user message with text"
         )
     body: JSON = {
         "model": sampling.model,
@@ -122,14 +122,14 @@ def _stops(stops: Sequence[str], model: str) -> list[str]:
     for stop in stops:
         if not stop.strip():
             raise BadRequestError(
-                f"{model} cannot stop at {stop!r}: Anthropic's API refuses a stop text of blanks alone; "
-                "stop at a text with a letter or a sign in it"
+                f"{model} cannot stop at {stop!r}: Anthropic's API rejects stop strings that consist of blanks; "
+                "use a stop string with another character"
             )
     return list(stops)
 
 
 def _turns(messages: Sequence[Message]) -> list[JSON]:
-    """Return the messages of user and assistant in turn, neighbours of one role merged."""
+    """Return the messages of user and assistant, with consecutive messages of one role merged."""
     turns: list[JSON] = []
     for message in messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
@@ -140,17 +140,17 @@ def _turns(messages: Sequence[Message]) -> list[JSON]:
             turns.append({"role": role, "content": []})
         turns[-1]["content"] += blocks
     for turn in turns:
-        # The results of a turn's calls come before any text, or the API takes them as missing.
-        turn["content"].sort(key=_is_no_result)
+        # The results of the calls must precede any text of the turn; otherwise the API treats them as missing.
+        turn["content"].sort(key=_is_not_result)
     if turns and turns[-1]["role"] == "assistant":
         last = turns[-1]["content"][-1]
         if last["type"] == "text":
-            # The API continues a text of the assistant's, and refuses one that ends in a blank.
+            # The API continues a text of the assistant, and rejects one that ends in whitespace.
             last["text"] = last["text"].rstrip()
     return turns
 
 
-def _is_no_result(block: JSON) -> bool:
+def _is_not_result(block: JSON) -> bool:
     return bool(block["type"] != "tool_result")
 
 
@@ -168,12 +168,12 @@ def _blocks(message: Message) -> list[JSON]:
 
 
 def _text(content: str) -> list[JSON]:
-    """Return a text's block, or none where it is blank: the API refuses those."""
+    """Return the block of a text, or none if the text is blank: the API rejects blank texts."""
     return [{"type": "text", "text": content}] if content.strip() else []
 
 
 def _call(call: ToolCall) -> JSON:
-    # The API takes objects only. What the model had written instead is in the tool's answer to it.
+    # The API accepts only objects. The observation of the call repeats what the model wrote instead.
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call.arguments)}
 
 

@@ -21,19 +21,19 @@ from graphexec.models.providers.openai_reply import ChatStream, decode
 
 
 def route(request: ModelRequest) -> str:
-    """Return where the request goes, below the base URL."""
+    """Return the path of the request below the base URL."""
     return "chat/completions" if isinstance(request, ChatRequest) else "completions"
 
 
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-    """Return the body of the POST. Raises `BadRequestError` where a tool's parameters or the schema are not JSON."""
+    """Return the body of the POST. Raises `BadRequestError` if a tool's parameters or the schema are not JSON."""
     body: JSON = {
         "model": sampling.model,
         "stop": request.stop or None,
         "temperature": sampling.temperature,
         "max_tokens": sampling.max_tokens,
         "stream": stream or None,
-        # Without the option a stream tells no usage, and a limit on tokens would count nothing.
+        # Without this option a stream has no usage, and a limit on tokens would not work.
         "stream_options": {"include_usage": True} if stream else None,
     }
     if not isinstance(request, ChatRequest):
@@ -42,7 +42,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
     body["tools"] = [_tool(tool) for tool in request.tools] or None
     body["tool_choice"] = tool_choice(request)
     if request.schema is not None:
-        # Not `strict`: OpenAI's strict mode refuses schemas that local servers take (oneOf, optional fields).
+        # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}
     return write(body)
 
@@ -82,18 +82,18 @@ CHAT_COMPLETIONS = Dialect(
 
 
 class OpenAICompatible(RemoteModel):
-    """A model that is asked over OpenAI's Chat Completions and Completions protocols.
+    """A model that is called with OpenAI's Chat Completions and Completions protocols.
 
-    `base_url` is the server's address, from `http://` or `https://` up to and with `/v1`; without it, the environment's
-    `OPENAI_BASE_URL`, else OpenAI's own. The key is `api_key`, else `OPENAI_API_KEY`; a server on this machine needs
-    none, and `api_key=""` is for another one that needs none. `temperature` and `max_tokens` (of the reply) are the
-    server's where `None`.
+    `base_url` is the server's address, which begins with `http://` or `https://` and usually ends with `/v1`. The
+    default is the environment variable `OPENAI_BASE_URL`, or else OpenAI's own server. The default of `api_key` is
+    `OPENAI_API_KEY`; a server on this machine needs no key, and for another server without keys pass `api_key=""`. The
+    defaults of `temperature` and `max_tokens` (of the reply) are the server's.
 
-    `timeout` is the seconds that an attempt waits for the server; the `timeout` of a call bounds all its attempts and
-    waits together. A rate limit, a server error or a broken connection is retried `max_retries` times, after the wait
-    that the server asks for, unless that is more than 60 s. A `client` or `async_client` of yours (an `httpx.Client`,
-    or one like it) is not closed. Raises `InputError` for an invalid option; every failure of a call is a `ModelError`.
-    Threads and event loops may share a model.
+    `timeout` is the time in seconds that an attempt waits for the server; the `timeout` of a call bounds all its
+    attempts and waits together. A rate limit, a server error or a broken connection is retried up to `max_retries`
+    times, after the wait that the server asks for, unless that is more than 60 s. A `client` or `async_client` that you
+    pass (an `httpx.Client`, or one like it) is not closed. Raises `InputError` for an invalid option; every failure of
+    a call is a `ModelError`. Threads and event loops may share a model.
     """
 
     _dialect = CHAT_COMPLETIONS

@@ -1,6 +1,6 @@
-"""What comes back: a whole reply's JSON as a `ModelReply`, and the chunks of a stream folded into one.
+"""Decode replies of OpenAI-compatible servers: whole replies, and the chunks of a stream.
 
-Source: OpenAI's API reference; where servers differ, a comment says which.
+Source: OpenAI's API reference; comments name servers that differ.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Usage(Wire):
 
 class _Function(Wire):
     name: str | None = None
-    # Some servers send the object itself instead of its text.
+    # Some servers send an object instead of a string.
     # Any: an object's values are arbitrary JSON.
     arguments: str | dict[str, Any] | None = None
 
@@ -43,13 +43,13 @@ class _Call(Wire):
 
 class _Message(Wire):
     content: str | None = None
-    # OpenAI puts its "I cannot help with that" here, and leaves the content null.
+    # OpenAI writes a refusal here, and leaves the content null.
     refusal: str | None = None
     tool_calls: list[_Call] | None = None
 
 
 class _Choice(Wire):
-    # A chat's whole message, a piece of one, or a completion's text.
+    # The whole message of a chat, a piece of one, or the text of a completion.
     message: _Message | None = None
     delta: _Message | None = None
     text: str | None = None
@@ -60,12 +60,12 @@ class _Body(Wire):
     choices: list[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None
-    # Any: an error comes in any shape, even with status 200.
+    # Any: errors have any shape, even with status 200.
     error: Any = None
 
 
 def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
-    """Return the reply in the body of a 200. Raises `InvalidReplyError` where it is not what the protocol says."""
+    """Decode the body of a response with status 200. Raises `InvalidReplyError` if it does not follow the protocol."""
     parsed = _parse(body, endpoint)
     if not parsed.choices:
         raise invalid_reply(endpoint, "sent a reply without choices")
@@ -92,15 +92,15 @@ def decode(body: bytes, endpoint: Endpoint, *, chat: bool) -> ModelReply:
 
 @dataclass(slots=True)
 class ChatStream(Draft):
-    """The chunks of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
+    """The draft of a streamed reply. `take` the data of each event, then call `reply`."""
 
-    # The stream said [DONE]: nothing after this counts, not even a broken connection.
+    # After [DONE], everything is ignored, even a broken connection.
     _done: bool = False
-    # The position among the calls of each of the server's indexes.
+    # The position of each call, by the server's index.
     _positions: dict[int, int] = field(default_factory=dict[int, int])
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds."""
+        """Add one event and yield its deltas."""
         if self._done or not data:
             return
         if data.strip() == "[DONE]":
@@ -110,29 +110,29 @@ class ChatStream(Draft):
         self.model = self.model or chunk.model or ""
         if chunk.usage is not None:
             self.usage = _usage(chunk.usage)
-        # The chunk with the usage, and Azure's first one, have no choices.
+        # The chunk with the usage and Azure's first chunk have no choices.
         for choice in (chunk.choices or ())[:1]:
             if choice.finish_reason:
                 self.finish = _FINISH_REASONS.get(choice.finish_reason, "other")
-            said = choice.delta or choice.message
-            yield from self.say(choice.text if said is None else _content(said))
-            for call in (said.tool_calls if said is not None else None) or ():
+            message = choice.delta or choice.message
+            yield from self.add_text(choice.text if message is None else _content(message))
+            for call in (message.tool_calls if message is not None else None) or ():
                 yield self._take_call(call)
 
     def _take_call(self, call: _Call) -> ReplyDelta:
         position = self._position(call)
-        pieces = self.calls[position]
-        # Joined, as the openai package's `accumulate_delta` does.
+        partial_call = self.calls[position]
+        # Pieces of a name are joined, as `accumulate_delta` of the openai package does.
         name = call.function.name or ""
         arguments = arguments_text(call.function.arguments)
-        pieces.name += name
-        pieces.arguments.append(arguments)
+        partial_call.name += name
+        partial_call.arguments.append(arguments)
         return ReplyDelta(index=position, call_id=call.id or "", name=name, arguments=arguments)
 
     def _position(self, call: _Call) -> int:
-        """Return which call of the reply this is a piece of; a new one where it is the first.
+        """Return the position of the call that a piece belongs to; the first piece begins a new call.
 
-        Some servers leave `index` out or always send 0, and tell calls apart by their ids alone.
+        Some servers omit `index` or always send 0, and distinguish calls only by their ids.
         """
         calls = self.calls
         last = len(calls) - 1
@@ -146,19 +146,19 @@ class ChatStream(Draft):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing: the stream said why it finished, and then [DONE] or the usage."""
+        """True after the finish reason, followed by [DONE] or the usage."""
         return self.finish is not None and (self._done or self.usage is not None)
 
 
 def _parse(body: bytes, endpoint: Endpoint) -> _Body:
     parsed = read(body, _Body, endpoint)
     if parsed.error is not None:
-        raise error_in_body(endpoint, ErrorReport.of({"error": parsed.error}))
+        raise error_in_body(endpoint, ErrorReport.from_json({"error": parsed.error}))
     return parsed
 
 
-def _content(said: _Message) -> str:
-    return said.content or said.refusal or ""
+def _content(message: _Message) -> str:
+    return message.content or message.refusal or ""
 
 
 def _usage(usage: _Usage | None) -> Usage:

@@ -1,4 +1,4 @@
-"""A model behind OpenAI's Responses API, or a server that speaks it."""
+"""A model behind OpenAI's Responses API or a compatible server."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from graphexec.models.providers.responses_reply import ResponsesStream, StopCutt
 
 
 def route(_request: ModelRequest) -> str:
-    """Return where every request goes, below the base URL."""
+    """Return the path below the base URL, which is the same for every request."""
     return "responses"
 
 
 def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-    """Return the body of the POST, without its stop texts, which the API does not know.
+    """Return the body of the POST, without stop strings, which the API does not support.
 
-    A completion is asked for as a single user message. Raises `BadRequestError` where a tool's parameters or the schema
+    A completion request becomes a single user message. Raises `BadRequestError` if a tool's parameters or the schema
     are not JSON.
     """
     messages = conversation(request)
     body: JSON = {
         "model": sampling.model,
-        "input": [item for message in messages for item in _of(message)],
-        # The server is to keep nothing: each request has the whole conversation.
+        "input": [item for message in messages for item in _items(message)],
+        # The server need not store anything: each request contains the whole conversation.
         "store": False,
         "instructions": instructions(messages) or None,
         "temperature": sampling.temperature,
@@ -46,12 +46,12 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
         body["tools"] = [_tool(tool) for tool in request.tools] or None
         body["tool_choice"] = tool_choice(request)
         if request.schema is not None:
-            # Not `strict`, as in chat completions: it refuses optional fields and oneOf.
+            # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
             body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
     return write(body)
 
 
-def _of(message: Message) -> list[JSON]:
+def _items(message: Message) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
@@ -60,21 +60,21 @@ def _of(message: Message) -> list[JSON]:
         case AssistantMessage("", calls) if calls:
             return [_call(call) for call in calls]
         case AssistantMessage(content, calls):
-            said: JSON = {"type": "output_text", "text": content}
-            return [{"type": "message", "role": "assistant", "content": [said]}, *(_call(call) for call in calls)]
+            text: JSON = {"type": "output_text", "text": content}
+            return [{"type": "message", "role": "assistant", "content": [text]}, *(_call(call) for call in calls)]
         case ToolMessage(call_id, content):
             return [{"type": "function_call_output", "call_id": call_id, "output": content}]
 
 
 def _call(call: ToolCall) -> JSON:
-    called = {"call_id": call.id, "name": call.name, "arguments": valid_arguments(call.arguments)}
-    return {"type": "function_call"} | called
+    members = {"call_id": call.id, "name": call.name, "arguments": valid_arguments(call.arguments)}
+    return {"type": "function_call"} | members
 
 
 def _tool(tool: ToolSpec) -> JSON:
-    # Told, since here the API is strict unless told not to be.
-    told = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": False}
-    return {"type": "function"} | told
+    # `strict` is sent, because the default of this API is True.
+    members = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": False}
+    return {"type": "function"} | members
 
 
 RESPONSES = Dialect(
@@ -88,12 +88,12 @@ RESPONSES = Dialect(
 
 
 class OpenAIResponses(RemoteModel):
-    """A model that is asked over OpenAI's Responses API. The server is told to store nothing.
+    """A model that is called with OpenAI's Responses API. Requests ask the server to store nothing.
 
-    The API knows no stop texts: the reply is cut here before the first one, also while it streams, and `usage` counts
-    what was cut off. Calls after that place are dropped. System messages are sent as `instructions`, joined; a
-    `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply with its reasoning, which is not sent
-    again. The options are those of `OpenAICompatible`.
+    The API does not support stop strings, so the client cuts the reply before the first one, also while it streams;
+    `usage` includes the part that was cut off. Calls after that position are dropped. System messages are joined and
+    sent as `instructions`. A `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply including its
+    reasoning, which is not sent again. The options are as in `OpenAICompatible`.
     """
 
     _dialect = RESPONSES

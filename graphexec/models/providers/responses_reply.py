@@ -1,7 +1,7 @@
-"""What comes back from OpenAI's Responses API: a response as a `ModelReply`, and a stream's events folded into one.
+"""Decode replies from OpenAI's Responses API: whole responses, and the events of a stream.
 
-Source: OpenAI's API reference; where llama.cpp's server differs, a comment says so. Items and events that are not
-asked for (reasoning, say) are left out.
+Source: OpenAI's API reference; comments say where llama.cpp's server differs. Unknown items and events (reasoning, for
+example) are ignored.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, 
 
 @dataclass(slots=True)
 class StopCutter:
-    """A text as far as it came and may be shown. `take` each piece, then the `rest`.
+    """Cuts a streamed text before the first stop string. `take` each piece, then call `rest`.
 
-    Of several stop texts the one that is whole first counts, as at a server that looks after every letter; so the same
-    text is cut at the same place however it comes in pieces. `done` once it was cut.
+    Of several stop strings, the one that ends first counts, as on a server that checks after every character, so the
+    position does not depend on the pieces. `done` is true after the cut.
     """
 
     stops: tuple[str, ...]
     done: bool = False
-    # The end of the text that a stop text may begin with.
+    # The end of the text, if a stop string may begin there.
     _held: str = ""
 
     def take(self, piece: str) -> str:
-        """Take in a piece, and return what may be shown by now."""
+        """Add a piece, and return the text that can be shown now."""
         if self.done:
             return ""
         text = self._held + piece
@@ -46,7 +46,7 @@ class StopCutter:
         return shown
 
     def rest(self) -> str:
-        """Return what was held back, at the end of the text."""
+        """Return the text that was held back, after the last piece."""
         rest, self._held = self._held, ""
         return rest
 
@@ -85,92 +85,92 @@ class _Response(Wire):
     incomplete_details: _Incomplete | None = None
     model: str | None = None
     usage: _Usage | None = None
-    # Any: an error comes in any shape, even with status 200.
+    # Any: errors have any shape, even with status 200.
     error: Any = None
 
 
 class _Event(Wire):
     type: str = ""
     item: _Item | None = None
-    # llama.cpp's server tells items apart by their ids alone.
+    # llama.cpp's server distinguishes items only by their ids.
     output_index: int | None = None
     item_id: str | None = None
     delta: str | None = None
     response: _Response | None = None
-    # An error's own members, or where some servers put them all.
+    # The members of an error; some servers use only these.
     code: str | None = None
     message: str | None = None
-    # Any: an error comes in any shape.
+    # Any: errors have any shape.
     error: Any = None
 
 
 def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> ModelReply:
-    """Return the reply in the body of a 200, its text cut before the first of the `stop` texts.
+    """Decode the body of a response with status 200; the text is cut before the first `stop` string.
 
-    Raises `InvalidReplyError` where it is not what the protocol says, and another `ModelError` where it tells of one.
+    Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
     """
     response = read(body, _Response, endpoint)
-    fold = ResponsesStream(endpoint, StopCutter(stop))
-    for _ in fold.close(response):
-        # Its pieces are in the fold.
+    draft = ResponsesStream(endpoint, StopCutter(stop))
+    for _ in draft.close(response):
+        # The deltas are not needed.
         pass
     if response.output is None:
         raise invalid_reply(endpoint, "sent a reply without output")
-    return fold.reply()
+    return draft.reply()
 
 
 @dataclass(slots=True)
 class ResponsesStream(Draft):
-    """The events of one stream, as far as they came. `take` each event's data, then ask for the `reply`."""
+    """The draft of a streamed reply. `take` the data of each event, then call `reply`."""
 
     cut: StopCutter
-    # The position among the calls of each item, by the server's index or id.
+    # The position of each call, by the server's index or id of the item.
     _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])
-    # Whether a piece of the output came, be it held back or cut off: then the last event adds nothing to it.
+    # Whether any output has been received, even if it was held back or cut off; then the last event adds none.
     _begun: bool = False
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
-        """Take in one event, and give what it adds."""
+        """Add one event and yield its deltas."""
         if self.complete or not data or data.strip() == "[DONE]":
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._begun = True
-                yield from self.say(self.cut.take(event.delta or ""))
+                yield from self.add_text(self.cut.take(event.delta or ""))
             case "response.output_item.added" | "response.output_item.done" if event.item is not None:
                 if event.item.type == "function_call":
                     self._begun = True
                     yield from self._take_call(event.item, _key(event))
             case "response.function_call_arguments.delta":
-                yield from self.extend(self._positions.get(_key(event)), event.delta)
+                yield from self.add_arguments(self._positions.get(_key(event)), event.delta)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
                 yield from self.close(event.response)
             case "error":
-                raise error_in_body(self.endpoint, _complaint(event))
+                raise error_in_body(self.endpoint, _error_report(event))
             case _ if event.error is not None:
-                raise error_in_body(self.endpoint, ErrorReport.of({"error": event.error}))
+                raise error_in_body(self.endpoint, ErrorReport.from_json({"error": event.error}))
             case _:
-                # Events that say nothing new, and those that there will be one day.
+                # Events without new information, and event types that may be added to the API.
                 pass
 
     def close(self, response: _Response) -> Iterator[ReplyDelta]:
-        """Take in the response as it is at its end, and give what had not come in pieces.
+        """Add the final response, and yield the deltas that were not streamed.
 
-        Raises the `ModelError` that a failed one tells of.
+        Raises the `ModelError` that a failed response reports.
         """
         if response.error is not None:
-            raise error_in_body(self.endpoint, ErrorReport.of({"error": response.error}))
+            raise error_in_body(self.endpoint, ErrorReport.from_json({"error": response.error}))
         if response.status == "failed":
-            raise invalid_reply(self.endpoint, "reports that it failed, without a word")
+            raise invalid_reply(self.endpoint, "reports that it failed, without a message")
         if not self._begun:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
                     for part in item.content or ():
-                        yield from self.say(self.cut.take(part.text or part.refusal or ""))
+                        yield from self.add_text(self.cut.take(part.text or part.refusal or ""))
                 if item.type == "function_call":
                     yield from self._take_call(item, number)
-        yield from self.say(self.cut.rest())
+        yield from self.add_text(self.cut.rest())
         usage = response.usage or _Usage()
         self.usage = Usage(usage.input_tokens or 0, usage.output_tokens or 0)
         self.model = response.model or ""
@@ -183,13 +183,13 @@ class ResponsesStream(Draft):
     def _take_call(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
         position = self._positions.get(key)
         if position is None:
-            # What comes after a stop text, a server that knows them would not have said.
+            # A server that supports stop strings would not have sent a call after one.
             if self.cut.done:
                 return
             position = self._positions[key] = len(self.calls)
-            yield from self.call(item.call_id or item.id, item.name)
+            yield from self.add_call(item.call_id or item.id, item.name)
         if not self.calls[position].arguments:
-            yield from self.extend(position, arguments_text(item.arguments))
+            yield from self.add_arguments(position, arguments_text(item.arguments))
 
 
 def _key(event: _Event) -> int | str | None:
@@ -198,7 +198,7 @@ def _key(event: _Event) -> int | str | None:
     return event.item.id if event.item is not None else event.item_id
 
 
-def _complaint(event: _Event) -> ErrorReport:
+def _error_report(event: _Event) -> ErrorReport:
     if event.error is not None:
-        return ErrorReport.of({"error": event.error})
-    return ErrorReport(event.message or "without a word", event.code or "")
+        return ErrorReport.from_json({"error": event.error})
+    return ErrorReport(event.message or "without a message", event.code or "")

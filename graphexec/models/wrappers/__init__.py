@@ -1,1 +1,1 @@
-"""Models around models: caches, retries, fallbacks, rates, prices. `graphexec.models` exports them."""
+"""Wrappers of models: caches, retries, fallbacks, rate limits, prices. `graphexec.models` exports them."""

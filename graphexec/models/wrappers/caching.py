@@ -1,4 +1,4 @@
-"""A model that is not asked the same thing twice."""
+"""A model with a cache, which answers repeated requests."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-# Seconds that a writer waits for other processes' writers, which take milliseconds.
-_PATIENCE = 10.0
+# Seconds that a writer waits for writers in other processes, which take milliseconds.
+_LOCK_TIMEOUT = 10.0
 
 
 class CacheStore(Protocol):
-    """Where entries are kept: texts, by a key of 64 characters. Threads call it; a lost entry is only a miss.
+    """A store of entries: strings, by keys of 64 characters. It must be thread-safe; a lost entry is only a miss.
 
-    One that has `instant = True` does not block, so async calls need no thread for it.
+    A store with `instant = True` does not block, so async calls need no thread for it.
     """
 
     def get(self, key: str) -> str | None:
         """Return the entry, or `None`."""
 
     def put(self, key: str, entry: str) -> None:
-        """Keep an entry, in the place of an earlier one."""
+        """Store an entry, and replace an earlier one."""
 
 
 STORE = has_methods("MemoryCache(), or SQLiteCache(path) for a file", "get", "put")
 
 
 class MemoryCache:
-    """A cache that lasts as long as the program, of the `max_entries` that were used last, or of all.
+    """A cache in memory. It keeps the `max_entries` most recently used entries, or all.
 
-    Threads may share it. Raises `InputError` for `max_entries` that are no number, or below 1.
+    Threads may share it. Raises `InputError` if `max_entries` is not a whole number above 0.
     """
 
     instant: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class MemoryCache:
             return entry
 
     def put(self, key: str, entry: str) -> None:
-        """Keep an entry, and drop the one that was not used for longest where there are too many."""
+        """Store an entry, and remove the least recently used one if there are too many."""
         with self._lock:
             self._entries[key] = entry
             self._entries.move_to_end(key)
@@ -87,11 +87,11 @@ class MemoryCache:
 
 
 class SQLiteCache:
-    """A cache in the file `path`, which is made where there is none. Delete it to forget everything: it only grows.
+    """A cache in the file `path`, which is created if necessary. It never shrinks; delete the file to empty the cache.
 
     Threads and processes may share it, also after a fork: each use opens the file (0.4 ms to read, 1.5 ms to write). A
-    failure to read is a miss, and is reported as `CacheFailed`, as a failure to write is. The file must be on a disk of
-    this machine. Raises `InputError` where the file cannot be opened, or is no cache.
+    failure to read or write is reported as `CacheFailed`; a failed read is a miss. The file must be on a local disk.
+    Raises `InputError` if the file cannot be opened or is not a cache.
     """
 
     __slots__ = ("_path",)
@@ -101,13 +101,13 @@ class SQLiteCache:
 
         validate("SQLiteCache", ("path", path, PATH))
         if os.fspath(path) == ":memory:":
-            raise InputError("SQLiteCache is kept in a file and was given ':memory:'; use MemoryCache() for memory")
-        # Absolute: the program may change its directory.
+            raise InputError("SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory")
+        # Absolute, because the program may change its working directory.
         self._path = Path(path).absolute()
         try:
             with self._connection() as connection:
-                # Readers go on while somebody writes. Two processes that both make the file cannot both set it, and
-                # need not: the file remembers it.
+                # In WAL mode, writers do not block readers. If two processes create the file, only one of them can set
+                # the mode, which is enough: the file stores it.
                 with suppress(sqlite3.OperationalError):
                     connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute(
@@ -116,16 +116,16 @@ class SQLiteCache:
                 connection.execute("SELECT key, entry FROM replies LIMIT 1")
         except sqlite3.Error as error:
             raise InputError(
-                f"the cache {self._path} cannot be used: {error}; name a file in a folder that can be written to"
+                f"the cache {self._path} cannot be used: {error}; pass a file in a writable folder"
             ) from error
 
     def get(self, key: str) -> str | None:
-        """Return the entry, or `None` where there is none or it cannot be read."""
+        """Return the entry, or `None` if there is none or it cannot be read."""
         row = self._execute("SELECT entry FROM replies WHERE key = ?", key)
         return None if row is None else row[0]
 
     def put(self, key: str, entry: str) -> None:
-        """Keep an entry, if the file can be written."""
+        """Store an entry, if the file can be written."""
         self._execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", key, entry)
 
     def _execute(self, statement: str, *values: str) -> tuple[str] | None:
@@ -146,62 +146,62 @@ class SQLiteCache:
     def _connection(self) -> Generator[sqlite3.Connection, None, None]:
         import sqlite3
 
-        # Without transactions of Python's: each statement is one.
-        with closing(sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)) as connection:
-            # After a power cut the last entries may be missing, which are misses.
+        # No transactions by Python: each statement is a transaction.
+        with closing(sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT, isolation_level=None)) as connection:
+            # After a power failure the last entries may be missing, which is harmless.
             connection.execute("PRAGMA synchronous = NORMAL")
             yield connection
 
 
-# Part of every key: entries of another form are misses.
-_FORM = 1
+# The version of the entries' format. It is a part of every key, so entries of other versions are misses.
+_VERSION = 1
 
 
 def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> WrappedModel:
-    """Make a model that answers what it was asked before out of `store`: a `MemoryCache` of its own, or yours.
+    """Make a model that answers repeated requests from `store`, by default a new `MemoryCache`.
 
-    Such a reply has no usage and no cost, and `Cached` is reported. Requests are the same where their messages, tools,
-    stop texts, schema and tool choice are equal. Only whole replies are stored. An unreadable entry is a miss. Calls at
-    the same time do not wait for each other. What a store of yours raises ends the call.
+    A cached reply has no usage and no cost, and is reported as `Cached`. Requests are the same if their messages,
+    tools, stop strings, schema and tool choice are equal. Only complete replies are stored. An unreadable entry is a
+    miss. Concurrent calls do not wait for each other. An exception of the store ends the call.
 
-    In a store of yours a model's replies are found by its `identity` and `name`; raises `InputError` where both are
-    missing. Finding a key costs the length of the conversation.
+    If you pass a store, the `identity` of the model and the `name` distinguish its replies from those of other models;
+    raises `InputError` if both are missing. A lookup takes time linear in the length of the conversation.
     """
     validate(
         "cached", ("model", model, MODEL), ("store", store, optional(STORE, "one of its own")), ("name", name, STRING)
     )
-    told_apart = [name, identity(model)]
-    if store is not None and not any(told_apart):
+    model_key = [name, identity(model)]
+    if store is not None and not any(model_key):
         raise InputError(
-            f"cached cannot tell {model_name(model)} from other models in the store; pass name= with its name and "
-            f"settings, such as name='tiny, temperature 0'"
+            f"cached cannot distinguish {model_name(model)} from other models in the store; pass name= with its name "
+            f"and settings, such as name='tiny, temperature 0'"
         )
-    kept: CacheStore = MemoryCache() if store is None else store
-    instant = bool(getattr(kept, "instant", False))
+    entries: CacheStore = MemoryCache() if store is None else store
+    instant = bool(getattr(entries, "instant", False))
 
     async def flow(call: ModelCall) -> ModelReply:
         io = BLOCKING if instant else call.io
-        key = _key([_FORM, *told_apart, call.request])
-        found = _read(await io.call(partial(kept.get, key)))
+        key = _key([_VERSION, *model_key, call.request])
+        found = _read(await io.call(partial(entries.get, key)))
         if found is not None:
             report(Cached(model_name(model)))
             return found
         reply = await call.ask(model)
-        await io.call(partial(kept.put, key, format_json(to_json_data(reply))))
+        await io.call(partial(entries.put, key, format_json(to_json_data(reply))))
         return reply
 
     return WrappedModel("cached", [model], flow, instant=instant)
 
 
 def _key(what: object) -> str:
-    """Return the SHA-256 of a value's canonical JSON: with sorted keys, and ASCII, so that half a surrogate is fine."""
+    """Return the SHA-256 of a value's canonical JSON: with sorted keys, and in ASCII, which allows lone surrogates."""
     text = json.dumps(what, default=_as_json, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 # Any: JSON.
 def _as_json(value: object) -> Any:
-    """What JSON knows in the place of what it does not: of a message its class and fields, of a conversation a list."""
+    """Return a JSON form of a value: a list of class and fields for a message, and a list for a conversation."""
     match value:
         case Mapping():
             return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - any mapping
@@ -210,7 +210,7 @@ def _as_json(value: object) -> Any:
         case _ if is_dataclass(value):
             return [type(value).__name__, {field.name: getattr(value, field.name) for field in fields(value)}]
         case _:
-            raise InputError(f"a request to a cached model holds {value!r}, which has no form in JSON; leave it out")
+            raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
 
 
 def _read(entry: str | None) -> ModelReply | None:
@@ -220,5 +220,5 @@ def _read(entry: str | None) -> ModelReply | None:
         reply: ModelReply = load_as(ModelReply, parse_json(entry))
     except INVALID_DATA_ERRORS:
         return None
-    # This time nothing was spent.
+    # A cached reply uses no tokens.
     return replace(reply, usage=Usage(), cost=0.0)

@@ -1,4 +1,4 @@
-"""A model in whose place others are asked when it fails."""
+"""A model with fallbacks: other models are called if it fails."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from graphexec.models.progress_reports import FellBack
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name, recoverable_errors
 from graphexec.runtime.progress import report
 
-_EACH = Constraint("models one after the other and not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
+_EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
 
 def with_fallbacks(
     model: Model, *others: Model, on: Sequence[type[Exception]] = (ModelError,), clock: Clock = REAL_TIME
 ) -> WrappedModel:
-    """Make a model that asks `model`, and the `others` in their order while the one before failed with an error `on`.
+    """Make a model that calls `model`, and then the `others` in order while the previous one fails with an error `on`.
 
-    Each fallback is reported as `FellBack`. Where all fail, the last error is raised, with notes of the earlier ones.
-    They share the call's `timeout`: give a model that may hang a timeout of its own. A stream falls back only until its
-    first piece. Raises `InputError` without `others`, and for invalid models.
+    Each fallback is reported as `FellBack`. If all fail, the last error is raised, with notes about the earlier ones.
+    All models share the `timeout` of the call: give a model that may hang its own timeout. A stream falls back only
+    before its first piece. Raises `InputError` without `others`, and for invalid models.
     """
     validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
-        raise InputError(f"with_fallbacks was given no model but {model_name(model)}; name the one to ask in its place")
+        raise InputError(f"with_fallbacks has only {model_name(model)}; pass the model to call if it fails, too")
     recoverable = recoverable_errors("with_fallbacks", on)
 
     async def flow(call: ModelCall) -> ModelReply:
         earlier: list[str] = []
-        for asked, following in pairwise((model, *others, None)):
-            assert asked is not None, "only the last has no follower"
+        for current, following in pairwise((model, *others, None)):
+            assert current is not None, "only the last item is None"
             try:
-                return await call.ask(asked)
+                return await call.ask(current)
             except recoverable as error:
                 if call.begun:
                     raise
@@ -43,8 +43,8 @@ def with_fallbacks(
                     for note in earlier:
                         error.add_note(note)
                     raise
-                earlier.append(f"before that, {model_name(asked)} failed with {described(error)}")
+                earlier.append(f"before that, {model_name(current)} failed with {described(error)}")
                 report(FellBack(error, model_name(following)))
-        raise AssertionError("the last model answers or raises")
+        raise AssertionError("the last model returns or raises")
 
     return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock)

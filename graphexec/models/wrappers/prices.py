@@ -1,4 +1,4 @@
-"""What a model's replies cost, reckoned from their tokens."""
+"""The cost of a model's replies, calculated from their tokens."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MONEY = number("money per million tokens, 0 or more")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a million tokens of prompts and of replies cost, in your money: of no model but those that are `priced`.
+    """The price of a million tokens of prompts and of replies, in any currency; use it with `priced`.
 
-    Raises `InputError` for a number that is none, negative or not finite.
+    Raises `InputError` for a price that is not a number, negative or not finite.
     """
 
     prompt: float
@@ -28,7 +28,7 @@ class Price:
         validate("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
 
     def of(self, usage: Usage) -> float:
-        """Return what these tokens cost; infinity where a float cannot hold it."""
+        """Return the cost of these tokens; infinity if it is too large for a float."""
         try:
             return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
         except OverflowError:
@@ -36,7 +36,7 @@ class Price:
 
 
 def _are_prices(value: object) -> bool:
-    # isinstance cannot tell the types inside, which are looked at one by one.
+    # isinstance does not narrow the type arguments, so each item is checked.
     by_name: Mapping[object, object] = value if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
     of_names = [isinstance(name, str) and isinstance(price, Price) for name, price in by_name.items()]
     return isinstance(value, Price) or (bool(of_names) and all(of_names))
@@ -46,12 +46,12 @@ _PRICES = Constraint("Price(prompt, completion), or a dict with one for each mod
 
 
 def priced(model: Model, prices: Mapping[str, Price] | Price) -> WrappedModel:
-    """Make a model whose replies say what they cost, as their `usage` and the `prices` of the models give it.
+    """Make a model whose replies have a cost, calculated from their `usage` and the `prices` of the models.
 
-    The price is that of the reply's `model`: of its exact name, else of the longest name that it begins with (prices of
-    `gpt-4o` hold for `gpt-4o-2024-08-06`, and for `gpt-4o-mini` where that has none). A single `Price` holds for every
-    model. A reply of another model raises `InputError`, after the call. The cost of a model that is not `priced` counts
-    as zero, and a run with a `max_cost` refuses it. Raises `InputError` for invalid prices.
+    The price is found by the `model` of the reply: its exact name, or else the longest name that it begins with (the
+    price of `gpt-4o` holds for `gpt-4o-2024-08-06`, and for `gpt-4o-mini` if that has no price). A single `Price` holds
+    for every model. A reply of a model without a price raises `InputError` after the call. The cost of a model that is
+    not `priced` counts as zero, and a run with a `max_cost` rejects it. Raises `InputError` for invalid prices.
     """
     validate("priced", ("model", model, MODEL), ("prices", prices, _PRICES))
     known = prices if isinstance(prices, Price) else dict(prices)

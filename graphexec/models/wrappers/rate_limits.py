@@ -1,6 +1,6 @@
-"""A model that is not asked more often, or by more calls at once, than is allowed.
+"""A model with a limit on the rate of its calls and on the number of concurrent calls.
 
-Written out, because the libraries for it serve either threads or one event loop; a model serves both at once.
+The libraries for rate limits support either threads or one event loop; a model is used by both at the same time.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ def rate_limited(
     at_once: int | None = None,
     clock: Clock = REAL_TIME,
 ) -> WrappedModel:
-    """Make a model that asks `model` at most so often in any second and any minute, and by so many calls `at_once`.
+    """Make a model that limits the calls of `model` in any second and any minute, and the concurrent calls (`at_once`).
 
-    All its calls share the limits, in all threads and event loops, and get their turns in the order in which they came.
-    A call that waited reports `Waited`. One whose turn would come after its `timeout` raises `TurnTimeoutError`. A
-    stream keeps its place until it is over or closed. The model's own retries are not counted; use
-    `retrying(rate_limited(...))`. Raises `InputError` without a limit, and for one that is not a whole number above 0.
+    All its calls share the limits, in all threads and event loops, and proceed in the order in which they started. A
+    call that waited reports `Waited`. A call whose turn would come after its `timeout` raises `TurnTimeoutError`. A
+    stream counts as a call until it ends or is closed. The model's own retries are not counted; to count them, use
+    `retrying(rate_limited(...))`. Raises `InputError` without a limit, and for a limit that is not a whole number
+    above 0.
     """
     limits = (("per_second", per_second), ("per_minute", per_minute), ("at_once", at_once))
     if all(limit is None for _, limit in limits):
-        raise InputError("rate_limited has no limit; give it per_second, per_minute or at_once")
-    # Users without a type checker write per_second=0.5.
+        raise InputError("rate_limited has no limit; pass per_second, per_minute or at_once")
     validate("rate_limited", *((name, limit, optional(whole(1), "no limit")) for name, limit in limits))
     gate = None if at_once is None else Gate(at_once)
     pace = Pace([(count, span) for count, span in ((per_second, 1.0), (per_minute, 60.0)) if count is not None])
@@ -60,8 +60,8 @@ def rate_limited(
             await call.io.wait(turn, None if left is None else max(left, 0.0))
         except TimeoutError:
             raise TurnTimeoutError(
-                f"a call had no turn within its timeout of {call.timeout:g} s, since others took theirs "
-                f"({at_once} at once); give it more time, or allow more at once"
+                f"a call had to wait longer than its timeout of {call.timeout:g} s for other calls "
+                f"({at_once} at once); allow a longer timeout, or more calls at once"
             ) from None
         report(Waited(clock.monotonic() - began, f"{at_once} at once"))
 
@@ -70,8 +70,8 @@ def rate_limited(
         start, why = pace.take(began, latest=None if left is None else began + left)
         if start is None:
             raise TurnTimeoutError(
-                f"a call would have its turn after its timeout of {call.timeout:g} s ({why}); give it more time, "
-                f"or ask less often"
+                f"a call would have to wait longer than its timeout of {call.timeout:g} s ({why}); allow a longer "
+                f"timeout, or make fewer calls"
             )
         try:
             # A sleep may end a little early.
@@ -87,7 +87,7 @@ def rate_limited(
 
 
 class Gate:
-    """Lets in so many at once, the others in the order in which they came. Threads and event loops may share it."""
+    """A semaphore that admits waiting callers in their order. Threads and event loops may share it."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -95,7 +95,7 @@ class Gate:
         self._lock = threading.Lock()
 
     def enter(self) -> Future[None]:
-        """Return a turn, which is done once its holder is let in. It is to `leave` in any case."""
+        """Return a turn, a future that is done when its holder may proceed. Every turn must `leave`."""
         turn: Future[None] = Future()
         with self._lock:
             if not self._free:
@@ -106,8 +106,8 @@ class Gate:
         return turn
 
     def leave(self, turn: Future[None]) -> None:
-        """Give the place to the next one, if the holder of this turn ever had it."""
-        # A turn that can be cancelled was waited for in vain. It is passed over when it would be the next.
+        """Pass the place on to the next turn, if this turn had a place."""
+        # A turn that can still be cancelled never had a place. It is skipped later.
         if turn.cancel():
             return
         while (following := self._next()) is not None:
@@ -124,29 +124,29 @@ class Gate:
 
 
 class Pace:
-    """When each call may begin: in no span of `seconds` more than `count` of them, for each of the limits.
+    """The start times of calls: for each limit `(count, seconds)`, at most `count` calls in any span of `seconds`.
 
-    A time is given out when it is asked for, so nobody is woken up, and the times come in the order of the calls.
+    Each call reserves its start time in advance, so no call must be woken up, and the times are in the calls' order.
     """
 
     def __init__(self, limits: list[tuple[int, float]]) -> None:
         self._limits = limits
         self._longest = max((span for _, span in limits), default=0.0)
-        # The times given out that matter yet, the latest last.
+        # The reserved times that still matter, in ascending order.
         self._starts: deque[float] = deque()
         self._lock = threading.Lock()
 
     def take(self, now: float, *, latest: float | None) -> tuple[float | None, str]:
-        """Return the time at which a call may begin, and the limit that it waits for.
+        """Reserve the time at which a call may start; return it with the limit that the call waits for.
 
-        It is `None` where it would not be before `latest`; then nothing was taken.
+        The time is `None`, and nothing is reserved, if the call could not start before `latest`.
         """
         with self._lock:
             while self._starts and self._starts[0] + self._longest <= now:
                 self._starts.popleft()
             start, why = now, ""
             if self._starts and self._starts[-1] > start:
-                start, why = self._starts[-1], "others are before it"
+                start, why = self._starts[-1], "earlier calls"
             for count, span in self._limits:
                 if len(self._starts) >= count and self._starts[-count] + span > start:
                     start = self._starts[-count] + span
@@ -158,7 +158,7 @@ class Pace:
             return start, why
 
     def give_back(self, start: float) -> None:
-        """Take back a time that nobody will use. Later ones that were given out stay as they are."""
+        """Release a reserved time that is not used. Later reservations do not change."""
         with self._lock:
             if start in self._starts:
                 self._starts.remove(start)

@@ -1,4 +1,4 @@
-"""A model that is asked again when it fails with what may pass."""
+"""A model with retries: it is called again after transient errors."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ def retrying(
     longest_wait: float = LONGEST_WAIT,
     clock: Clock = REAL_TIME,
 ) -> WrappedModel:
-    """Make a model that asks `model` up to `attempts` times while it fails with one of the errors `on`.
+    """Make a model that calls `model` up to `attempts` times while it fails with one of the errors `on`.
 
-    Between two attempts it waits as long as the server asks for (`RateLimitError.retry_after`), else `first_wait`
-    seconds and then twice as long each time, up to `longest_wait`, less up to a half by chance. Each wait is reported
-    as `Retried`. The last error is raised at once where a wait would pass the call's `timeout`, or where the server
-    asks for more than 60 s. A stream is retried only until its first piece. The clients of servers retry by themselves:
-    give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for invalid waits.
+    Between two attempts it waits as long as the server asks for (`RateLimitError.retry_after`). Otherwise it waits
+    `first_wait` seconds, and then twice as long each time, up to `longest_wait`, minus a random part of up to half.
+    Each wait is reported as `Retried`. The last error is raised at once if a wait would exceed the `timeout` of the
+    call, or if the server asks for more than 60 s. A stream is retried only before its first piece. Models behind a
+    server have their own retries: give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for
+    invalid waits.
     """
     validate(
         "retrying",
@@ -48,7 +49,7 @@ def retrying(
         first_wait=first_wait,
         longest_wait=longest_wait,
         jitter=JITTER,
-        # The seconds that the server asks to wait, where it says.
+        # The wait that the server asks for, if any.
         advised=lambda error: error.retry_after if isinstance(error, RateLimitError) else None,
         longest_advised=LONGEST_ADVISED,
     )

@@ -1,6 +1,6 @@
-"""Models around other models: a flow, one coroutine, says what is done for a call.
+"""Wrappers of models: a flow is a coroutine that handles one call.
 
-So a cache, a retry or a fallback is written once, and serves blocking and async calls, whole replies and streams.
+A cache, a retry or a fallback is one flow for blocking and async calls, whole replies and streams.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 
 @final
 class ModelCall:
-    """A call of a wrapped model, as its flow sees it: the request, the time that is left, and how to wait.
+    """A call of a wrapped model, for its flow: the request, the remaining time, and functions that call and wait.
 
-    `timeout` is in seconds, or `None`. Once a piece of a reply was handed out the call has `begun`: an error is final.
+    `timeout` is in seconds, or `None`. After the first piece of a streamed reply, the call has `begun` and cannot be
+    retried.
     """
 
     __slots__ = ("_check", "_clock", "_deadline", "_streamed", "begun", "io", "request", "timeout")
@@ -41,24 +42,24 @@ class ModelCall:
 
     @property
     def seconds_left(self) -> float | None:
-        """The seconds left, or `None` for as many as it takes."""
+        """The remaining time in seconds, or `None` without a timeout."""
         return None if self.timeout is None else self._deadline - self._clock.monotonic()
 
     def allows(self, seconds: float) -> bool:
-        """Return whether a model may be asked again after that many seconds."""
+        """Return whether a model may be called again after that many seconds."""
         left = self.seconds_left
         return not self.begun and (left is None or seconds < left)
 
     async def ask(self, model: Model) -> ModelReply:
-        """Return a model's reply to the request, within the time that is left. In a stream its pieces are handed out.
+        """Return a model's reply to the request, within the remaining time. A streaming call emits the pieces.
 
-        Raises `AbandonedError` for a caller who does not wait any more, and `InvalidReplyError` for what is no reply.
+        Raises `AbandonedError` if the caller has been cancelled, and `InvalidReplyError` for an invalid reply.
         """
         self._check()
         left, request = self.seconds_left, self.request
-        # Any: a protocol with it would refuse the models that cannot stream, or can in one of the two ways only.
+        # Any: models may lack one of the two methods or both, so they do not fit a protocol.
         stream: Any = getattr(model, "stream" if self.io.blocking else "astream", None) if self._streamed else None
-        # Any: a model of the user's own may know no better than to return something else.
+        # Any: a user's model may return any value, which `check_reply` validates.
         reply: Any = None
         if stream is None:
             reply = await self.io.either(
@@ -77,7 +78,7 @@ class ModelCall:
         return check_reply(reply, model_name(model))
 
     async def sleep(self, seconds: float) -> None:
-        """Let that many seconds pass."""
+        """Wait for that many seconds."""
         await self._clock.wait(seconds, self.io)
 
 
@@ -86,9 +87,9 @@ CallFlow: TypeAlias = Callable[[ModelCall], Awaitable[ModelReply]]
 
 @final
 class WrappedModel:
-    """A model whose calls follow the `flow` that its maker wrote: `cached`, `retrying` and the like.
+    """A model whose calls are handled by a `flow`; `cached`, `retrying` and the others return one.
 
-    It streams, too: the whole reply of a model that cannot is its only piece. Closing the models is up to their owner.
+    It can stream; the whole reply of a model that cannot stream is its only piece. It does not close the inner models.
     """
 
     __slots__ = ("_clock", "_flow", "_kind", "_models", "instant")
@@ -111,24 +112,24 @@ class WrappedModel:
 
     @property
     def identity(self) -> str:
-        """The identities of the models inside, or nothing where one of them has none."""
+        """The identities of the inner models, or an empty string if one of them has none."""
         identities = [identity(model) for model in self._models]
         return " or ".join(identities) if all(identities) else ""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, within `timeout` seconds where there is one. Raises `ModelError`."""
+        """Return the whole reply, within `timeout` seconds if given. Raises `ModelError`."""
         return run_sync(self._complete(request, timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole answer, as `complete` does."""
+        """Return the whole reply, as `complete` does."""
         return await self._complete(request, timeout, ASYNC)
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
-        """Give the answer piece by piece while it comes, and last the whole of it. Raises `ModelError`."""
+        """Yield the reply piece by piece while it is received, and finally the whole reply. Raises `ModelError`."""
         return stream_sync(partial(self._stream, request, timeout, BLOCKING))
 
     def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Piece, None]:
-        """Give the answer piece by piece, as `stream` does."""
+        """Yield the reply piece by piece, as `stream` does."""
         return stream_async(partial(self._stream, request, timeout, ASYNC))
 
     def __repr__(self) -> str:
@@ -142,18 +143,18 @@ class WrappedModel:
 
 
 def identity(model: Model) -> str:
-    """Return what tells a model, with its settings, from others, or nothing where it does not say."""
+    """Return the string that identifies a model with its settings, or an empty string if it has none."""
     return str(getattr(model, "identity", ""))
 
 
 def model_name(model: Model) -> str:
-    """Return a model as people know it."""
+    """Return the name of a model for messages."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
 
 
 def recoverable_errors(kind: str, on: Sequence[type[Exception]]) -> tuple[type[Exception], ...]:
-    """Return the classes of errors in `on`. Raises `InputError` for what is none."""
-    # Users without a type checker pass a lone class, or asyncio.CancelledError.
+    """Return the exception classes in `on`. Raises `InputError` for any other value."""
+    # Users may pass a single class, or asyncio.CancelledError.
     if not isinstance(on, Sequence) or isinstance(on, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"{kind} has on={format_value(on)}; give a tuple of classes of exceptions")
     for error in on:
