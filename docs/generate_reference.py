@@ -127,8 +127,8 @@ def api_pages() -> dict[Path, str]:
     return {api / "graphexec.md": top_page(), **{api / f"{name}.md": module_page(name) for name in PUBLIC[1:]}}
 
 
-# A terminal without colours, of a fixed width.
-PLAIN = {"TERM": "dumb", "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUTF8": "1"}
+# The plain format, without boxes and colours, which does not change with a version of rich.
+PLAIN = {"TYPER_USE_RICH": "0", "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1", "PYTHONUTF8": "1"}
 
 
 def help_of(*command: str) -> str:
@@ -142,8 +142,8 @@ def help_of(*command: str) -> str:
 
 def commands_in(text: str) -> list[str]:
     """Return the commands that a help lists."""
-    _, _, listed = text.partition("─ Commands ─")
-    return re.findall(r"(?m)^│ ([a-z][a-z-]*) ", listed)
+    _, _, listed = text.partition("\nCommands:\n")
+    return re.findall(r"(?m)^  ([a-z][a-z-]*) ", listed)
 
 
 def command_line_page() -> str:
