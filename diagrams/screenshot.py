@@ -1,4 +1,4 @@
-"""Photograph the page of the run that the diagrams show, for the README: `python diagrams/screenshot.py`.
+"""Photograph the page of the run that the diagrams show, for the documentation: `python diagrams/screenshot.py`.
 
 It needs Chromium, whose letters are those of the machine: so no test compares the file.
 """
