@@ -28,7 +28,7 @@ def action(text: str) -> AgentAction:
 
 
 @given(names(), plain() | objects())
-def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | dict[str, Any]) -> None:
+def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, Any]) -> None:
     blob = json.dumps({"action": name, "action_input": tool_input}, indent=2)
     text = f"Thought: hm\nAction:\n```\n{blob}\n```"
     assert action(text) == AgentAction(name, tool_input, text)
@@ -49,7 +49,7 @@ def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | d
         f"I use `search`, not ```python\nsearch()\n```.\nAction:\n```\n{BLOB}\n```",
     ],
 )
-def test_fenced_json_and_lower_case_labels_are_read(text: str) -> None:
+def test_fenced_json_and_lowercase_labels_are_parsed(text: str) -> None:
     assert (action(text).tool, action(text).tool_input) == ("search", "cats")
 
 
@@ -65,7 +65,7 @@ def test_fenced_json_and_lower_case_labels_are_read(text: str) -> None:
         ('{"action": " f ", "action_input": "say \\"```\\" and Final Answer: no"}', 'say "```" and Final Answer: no'),
     ],
 )
-def test_an_input_is_text_or_an_object(blob: str, tool_input: str | dict[str, Any]) -> None:
+def test_input_is_string_or_object(blob: str, tool_input: str | dict[str, Any]) -> None:
     found = action(f"Action:\n```\n{blob}\n```")
     assert (found.tool, found.tool_input) == ("f", tool_input)
 
@@ -79,7 +79,7 @@ def test_truncated_json_is_not_executed(before: str, length: int) -> None:
         read(ModelReply(before + BLOB[:length], finish_reason="length"))
 
 
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed() -> None:
+def test_invented_observation_and_following_text_are_ignored() -> None:
     text = f"Action:\n```\n{BLOB}\n```"
     assert action(f"{text}\nObservation: found\nFinal Answer: found").log == text
     assert action(f"{text}\nobservation: found\n```\n{BLOB}\n```").log == text
@@ -97,7 +97,7 @@ def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_bel
         ('```\n{"action": "Final Answer"}\n```', ""),
     ],
 )
-def test_an_answer_is_read(text: str, output: str) -> None:
+def test_answer_is_parsed(text: str, output: str) -> None:
     finish = read(ModelReply(text))
     assert isinstance(finish, AgentFinish)
     assert finish.output == output
@@ -112,7 +112,7 @@ def test_an_answer_is_read(text: str, output: str) -> None:
         f"Final Answer: {BLOB}",
     ],
 )
-def test_an_answer_and_an_action_are_a_parse_error(text: str) -> None:
+def test_answer_with_action_is_a_parse_error(text: str) -> None:
     with pytest.raises(ParseError, match="both a final answer and a parse-able action") as raised:
         read(ModelReply(text))
     assert raised.value.llm_output == text
@@ -134,7 +134,7 @@ def test_an_answer_and_an_action_are_a_parse_error(text: str) -> None:
         ("{'action': 'f'}", "it is not JSON"),
     ],
 )
-def test_what_is_neither_is_a_parse_error_that_says_why(text: str, why: str) -> None:
+def test_neither_is_a_parse_error_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert raised.value.observation is not None
@@ -142,7 +142,7 @@ def test_what_is_neither_is_a_parse_error_that_says_why(text: str, why: str) -> 
     assert raised.value.llm_output == text
 
 
-def test_the_model_is_instructed_and_handed_its_previous_work() -> None:
+def test_request_has_instructions_and_previous_work() -> None:
     reply = 'Action:\n```\n{"action": "echo", "action_input": {"text": "a"}}\n```'
     model = ScriptedModel([reply, "Final Answer: done"])
     agent = create_chat_agent(model, [echo], prompt="{tools}|{mood}", question="{input}|{agent_scratchpad}", stop=["X"])
@@ -161,7 +161,7 @@ def test_the_model_is_instructed_and_handed_its_previous_work() -> None:
     assert second.stop == ("X",)
 
 
-def test_it_runs_alike_in_every_driver() -> None:
+def test_all_drivers_agree() -> None:
     def executor() -> AgentExecutor:
         model = ScriptedModel(['```{"action": "echo", "action_input": "a"}```', "what?", "Final Answer: done"])
         return AgentExecutor(agent=create_chat_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
@@ -170,7 +170,7 @@ def test_it_runs_alike_in_every_driver() -> None:
     assert [step.status for step in told.outcome.steps] == ["ok", "parse_error"]
 
 
-def test_a_prompt_without_tools_or_scratchpad_and_a_tool_named_as_the_answer_is_are_refused() -> None:
+def test_incomplete_prompt_and_reserved_tool_name_are_rejected() -> None:
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}"):
         create_chat_agent(ScriptedModel([]), [echo], prompt="Be good.")
     with pytest.raises(InputError, match=r"the question lacks \{agent_scratchpad\}"):

@@ -16,7 +16,7 @@ from tests.executor.actors import echo, prompt
 
 
 @given(names(), plain())
-def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) -> None:
+def test_formatted_action_is_parsed_back(tool: str, tool_input: str) -> None:
     text = f"Thought: Do I need to use a tool? Yes\nAction: {tool}\nAction Input: {tool_input}"
     decision = read(ModelReply(text))
     assert not isinstance(decision, AgentFinish)
@@ -25,20 +25,20 @@ def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) ->
 
 
 @given(plain())
-def test_what_is_said_is_read_back(said: str) -> None:
+def test_formatted_answer_is_parsed_back(said: str) -> None:
     assume("action" not in said.lower())
     finish = read(ModelReply(f"Thought: Do I need to use a tool? No\nAI: {said}\nAI: {said}"))
     assert isinstance(finish, AgentFinish)
     assert finish.output == f"{said}\nAI: {said}".strip()
 
 
-def test_a_prefix_in_the_middle_of_a_line_is_not_one() -> None:
+def test_prefix_must_begin_a_line() -> None:
     decision = read(ModelReply("Action: search\nAction Input: AI: an introduction"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == "AI: an introduction"
 
 
-def test_fenced_json_and_lower_case_labels_are_read() -> None:
+def test_fenced_json_and_lowercase_labels_are_parsed() -> None:
     decision = read(ModelReply('action: f\naction input: ```json\n{"a": 1}\n```'))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == '{"a": 1}'
@@ -47,7 +47,7 @@ def test_fenced_json_and_lower_case_labels_are_read() -> None:
     assert finish.output == "hello"
 
 
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed() -> None:
+def test_invented_observation_and_following_text_are_ignored() -> None:
     decision = read(ModelReply("Action: f\nAction Input: x\nObservation: y\nAI: y it is"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == "x"
@@ -62,7 +62,7 @@ def test_neither_or_both_is_a_parse_error(text: str) -> None:
     assert raised.value.llm_output == text
 
 
-def test_an_agent_knows_what_was_said_before_and_has_the_name_it_is_given() -> None:
+def test_prompt_has_earlier_messages_and_the_prefix() -> None:
     model = ScriptedModel(["Robot (v2): Ada, I think."])
     agent = create_conversational_agent(
         model,
@@ -79,13 +79,13 @@ def test_an_agent_knows_what_was_said_before_and_has_the_name_it_is_given() -> N
 
 
 @pytest.mark.parametrize("missing", ["tools", "tool_names", "chat_history", "agent_scratchpad"])
-def test_a_prompt_that_lacks_a_variable_is_refused(missing: str) -> None:
+def test_prompt_requires_its_variables(missing: str) -> None:
     required = ("tools", "tool_names", "chat_history", "agent_scratchpad")
     text = " ".join(f"{{{name}}}" for name in required if name != missing)
     with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
         create_conversational_agent(ScriptedModel([]), [echo], prompt=text)
 
 
-def test_an_empty_prefix_is_refused() -> None:
+def test_empty_prefix_is_rejected() -> None:
     with pytest.raises(InputError, match="ai_prefix is ' '; give the label"):
         create_conversational_agent(ScriptedModel([]), [], ai_prefix=" ")

@@ -86,14 +86,14 @@ ARGUMENTS: list[tuple[AnyTool, dict[str, Any]]] = [
 ]
 
 
-def test_the_schema_is_a_valid_json_schema() -> None:
+def test_schema_is_valid_json_schema() -> None:
     schema = decision_schema(TOOLS)
     jsonschema.Draft202012Validator.check_schema(schema)
     assert json.loads(json.dumps(schema)) == schema
 
 
 @pytest.mark.parametrize(("called", "arguments"), ARGUMENTS)
-def test_a_branch_accepts_exactly_what_its_tool_does(called: AnyTool, arguments: dict[str, Any]) -> None:
+def test_branch_accepts_same_arguments_as_its_tool(called: AnyTool, arguments: dict[str, Any]) -> None:
     validator = jsonschema.Draft202012Validator(decision_schema(TOOLS))
     accepted = validator.is_valid({"action": called.name, "action_input": arguments})
     try:
@@ -117,10 +117,10 @@ def test_a_branch_accepts_exactly_what_its_tool_does(called: AnyTool, arguments:
         [{"action": "ping", "action_input": {}}],
     ],
 )
-def test_the_schema_refuses_what_is_no_decision(decision: Any) -> None:
+def test_schema_rejects_invalid_decisions(decision: Any) -> None:
     assert not jsonschema.Draft202012Validator(decision_schema(TOOLS)).is_valid(decision)
 
 
-def test_the_schema_accepts_an_answer() -> None:
+def test_schema_accepts_an_answer() -> None:
     validator = jsonschema.Draft202012Validator(decision_schema([]))
     assert validator.is_valid({"action": "final_answer", "answer": "42"})

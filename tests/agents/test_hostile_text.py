@@ -20,7 +20,7 @@ READERS = [module.read for module in (react, mrkl, conversational, chat, structu
 
 @given(anything())
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
-def test_any_text_is_a_decision_or_a_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
+def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
     try:
         decision = read(ModelReply(text))
     except ParseError as error:
@@ -37,7 +37,7 @@ PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "
 
 
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
-def test_hostile_text_is_read_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
+def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
     def seconds(text: str) -> float:
         began = time.process_time()
         with contextlib.suppress(ParseError):

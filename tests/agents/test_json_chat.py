@@ -23,7 +23,7 @@ BLOB = '{"action": "echo", "action_input": "a"}'
 
 
 @given(names(), plain() | objects())
-def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | dict[str, Any]) -> None:
+def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, Any]) -> None:
     blob = json.dumps({"action": name, "action_input": tool_input})
     for text in (f"```json\n{blob}\n```", blob, f"[{blob}]", f"Sure!\n```\n{blob}\n```\nDone."):
         decision = read(ModelReply(text))
@@ -33,13 +33,13 @@ def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | d
 
 
 @given(plain())
-def test_an_answer_is_read_back(answer: str) -> None:
+def test_answer_is_parsed_back(answer: str) -> None:
     finish = read(ModelReply(f"```json\n{json.dumps({'action': 'Final Answer', 'action_input': answer})}\n```"))
     assert isinstance(finish, AgentFinish)
     assert finish.output == answer
 
 
-def test_an_input_that_is_null_or_missing_is_an_empty_object() -> None:
+def test_missing_input_is_an_empty_object() -> None:
     for blob in ('{"action": "echo", "action_input": null}', '{"action": "echo"}'):
         decision = read(ModelReply(blob))
         assert not isinstance(decision, AgentFinish)
@@ -54,9 +54,7 @@ def test_truncated_json_is_not_executed(before: str, length: int) -> None:
 
 
 @given(objects(), st.data())
-def test_what_is_read_of_truncated_json_is_all_of_it_or_nothing(
-    tool_input: dict[str, Any], data: st.DataObject
-) -> None:
+def test_truncated_json_is_parsed_completely_or_not(tool_input: dict[str, Any], data: st.DataObject) -> None:
     text = f"```json\n{json.dumps({'action': 'f', 'action_input': tool_input})}\n```"
     length = data.draw(st.integers(0, len(text)))
     with contextlib.suppress(ParseError):
@@ -65,7 +63,7 @@ def test_what_is_read_of_truncated_json_is_all_of_it_or_nothing(
         assert decision[0].tool_input == tool_input
 
 
-def test_json_that_the_token_limit_cut_is_told_so() -> None:
+def test_parse_error_mentions_the_token_limit() -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(BLOB[:-3], finish_reason="length"))
     assert raised.value.observation is not None
@@ -89,7 +87,7 @@ def test_json_that_the_token_limit_cut_is_told_so() -> None:
     ],
     ids=lambda text: text[:30],
 )
-def test_what_is_no_decision_is_a_parse_error_that_says_why(text: str, why: str) -> None:
+def test_invalid_decision_is_a_parse_error_with_reason(text: str, why: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert raised.value.observation is not None
@@ -97,13 +95,13 @@ def test_what_is_no_decision_is_a_parse_error_that_says_why(text: str, why: str)
     assert 'write one JSON object, {"action": "<tool>"' in raised.value.observation
 
 
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed() -> None:
+def test_invented_observation_and_following_text_are_ignored() -> None:
     decision = read(ModelReply(f"```json\n{BLOB}\n```\nObservation: b\n```json\n{BLOB}\n```"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].log == f"```json\n{BLOB}\n```"
 
 
-def test_the_conversation_is_instructions_question_replies_and_what_tools_returned() -> None:
+def test_conversation_has_all_messages_in_order() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -132,7 +130,7 @@ def test_the_conversation_is_instructions_question_replies_and_what_tools_return
         assert request.stop == ("\nObservation",)
 
 
-def test_variables_are_checked_when_the_agent_is_made() -> None:
+def test_variables_are_validated_when_agent_is_made() -> None:
     model = ScriptedModel([])
     agent = create_json_chat_agent(model, [echo], prompt="{tools}{tool_names}{mood}", question="{a}{mood}")
     assert agent.input_keys == ("mood", "a")

@@ -16,7 +16,7 @@ from tests.executor.actors import echo, observations, prompt, run_executor
 
 
 @given(names(), plain())
-def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) -> None:
+def test_formatted_action_is_parsed_back(tool: str, tool_input: str) -> None:
     text = f"I look.\nAction: {tool}\nAction Input: {tool_input}"
     decision = read(ModelReply(text))
     assert not isinstance(decision, AgentFinish)
@@ -25,7 +25,7 @@ def test_what_is_written_in_its_form_is_read_back(tool: str, tool_input: str) ->
 
 
 @pytest.mark.parametrize("query", ['SELECT "x" FROM "y"', 'SELECT * FROM t WHERE a = "b"', '"x" = "y'])
-def test_an_unbalanced_quote_is_not_eaten(query: str) -> None:
+def test_unbalanced_quote_is_kept(query: str) -> None:
     decision = read(ModelReply(f"Action: sql\nAction Input: {query}"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == query
@@ -44,7 +44,7 @@ def test_an_unbalanced_quote_is_not_eaten(query: str) -> None:
         ("Final Answer: 42\n\tObservation: no\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
     ],
 )
-def test_an_answer_is_the_answer_also_before_an_action(text: str, output: str, log: str | None) -> None:
+def test_answer_before_an_action_has_priority(text: str, output: str, log: str | None) -> None:
     finish = read(ModelReply(text))
     assert isinstance(finish, AgentFinish)
     assert (finish.output, finish.log) == (output, text if log is None else log)
@@ -58,26 +58,26 @@ def test_an_answer_is_the_answer_also_before_an_action(text: str, output: str, l
         ("Action: f", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
     ],
 )
-def test_neither_or_an_answer_behind_an_action_is_a_parse_error(text: str, observation: str | None) -> None:
+def test_neither_or_late_answer_is_a_parse_error(text: str, observation: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert (raised.value.observation, raised.value.llm_output) == (observation, text)
 
 
 @pytest.mark.parametrize("label", ["Observation:", "\tObservation:", "observation:"])
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(label: str) -> None:
+def test_invented_observation_and_following_text_are_ignored(label: str) -> None:
     decision = read(ModelReply(f"Action: f\nAction Input: x\n{label} y\nFinal Answer: y"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == "x"
 
 
-def test_fenced_json_and_lower_case_labels_are_read() -> None:
+def test_fenced_json_and_lowercase_labels_are_parsed() -> None:
     decision = read(ModelReply('action: `f`\naction input: ```json\n{"a": 1}\n```'))
     assert not isinstance(decision, AgentFinish)
     assert (decision[0].tool, decision[0].tool_input) == ("f", '{"a": 1}')
 
 
-def test_the_model_continues_one_text() -> None:
+def test_model_continues_one_text() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -97,7 +97,7 @@ def test_the_model_continues_one_text() -> None:
 
 
 @pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
-def test_a_prompt_that_lacks_a_variable_is_refused(missing: str) -> None:
+def test_prompt_requires_its_variables(missing: str) -> None:
     text = " ".join(f"{{{name}}}" for name in ("tools", "tool_names", "agent_scratchpad", "input") if name != missing)
     with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}"):
         create_mrkl_agent(ScriptedModel([]), [echo], prompt=text)

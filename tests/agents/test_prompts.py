@@ -19,7 +19,7 @@ FINISHED = {
 
 
 @pytest.mark.parametrize("missing", ["tools", "tool_names", "agent_scratchpad"])
-def test_a_react_prompt_that_lacks_a_variable_is_refused_when_the_agent_is_made(missing: str) -> None:
+def test_react_prompt_requires_its_variables(missing: str) -> None:
     names = ["tools", "tool_names", "agent_scratchpad", "input"]
     text = " ".join(f"{{{name}}}" for name in names if name != missing)
     with pytest.raises(InputError, match=rf"the prompt lacks \{{{missing}\}}; write it") as raised:
@@ -44,12 +44,12 @@ def test_a_react_prompt_that_lacks_a_variable_is_refused_when_the_agent_is_made(
         "{{{",
     ],
 )
-def test_braces_that_are_no_variable_are_refused_with_what_to_write(text: str) -> None:
+def test_invalid_braces_are_rejected_with_the_remedy(text: str) -> None:
     with pytest.raises(InputError, match=r"write \{\{ and \}\} for braces"):
         parse_template(text, required=())
 
 
-def test_double_braces_are_braces_and_values_are_never_templates() -> None:
+def test_double_braces_are_literal_and_values_stay_unchanged() -> None:
     filled = parse_template("{{x}} {a} {b} {a}", required=("a",))
     assert filled.variables == ("a", "b")
     assert filled.render({"a": "{b}", "b": "{{tools}}", "c": 3}) == "{x} {b} {{tools}} {b}"
@@ -67,7 +67,7 @@ def travelling(model: ScriptedModel, kind: str) -> Agent:
 
 
 @pytest.mark.parametrize("kind", FINISHED)
-def test_further_variables_are_inputs_of_the_run(kind: str) -> None:
+def test_other_variables_are_inputs_of_the_run(kind: str) -> None:
     model = ScriptedModel([FINISHED[kind]])
     executor = AgentExecutor(agent=travelling(model, kind), tools=[echo])
     assert executor.agent.input_keys == ("city", "day")
@@ -85,14 +85,14 @@ def test_further_variables_are_inputs_of_the_run(kind: str) -> None:
     assert last.content.endswith("{Oslo} 3")
 
 
-def test_an_input_cannot_take_the_place_of_the_tools_or_the_scratchpad() -> None:
+def test_input_cannot_replace_tools_or_scratchpad() -> None:
     model = ScriptedModel(["Final Answer: a"])
     agent = create_react_agent(model, [echo], prompt="{tool_names}|{tools}|{agent_scratchpad}|{input}")
     AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "tool_names": "x", "agent_scratchpad": "y"})
     assert prompt(model.requests[0]) == "echo|echo(text: string) - Say it again.||q"
 
 
-def test_huge_and_odd_inputs_are_passed_as_they_are() -> None:
+def test_huge_and_unusual_inputs_are_passed_unchanged() -> None:
     model = ScriptedModel([ModelReply("a")] * 2)
     executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
     for text in ("x" * 1_000_000, "\ud800 ☃ {} %s \x00"):

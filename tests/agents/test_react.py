@@ -63,7 +63,7 @@ def decided(text: str) -> AgentAction | AgentFinish:
         ("Action: f\nAction Input: `x`", "f", "`x`"),
     ],
 )
-def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str) -> None:
+def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
     action = decided(text)
     assert isinstance(action, AgentAction)
     assert (action.tool, action.tool_input) == (tool, tool_input)
@@ -79,7 +79,7 @@ def test_an_action_is_read_with_its_input(text: str, tool: str, tool_input: str)
         ("Action: search\nAction Input: which action input: cats?", "search", "which action input: cats?"),
     ],
 )
-def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str, tool: str, tool_input: str) -> None:
+def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: str) -> None:
     action = decided(text)
     assert isinstance(action, AgentAction)
     assert (action.tool, action.tool_input) == (tool, tool_input)
@@ -96,19 +96,19 @@ def test_labels_in_another_case_are_read_where_a_line_begins_with_them(text: str
         "**Observation:** y",
     ],
 )
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(make_call_id: str) -> None:
+def test_invented_observation_and_following_text_are_ignored(make_call_id: str) -> None:
     action = decided(f"Action: f\nAction Input: x\n{make_call_id}\nThought: I know\nFinal Answer: y")
     assert isinstance(action, AgentAction)
     assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
 
 
-def test_an_observation_is_only_a_line_of_its_own() -> None:
+def test_observation_must_begin_a_line() -> None:
     action = decided("Action: f\nAction Input: an Observation: x\nobservations: y")
     assert isinstance(action, AgentAction)
     assert action.tool_input == "an Observation: x\nobservations: y"
 
 
-def test_an_action_that_the_token_limit_cut_is_not_carried_out() -> None:
+def test_truncated_action_is_not_executed() -> None:
     text = "Action: shell\nAction Input: rm -rf /home/me"
     with pytest.raises(ParseError, match="cut at the token limit") as raised:
         read(ModelReply(f"{text}", finish_reason="length"))
@@ -121,7 +121,7 @@ def test_an_action_that_the_token_limit_cut_is_not_carried_out() -> None:
     assert isinstance(read(ModelReply("Final Answer: 4", finish_reason="length")), AgentFinish)
 
 
-def test_an_unbalanced_quote_is_not_eaten() -> None:
+def test_unbalanced_quote_is_kept() -> None:
     for text in ('SELECT "x" FROM "y"', '"x', 'x"', '"', '"a" or "b"'):
         action = decided(f"Action: sql\nAction Input: {text}")
         assert isinstance(action, AgentAction)
@@ -141,7 +141,7 @@ def test_an_unbalanced_quote_is_not_eaten() -> None:
         ("Thought: the final answer: soon\nFINAL ANSWER : 42", "42"),
     ],
 )
-def test_a_final_answer_is_read(text: str, output: str) -> None:
+def test_final_answer_is_parsed(text: str, output: str) -> None:
     finish = decided(text)
     assert isinstance(finish, AgentFinish)
     assert finish.return_values == {"output": output}
@@ -162,7 +162,7 @@ def test_a_final_answer_is_read(text: str, output: str) -> None:
         ("Observation: 42\nThought: I know\nFinal Answer: 42", "Invalid Format: Missing 'Action:' after 'Thought:'"),
     ],
 )
-def test_what_is_neither_or_both_is_a_parse_error_with_the_text(text: str, observation: str | None) -> None:
+def test_neither_or_both_is_a_parse_error(text: str, observation: str | None) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert raised.value.observation == observation
@@ -191,7 +191,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=30).map("".join))
 @example('Action: "Action Input: "')
-def test_any_text_is_an_action_an_answer_or_a_parse_error(text: str) -> None:
+def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
     try:
         said = decided(text).log
     except ParseError as error:
@@ -215,7 +215,7 @@ def test_any_text_is_an_action_an_answer_or_a_parse_error(text: str) -> None:
     ],
     ids=lambda text: text[:20],
 )
-def test_hostile_text_is_read_in_linear_time(hostile: str) -> None:
+def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
     began = time.process_time()
     with contextlib.suppress(ParseError):
         read(ModelReply(hostile))
@@ -223,7 +223,7 @@ def test_hostile_text_is_read_in_linear_time(hostile: str) -> None:
     assert time.process_time() - began < 2
 
 
-def test_the_prompt_is_the_question_the_tools_and_the_scratchpad() -> None:
+def test_prompt_has_question_tools_and_scratchpad() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -243,7 +243,7 @@ def test_the_prompt_is_the_question_the_tools_and_the_scratchpad() -> None:
         ]
 
 
-def test_the_model_is_asked_as_a_chat_or_to_continue_a_text_and_told_where_to_stop() -> None:
+def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
     model = ScriptedModel(["Final Answer: a"] * 2)
     protocols: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
     for protocol in protocols:

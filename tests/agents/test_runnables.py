@@ -69,7 +69,7 @@ OURS = graphexec.AgentAction("echo", "a", "I look.")
 
 @RUNS
 @pytest.mark.parametrize("decision", [ACT, OURS, [ACT], (OURS,)])
-def test_it_is_given_the_inputs_and_the_steps_and_decides(run: Callable[..., Any], decision: Any) -> None:
+def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decision: Any) -> None:
     chain = Chain(decision, Finish({"output": "done"}, "I know."))
     finish = run(executor(chain)).ending
     assert isinstance(finish, AgentFinish)
@@ -82,7 +82,7 @@ def test_it_is_given_the_inputs_and_the_steps_and_decides(run: Callable[..., Any
 
 
 @RUNS
-def test_what_its_parser_cannot_read_is_a_parse_error(run: Callable[..., Any]) -> None:
+def test_error_of_its_parser_is_a_parse_error(run: Callable[..., Any]) -> None:
     chain = Chain(
         OutputParserException("what?", "Say it again.", "hm"), OutputParserException("?"), Finish({"output": 1})
     )
@@ -91,26 +91,26 @@ def test_what_its_parser_cannot_read_is_a_parse_error(run: Callable[..., Any]) -
     assert ended.steps[0].observation == "Say it again."
 
 
-def test_other_errors_are_raised_as_they_are() -> None:
+def test_other_errors_are_raised_unchanged() -> None:
     for error in (ValueError("no"), OSError("no"), ParseError("no")):
         with pytest.raises(type(error), match="no") as raised:
             executor(Chain(error)).run("q")
         assert raised.value is error or isinstance(error, ParseError)
 
 
-def test_actions_of_native_tool_calls_are_refused() -> None:
+def test_native_tool_calls_are_rejected() -> None:
     chain = Chain([AgentAction("echo", "a", "", ("a message",))])
     with pytest.raises(AgentError, match=r"^Chain decided by native tool calls, AgentAction; make .* create_tool_call"):
         executor(chain).run("q")
 
 
 @pytest.mark.parametrize("decision", [None, 3, {"output": "x"}, [3]])
-def test_what_is_no_decision_is_refused_in_its_name(decision: Any) -> None:
+def test_invalid_decision_names_the_runnable(decision: Any) -> None:
     with pytest.raises(AgentError, match=r"^the agent Chain returned "):
         executor(Chain(decision)).run("q")
 
 
-def test_a_class_of_them_is_refused() -> None:
+def test_class_of_runnables_is_rejected() -> None:
     wrong: Any = Chain
     with pytest.raises(InputError, match=r"^agent is Chain, a class; make one with create_react_agent, say, or give"):
         callable_agent(wrong)

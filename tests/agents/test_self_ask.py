@@ -24,7 +24,7 @@ def search(query: str) -> str:
 
 
 @given(plain())
-def test_what_is_written_in_its_form_is_read_back(question: str) -> None:
+def test_formatted_action_is_parsed_back(question: str) -> None:
     assume(question and "\n" not in question)
     text = f" Yes.\nFollow up: {question}\n"
     decision = read(ModelReply(text))
@@ -47,7 +47,7 @@ def test_what_is_written_in_its_form_is_read_back(question: str) -> None:
         ("Follow up: A?\r\n", "A?"),
     ],
 )
-def test_a_question_is_what_stands_behind_the_first_colon(text: str, question: str) -> None:
+def test_question_follows_the_first_colon(text: str, question: str) -> None:
     decision = read(ModelReply(text))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == question
@@ -62,7 +62,7 @@ def test_a_question_is_what_stands_behind_the_first_colon(text: str, question: s
         "Follow up: A?\nSo the final answer is:X: 1",
     ],
 )
-def test_an_answer_may_stand_anywhere_on_the_last_line(text: str) -> None:
+def test_answer_may_be_anywhere_on_last_line(text: str) -> None:
     finish = read(ModelReply(text))
     assert isinstance(finish, AgentFinish)
     assert finish.output == "X: 1"
@@ -86,19 +86,19 @@ def test_neither_or_both_is_a_parse_error(text: str) -> None:
     assert raised.value.llm_output == text
 
 
-def test_a_question_that_the_token_limit_cut_is_not_asked() -> None:
+def test_truncated_question_is_not_asked() -> None:
     with pytest.raises(ParseError, match="cut at the token limit"):
         read(ModelReply("Follow up: Who was the", finish_reason="length"))
 
 
 @pytest.mark.parametrize("label", ["Intermediate answer:", "intermediate Answer :", "Intermediate answer 1:"])
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed(label: str) -> None:
+def test_invented_observation_and_following_text_are_ignored(label: str) -> None:
     decision = read(ModelReply(f"Follow up: A?\n{label} B.\nSo the final answer is: B"))
     assert not isinstance(decision, AgentFinish)
     assert (decision[0].tool_input, decision[0].log) == ("A?", "Follow up: A?")
 
 
-def test_the_model_continues_its_questions() -> None:
+def test_prompt_continues_the_questions() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -119,11 +119,11 @@ def test_the_model_continues_its_questions() -> None:
 @pytest.mark.parametrize(
     ("tools", "given"), [([], "no tool"), ([echo], "echo"), ([search, echo], "Intermediate Answer, echo")]
 )
-def test_any_tools_but_the_one_are_refused(tools: Any, given: str) -> None:
+def test_other_tools_are_rejected(tools: Any, given: str) -> None:
     with pytest.raises(InputError, match=f"is given {given}; give it exactly one tool, named with @tool"):
         create_self_ask_agent(ScriptedModel([]), tools)
 
 
-def test_a_prompt_without_a_scratchpad_is_refused() -> None:
+def test_prompt_requires_a_scratchpad() -> None:
     with pytest.raises(InputError, match=r"the prompt lacks \{agent_scratchpad\}"):
         create_self_ask_agent(ScriptedModel([]), [search], prompt="{input}")

@@ -21,7 +21,7 @@ from tests.executor.actors import echo, messages, run_executor
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
 
 
-def test_an_action_and_an_answer_are_read() -> None:
+def test_action_and_answer_are_parsed() -> None:
     decision = read(ModelReply(f"  {ACTION}\n"))
     assert not isinstance(decision, AgentFinish)
     (action,) = decision
@@ -41,7 +41,7 @@ def test_an_action_and_an_answer_are_read() -> None:
         ({"answer": ["b"]}, '["b"]'),
     ],
 )
-def test_the_answer_may_stand_as_the_input_and_the_first_is_taken(decision: dict[str, Any], answer: str) -> None:
+def test_answer_may_be_the_input_and_first_wins(decision: dict[str, Any], answer: str) -> None:
     finish = read(ModelReply(json.dumps({"action": "final_answer", **decision})))
     assert isinstance(finish, AgentFinish)
     assert finish.output == answer
@@ -53,7 +53,7 @@ def test_truncated_json_is_never_executed(length: int) -> None:
         read(ModelReply(ACTION[:length], finish_reason="length"))
 
 
-def test_a_reply_cut_at_the_token_limit_is_told_so() -> None:
+def test_truncated_reply_says_so() -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(ACTION[:-3], finish_reason="length"))
     assert raised.value.observation is not None
@@ -87,7 +87,7 @@ def test_a_reply_cut_at_the_token_limit_is_told_so() -> None:
     ],
     ids=lambda text: text[:24].encode("unicode_escape").decode(),
 )
-def test_garbage_is_a_parse_error_that_shows_what_to_write(garbage: str) -> None:
+def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(garbage))
     assert raised.value.observation is not None
@@ -105,14 +105,14 @@ def test_garbage_is_a_parse_error_that_shows_what_to_write(garbage: str) -> None
         ),
     )
 )
-def test_any_json_is_a_decision_or_a_parse_error(value: Any) -> None:
+def test_any_json_is_decision_or_parse_error(value: Any) -> None:
     text = json.dumps(value)
     with contextlib.suppress(ParseError):
         decision = read(ModelReply(text))
         assert value["action"] == "final_answer" or not isinstance(decision, AgentFinish)
 
 
-def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
+def test_conversation_is_instructions_examples_question_and_steps() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -143,7 +143,7 @@ def test_the_conversation_is_instructions_examples_question_and_steps() -> None:
         assert second.schema == decision_schema([echo])
 
 
-def test_the_instructions_have_inputs_too() -> None:
+def test_instructions_may_have_inputs() -> None:
     model = ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
     agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}")
     assert (agent.input_keys, agent.optional_keys) == (("mood", "chat_history", "input"), ())
@@ -155,7 +155,7 @@ def test_the_instructions_have_inputs_too() -> None:
     ]
 
 
-def test_a_tool_named_as_the_answer_is_and_a_prompt_without_tools_are_refused() -> None:
+def test_reserved_tool_name_and_incomplete_prompt_are_rejected() -> None:
     with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, which stands for the answer"):
         create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):

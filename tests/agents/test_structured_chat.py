@@ -28,7 +28,7 @@ BLOB = '{"action": "add", "action_input": {"a": 1, "b": 2}}'
 
 
 @given(names(), plain() | objects())
-def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | dict[str, Any]) -> None:
+def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, Any]) -> None:
     text = f"Thought: hm\nAction:\n```\n{json.dumps({'action': name, 'action_input': tool_input})}\n```"
     decision = read(ModelReply(text))
     assert not isinstance(decision, AgentFinish)
@@ -39,7 +39,7 @@ def test_what_is_written_in_its_form_is_read_back(name: str, tool_input: str | d
 @pytest.mark.parametrize(
     "prose", ["It is 3.", "```python\nprint(3)\n```", "[Note] {x} is 3", "Use ``` for code.", "{x | x > 3}", "`f`: 3"]
 )
-def test_prose_without_json_is_the_answer(prose: str) -> None:
+def test_text_without_json_is_the_answer(prose: str) -> None:
     finish = read(ModelReply(f" {prose}\n"))
     assert isinstance(finish, AgentFinish)
     assert finish.output == prose
@@ -47,7 +47,7 @@ def test_prose_without_json_is_the_answer(prose: str) -> None:
 
 @pytest.mark.parametrize("length", range(1, len(BLOB)))
 @pytest.mark.parametrize("before", ["Action:\n```\n", "```json", "Action: ", ""])
-def test_truncated_json_is_not_executed_and_no_answer(before: str, length: int) -> None:
+def test_truncated_json_is_neither_action_nor_answer(before: str, length: int) -> None:
     with pytest.raises(ParseError):
         read(ModelReply(before + BLOB[:length]))
 
@@ -63,21 +63,21 @@ def test_truncated_json_is_not_executed_and_no_answer(before: str, length: int) 
         ("```\n{x}\n```", "it is not JSON"),
     ],
 )
-def test_what_is_no_decision_is_a_parse_error(text: str, why: str) -> None:
+def test_invalid_decision_is_a_parse_error(text: str, why: str) -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply(text))
     assert raised.value.observation is not None
     assert why in raised.value.observation
 
 
-def test_fenced_json_and_lower_case_labels_are_read() -> None:
+def test_fenced_json_and_lowercase_labels_are_parsed() -> None:
     for text in (f"action:\n```json\n{BLOB}\n```", f"action: {BLOB}", f"```{BLOB}```\nThat is what I do.", BLOB):
         decision = read(ModelReply(text))
         assert not isinstance(decision, AgentFinish)
         assert (decision[0].tool, decision[0].tool_input) == ("add", {"a": 1, "b": 2})
 
 
-def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_believed() -> None:
+def test_invented_observation_and_following_text_are_ignored() -> None:
     decision = read(ModelReply(f"```\n{BLOB}\n```\nObservation: 4\n```\n{BLOB}\n```"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].log == f"```\n{BLOB}\n```"
@@ -86,7 +86,7 @@ def test_a_hallucinated_observation_and_everything_after_it_is_cut_and_never_bel
     assert finish.output == "It is 3."
 
 
-def test_a_tool_gets_several_inputs_by_name() -> None:
+def test_tool_receives_several_named_inputs() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -112,11 +112,11 @@ def test_a_tool_gets_several_inputs_by_name() -> None:
         ("{tools}{tool_names}", "{input}", r"question lacks \{agent_scratchpad\}"),
     ],
 )
-def test_a_prompt_that_lacks_a_variable_is_refused(prompt: str, question: str, missing: str) -> None:
+def test_prompt_requires_its_variables(prompt: str, question: str, missing: str) -> None:
     with pytest.raises(InputError, match=f"the {missing}; write it"):
         create_structured_chat_agent(ScriptedModel([]), [add], prompt=prompt, question=question)
 
 
-def test_a_tool_named_as_the_answer_is_is_refused() -> None:
+def test_reserved_tool_name_is_rejected() -> None:
     with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, which stands for the answer"):
         create_structured_chat_agent(ScriptedModel([]), [tool(name="final_answer")(add.function)])

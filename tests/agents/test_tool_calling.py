@@ -58,7 +58,7 @@ def paired(conversation: list[Message]) -> bool:
     return not open_calls
 
 
-def test_several_calls_are_made_at_once_and_told_back_in_their_order() -> None:
+def test_parallel_calls_are_reported_in_order() -> None:
     calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
     outcome, requests = conversations(ModelReply("Let me see.", calls), "done")
     assert outcome.outcome.output == "done"
@@ -76,7 +76,7 @@ def test_several_calls_are_made_at_once_and_told_back_in_their_order() -> None:
     ]
 
 
-def test_each_reply_is_a_message_of_its_own() -> None:
+def test_each_reply_is_a_separate_message() -> None:
     _, requests = conversations(call("echo", "a", text="1"), call("echo", "b", text="2"), "done")
     assert requests[-1][2:] == [
         AssistantMessage("", (call("echo", "a", text="1"),)),
@@ -87,13 +87,13 @@ def test_each_reply_is_a_message_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("call_id", ["same", ""])
-def test_the_same_reply_given_again_is_told_as_another_message(call_id: str) -> None:
+def test_repeated_reply_is_a_separate_message(call_id: str) -> None:
     again = call("echo", call_id, text="1")
     _, requests = conversations(again, again, again, "done")
     assert requests[-1][2:] == [AssistantMessage("", (again,)), ToolMessage(call_id, "1")] * 3
 
 
-def test_calls_with_the_same_id_in_one_reply_are_each_answered() -> None:
+def test_calls_with_equal_ids_are_each_answered() -> None:
     calls = (call("echo", "x", text="1"), call("echo", "x", text="2"))
     outcome, requests = conversations(calls, "done")
     assert observations(outcome) == ["1", "2"]
@@ -112,7 +112,7 @@ def test_calls_with_the_same_id_in_one_reply_are_each_answered() -> None:
     ],
     ids=["cut", "list", "number", "words", "nan", "deep"],
 )
-def test_bad_arguments_make_the_whole_reply_a_parse_error_and_no_tool_runs(arguments: str, says: str) -> None:
+def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
     outcome, requests = conversations(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
     assert statuses(outcome) == ["parse_error"]
@@ -125,7 +125,7 @@ def test_bad_arguments_make_the_whole_reply_a_parse_error_and_no_tool_runs(argum
     assert user.content.endswith("Call it again.")
 
 
-def test_arguments_cut_at_the_token_limit_are_never_executed() -> None:
+def test_truncated_arguments_are_never_executed() -> None:
     with pytest.raises(ParseError) as raised:
         read(ModelReply("", (ToolCall("a", "echo", '{"text": "hal'),), finish_reason="length"))
     assert raised.value.observation is not None
@@ -133,26 +133,26 @@ def test_arguments_cut_at_the_token_limit_are_never_executed() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", "{}"])
-def test_no_arguments_are_empty_ones(arguments: str) -> None:
+def test_missing_arguments_are_empty(arguments: str) -> None:
     decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == {}
 
 
 @pytest.mark.parametrize("content", ["42", "", "☃ \n"])
-def test_a_reply_without_calls_is_the_answer(content: str) -> None:
+def test_reply_without_calls_is_the_answer(content: str) -> None:
     decision = read(ModelReply(content))
     assert isinstance(decision, AgentFinish)
     assert decision.return_values == {"output": content}
 
 
-def test_the_tools_are_offered_with_every_request() -> None:
+def test_every_request_has_the_tools() -> None:
     model = ScriptedModel([call("echo", text="a"), "done"])
     AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo]).run("q")
     assert all(isinstance(request, ChatRequest) and request.tools == (echo.spec,) for request in model.requests)
 
 
-def test_steps_that_an_earlier_node_dropped_are_not_told_as_calls() -> None:
+def test_dropped_steps_are_not_sent_as_calls() -> None:
     one, two = call("echo", "a", text="1"), call("echo", "b", text="2")
     decision = read(ModelReply("", (one, two)))
     assert not isinstance(decision, AgentFinish)
@@ -160,7 +160,7 @@ def test_steps_that_an_earlier_node_dropped_are_not_told_as_calls() -> None:
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
 
 
-def test_an_action_of_ones_own_is_told_in_words() -> None:
+def test_custom_action_is_sent_as_text() -> None:
     conversation = list(step_messages(Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})])))
     assert conversation == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
 
@@ -172,7 +172,7 @@ REPLIES = st.lists(IDS, min_size=1, max_size=4).map(
 
 
 @given(st.lists(REPLIES | st.just(ModelReply("", (ToolCall("a", "echo", "{"),))), max_size=6), st.data())
-def test_every_result_follows_its_call_whatever_the_ids(replies: list[ModelReply], data: st.DataObject) -> None:
+def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], data: st.DataObject) -> None:
     steps: list[AgentStep] = []
     for reply in replies:
         try:

@@ -106,20 +106,20 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("mistake", REFUSED)
-def test_what_is_refused_is_told_with_what_to_write(mistake: str) -> None:
+def test_mistakes_raise_errors_with_a_remedy(mistake: str) -> None:
     make, text = REFUSED[mistake]
     with pytest.raises(InputError) as caught:
         make()
     assert str(caught.value) == text
 
 
-def test_the_names_of_missing_inputs_are_kept() -> None:
+def test_missing_input_names_are_kept() -> None:
     with pytest.raises(InputError) as caught:
         of_several_inputs().run({"language": "en"})
     assert caught.value.missing == ("question",)
 
 
-def test_an_end_that_is_none_of_an_agents_is_named() -> None:
+def test_invalid_final_state_is_named() -> None:
     @final
     @dataclass(frozen=True)
     class Verdict:
@@ -136,14 +136,14 @@ def test_an_end_that_is_none_of_an_agents_is_named() -> None:
     assert str(caught.value) == "judge --Verdict--> END ends the run; end it with an AgentFinish or a StoppedResponse"
 
 
-def test_an_executor_tells_its_tools_and_its_machine() -> None:
+def test_executor_repr_shows_tools_and_machine() -> None:
     one = executor(tools=[echo, fail])
     assert repr(one) == f"<AgentExecutor with echo, fail: {one.graph!r}>"
     assert repr(executor()).startswith("<AgentExecutor with no tools: ")
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
-def test_a_policy_that_returns_no_text_is_told_what_to_return(run: Callable[[AgentExecutor], Any]) -> None:
+def test_policy_must_return_a_string(run: Callable[[AgentExecutor], Any]) -> None:
     model = ScriptedModel(["garbage"])
     made = executor(agent=create_react_agent(model, []), handle_parsing_errors=lambda error: 3)  # pyright: ignore[reportUnknownLambdaType]
     with pytest.raises(InputError) as caught:
@@ -154,7 +154,7 @@ def test_a_policy_that_returns_no_text_is_told_what_to_return(run: Callable[[Age
 # ---- limits, inputs and batches
 
 
-def test_each_limit_is_the_one_that_its_name_says() -> None:
+def test_each_limit_sets_its_meter() -> None:
     limits = executor(
         max_iterations=1, max_execution_time=2, max_model_calls=3, max_tool_calls=4, max_tokens=5, max_fan_out=6
     ).limits
@@ -163,24 +163,24 @@ def test_each_limit_is_the_one_that_its_name_says() -> None:
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
-def test_a_result_says_within_which_limits_it_came(run: Callable[[AgentExecutor], Any]) -> None:
+def test_result_has_its_limits(run: Callable[[AgentExecutor], Any]) -> None:
     assert run(executor(max_iterations=3)).limits == Limits(iterations=3)
 
 
-def test_the_tools_and_how_many_run_at_once_are_as_given() -> None:
+def test_tools_and_concurrency_are_as_passed() -> None:
     one = executor(tools=[echo], tool_concurrency=1, return_intermediate_steps=True)
     assert (one.run_context.at_once, list(one.tools), one.return_intermediate_steps) == (1, ["echo"], True)
     assert executor(tool_concurrency=7).run_context.at_once == 7
     assert executor().run_context.at_once == 64
 
 
-def test_a_text_is_the_only_input_by_its_name() -> None:
+def test_string_is_the_only_input() -> None:
     agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
     asked = Agent(agent.ask, agent.read, model=agent.model, input_keys=())
     assert executor(agent=asked).invoke("q") == {"input": "q", "output": "42"}
 
 
-def test_a_batch_is_of_inputs_by_name_also_where_an_exception_ends_it() -> None:
+def test_batch_accepts_inputs_and_raises_exceptions() -> None:
     def picky(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
         if inputs["input"] == "bad":
             raise LookupError(inputs["input"])
@@ -193,7 +193,7 @@ def test_a_batch_is_of_inputs_by_name_also_where_an_exception_ends_it() -> None:
     assert asyncio.run(one.abatch([])) == one.batch([]) == []
 
 
-def test_an_async_batch_has_no_more_runs_under_way_than_allowed() -> None:
+def test_async_batch_limits_concurrent_runs() -> None:
     under_way = 0
     most = 0
 
@@ -213,7 +213,7 @@ def test_an_async_batch_has_no_more_runs_under_way_than_allowed() -> None:
 # ---- machines that are proved, and those that are not
 
 
-def test_an_executor_that_may_run_for_ever_stays_so_with_other_limits_and_machines() -> None:
+def test_allow_nonterminating_is_kept_in_copies() -> None:
     forever = executor(max_iterations=None, allow_nonterminating=True)
     assert not forever.verify().proved
     assert forever.run_context.ranks is None
@@ -225,7 +225,7 @@ def test_an_executor_that_may_run_for_ever_stays_so_with_other_limits_and_machin
     assert bounded.run_context.limits == bounded.limits == Limits(iterations=3)
 
 
-def test_what_is_not_proved_is_refused_with_its_verdict() -> None:
+def test_unproved_machine_is_rejected_with_its_verdict() -> None:
     with pytest.raises(UnprovedError) as caught:
         executor(max_iterations=None)
     assert not caught.value.verdict.proved
@@ -233,7 +233,7 @@ def test_what_is_not_proved_is_refused_with_its_verdict() -> None:
         executor().with_limits(Limits(iterations=None))
 
 
-def test_a_machine_is_held_to_the_proof_of_its_own() -> None:
+def test_each_machine_needs_its_own_proof() -> None:
     @node
     def hurry(reached: LimitReached) -> StoppedResponse:
         return StoppedResponse("hurried", reached.limit, reached.run)
@@ -252,7 +252,7 @@ def test_a_machine_is_held_to_the_proof_of_its_own() -> None:
 # ---- the five nodes
 
 
-def test_a_parse_error_that_ends_the_run_says_what_was_wrong_and_keeps_what_the_model_said() -> None:
+def test_final_parse_error_has_reason_and_model_output() -> None:
     def read(reply: Any) -> Any:
         raise ParseError("no sense in it", observation="Say it again.", llm_output="gibberish")
 
@@ -267,7 +267,7 @@ def test_a_parse_error_that_ends_the_run_says_what_was_wrong_and_keeps_what_the_
     assert isinstance(error.__cause__, ParseError)
 
 
-def test_an_empty_list_of_actions_is_told_as_such() -> None:
+def test_empty_list_of_actions_is_named() -> None:
     with pytest.raises(ParseError) as caught:
         executor(agent=scripted([])).run("q")
     assert str(caught.value) == (
@@ -277,12 +277,12 @@ def test_an_empty_list_of_actions_is_told_as_such() -> None:
     assert (caught.value.observation, caught.value.llm_output) == ("Decide on an action, or finish.", "")
 
 
-def test_a_finish_keeps_its_log_and_values_and_is_not_return_direct() -> None:
+def test_finish_keeps_its_log_and_values() -> None:
     finish = executor(agent=scripted(AgentFinish({"output": "42"}, "thought so"))).run("q").ending
     assert finish == AgentFinish({"output": "42"}, "thought so", Run({"input": "q"}))
 
 
-def test_an_answer_of_a_tool_has_no_log() -> None:
+def test_answer_of_a_tool_has_no_log() -> None:
     direct = tool(return_direct=True)(echo.function)
     ending = executor(agent=scripted(act("echo", text="a")), tools=[direct]).run("q").ending
     assert isinstance(ending, AgentFinish)
@@ -302,7 +302,7 @@ def test_an_answer_of_a_tool_has_no_log() -> None:
         ("new_sources_read", "Agent stopped due to new sources read limit."),
     ],
 )
-def test_a_stop_is_told_by_its_limit(limit: str, text: str) -> None:
+def test_stop_names_its_limit(limit: str, text: str) -> None:
     machine = executor().graph
     stopped: Any = machine["stopped_response"].function
     run = Run({"input": "q"})
@@ -312,13 +312,13 @@ def test_a_stop_is_told_by_its_limit(limit: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("results", [(), (ToolResult("a"),), (ToolResult("a"), ToolResult("b"), ToolResult("c"))])
-def test_a_dispatch_of_ones_own_that_loses_results_is_not_passed_over(results: tuple[ToolResult, ...]) -> None:
+def test_custom_dispatch_that_loses_results_is_rejected(results: tuple[ToolResult, ...]) -> None:
     check: Any = executor().graph["check_return_direct"].function
     with pytest.raises(ValueError, match=r"is (shorter|longer)"):
         check(Observed(Run({"input": "q"}), (act("echo"), act("fail")), results))
 
 
-def test_what_is_asked_is_the_agents_question_and_what_is_read_is_its_reply() -> None:
+def test_nodes_use_the_agents_ask_and_read() -> None:
     read: list[Any] = []
     agent = create_react_agent(ScriptedModel(["Final Answer: 42"]), [])
 
@@ -331,7 +331,7 @@ def test_what_is_asked_is_the_agents_question_and_what_is_read_is_its_reply() ->
     assert [type(one) for one in read] == [ModelReply]
 
 
-def test_the_strict_machine_has_no_way_back_from_parsing() -> None:
+def test_strict_machine_does_not_retry_parse_errors() -> None:
     assert [str(edge) for edge in STRICT_AGENT_EXECUTOR.edges if edge.source == "parse"] == [
         "parse --Acted--> dispatch_tools",
         "parse --AgentFinish--> END",

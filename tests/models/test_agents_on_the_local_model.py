@@ -152,7 +152,7 @@ def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel) -> None:
+def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> None:
     result = ran(kind, model)
     assert isinstance(result.ending, AgentFinish | StoppedResponse)
     if result.stopped is None:
@@ -165,7 +165,7 @@ def test_a_run_of_any_agent_ends_within_its_limits(kind: str, model: LocalModel)
     assert result.usage.prompt_tokens > 0 or result.reason == "seconds"
 
 
-def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_not_for_tool_calls() -> None:
+def test_structured_agent_needs_no_tool_support() -> None:
     with LocalModel(max_tokens=4) as plain:
         with pytest.raises(BadRequestError, match="does not support tools"):
             ran("tool_calling", plain)
@@ -175,7 +175,7 @@ def test_a_template_that_knows_no_tools_is_enough_for_the_structured_agent_but_n
 @pytest.mark.parametrize("stopping", ["force", "generate"])
 @pytest.mark.parametrize("kind", ["react", "structured", "tool_calling", "xml"])
 @pytest.mark.parametrize("iterations", [0, 1])
-def test_both_ways_to_stop_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
+def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
     result = ran(kind, model, stopping, iterations)
     stopped = result.stopped
     # With no iteration at all, nothing but the stop is left.
@@ -192,12 +192,12 @@ def test_both_ways_to_stop_end_a_run(kind: str, stopping: Stopping, iterations: 
 
 
 @pytest.mark.parametrize("kind", ["react, completion", "structured", "tool_calling", "json_chat"])
-def test_the_pieces_of_a_streamed_run_add_up_to_its_replies(kind: str, model: LocalModel) -> None:
+def test_streamed_pieces_add_up_to_the_replies(kind: str, model: LocalModel) -> None:
     executor = executor_of(kind, model)
     assert_streamed(executor, list(executor.stream(inputs_of(executor), tokens=True)))
 
 
-def test_agents_run_on_one_event_loop_and_stream_there(model: LocalModel) -> None:
+def test_agents_share_one_event_loop(model: LocalModel) -> None:
     async def all_kinds() -> None:
         seen: list[list[Event[Ending]]] = [[], []]
         kinds = zip(("mrkl", "self_ask"), seen, strict=True)

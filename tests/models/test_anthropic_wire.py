@@ -71,7 +71,7 @@ def ended(reason: str, **delta: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": {"output_tokens": 1}}
 
 
-def test_every_kind_of_message_is_sent_in_anthropics_shape() -> None:
+def test_messages_are_encoded_for_anthropic() -> None:
     request = ChatRequest(
         [
             SystemMessage("be brief"),
@@ -107,7 +107,7 @@ def test_every_kind_of_message_is_sent_in_anthropics_shape() -> None:
     }
 
 
-def test_options_are_sent_only_where_there_are_any() -> None:
+def test_only_set_options_are_sent() -> None:
     assert set(sent(HELLO)) == {"model", "max_tokens", "messages"}
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), schema), stream=True)
@@ -124,19 +124,19 @@ def test_options_are_sent_only_where_there_are_any() -> None:
     assert forbidden["tools"] == full["tools"]
 
 
-def test_the_key_and_the_version_are_headers_of_their_own() -> None:
+def test_key_and_version_have_their_own_headers() -> None:
     assert headers("sk") == {"anthropic-version": "2023-06-01", "x-api-key": "sk"}
     assert headers("") == {"anthropic-version": "2023-06-01"}
 
 
-def test_a_completion_is_a_user_message() -> None:
+def test_completion_is_a_user_message() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == route(HELLO) == "v1/messages"
     assert sent(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
     assert sent(request)["stop_sequences"] == ["three"]
 
 
-def test_results_come_before_what_the_user_says_with_them() -> None:
+def test_results_precede_the_users_text() -> None:
     calls = (ToolCall("c1", "add", "{}"), ToolCall("c2", "add", "{}"))
     *_, last = turns(
         UserMessage("hi"),
@@ -148,7 +148,7 @@ def test_results_come_before_what_the_user_says_with_them() -> None:
     assert [block["type"] for block in last["content"]] == ["tool_result", "tool_result", "text"]
 
 
-def test_what_the_api_refuses_and_means_nothing_is_left_out() -> None:
+def test_blank_texts_are_removed() -> None:
     assert turns(UserMessage("hi"), AssistantMessage(" \n"), UserMessage("\t"), UserMessage("there")) == [
         {"role": "user", "content": [text("hi"), text("there")]}
     ]
@@ -157,24 +157,24 @@ def test_what_the_api_refuses_and_means_nothing_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
-def test_a_blank_stop_text_is_refused_before_it_is_sent(stop: str) -> None:
+def test_blank_stop_string_is_rejected(stop: str) -> None:
     with pytest.raises(BadRequestError, match="consist of blanks; use a stop string with another character") as caught:
         sent(CompletionRequest("a", stop=("ok", stop)))
     assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
 
 
-def test_a_conversation_without_a_word_is_refused_before_it_is_sent() -> None:
+def test_blank_conversation_is_rejected() -> None:
     with pytest.raises(BadRequestError, match="add a user message with text"):
         sent(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
 
 
-def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
+def test_schema_must_be_json() -> None:
     with pytest.raises(BadRequestError, match="set is not JSON"):
         sent(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
 @pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
-def test_arguments_that_are_no_object_are_not_sent_back(arguments: str) -> None:
+def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
     assert turn["content"][0]["input"] == {}
 
@@ -219,7 +219,7 @@ def read_back(block: dict[str, Any]) -> object:
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_every_message_is_told_and_roles_take_turns(messages: list[Message]) -> None:
+def test_messages_are_complete_and_roles_alternate(messages: list[Message]) -> None:
     # The last one, so that no text of the assistant's is trimmed.
     messages.append(UserMessage("go"))
     told_turns = turns(*messages)
@@ -245,14 +245,14 @@ def test_every_message_is_told_and_roles_take_turns(messages: list[Message]) -> 
         ("what there will be", "other"),
     ],
 )
-def test_each_stop_reason_has_its_finish(reason: str, finish: str) -> None:
+def test_each_stop_reason_has_its_finish_reason(reason: str, finish: str) -> None:
     assert folded(ended(reason)).finish_reason == finish
     body = json.dumps({"content": [], "stop_reason": reason}).encode()
     assert decode(body, PEER) == ModelReply("", finish_reason=decode(body, PEER).finish_reason)
     assert decode(body, PEER).finish_reason == finish
 
 
-def test_what_the_filter_says_stands_in_place_of_a_refused_text() -> None:
+def test_filter_explanation_replaces_rejected_text() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
     body = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
     assert decode(body, PEER) == ModelReply("No poisons.", finish_reason="other")
@@ -271,19 +271,19 @@ def test_what_the_filter_says_stands_in_place_of_a_refused_text() -> None:
         (b'{"type": "error", "error": {"type": "invalid_request_error", "message": "no\\nsuch"}}', "no such"),
     ],
 )
-def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_missing_without_harm_has_a_value() -> None:
+def test_optional_members_have_defaults() -> None:
     body = b'{"content": [{"type": "tool_use", "name": "now"}, {"type": "tool_use", "name": "a", "input": "{"}]}'
     assert decode(body, PEER).tool_calls == (ToolCall("call_0", "now", "{}"), ToolCall("call_1", "a", "{"))
 
 
-def test_a_call_whose_whole_input_comes_at_its_beginning_is_read() -> None:
+def test_input_at_a_calls_start_is_read() -> None:
     begun = {"type": "tool_use", "id": "a", "name": "add", "input": {"a": 1}}
     reply = folded(
         {"type": "content_block_start", "index": 0, "content_block": begun},
@@ -293,7 +293,7 @@ def test_a_call_whose_whole_input_comes_at_its_beginning_is_read() -> None:
     assert reply.tool_calls == (ToolCall("a", "add", '{"a": 1}'),)
 
 
-def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+def test_truncated_arguments_are_unchanged() -> None:
     reply = folded(
         {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "add"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a'}},
@@ -303,14 +303,14 @@ def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
     assert reply.finish_reason == "length"
 
 
-def test_the_last_counts_of_a_stream_are_those_that_hold() -> None:
+def test_last_token_counts_of_a_stream_are_used() -> None:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}
     last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
     reply = folded(start, ended("end_turn"), last, {"type": "message_stop"}, ended("max_tokens"))
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.finish_reason) == (6, 9, "stop")
 
 
-def test_the_deltas_of_a_call_carry_its_position() -> None:
+def test_deltas_of_a_call_have_its_position() -> None:
     fold = AnthropicStream(PEER)
     block = {"type": "tool_use", "id": "a", "name": "add"}
     begun = fold.take(json.dumps({"type": "content_block_start", "index": 7, "content_block": block}))
@@ -330,7 +330,7 @@ def test_the_deltas_of_a_call_carry_its_position() -> None:
         ("invalid_request_error", InvalidReplyError),
     ],
 )
-def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: type[ModelError]) -> None:
+def test_error_in_a_stream_has_its_class(kind: str, error: type[ModelError]) -> None:
     event = {"type": "error", "error": {"type": kind, "message": "Sorry"}}
     with pytest.raises(error, match="Sorry") as caught:
         folded(event)
@@ -348,14 +348,14 @@ def test_an_error_within_a_stream_is_the_one_that_it_names(kind: str, error: typ
         ),
     ],
 )
-def test_an_overflow_tells_its_numbers(message: str, prompt: int, context: int) -> None:
+def test_overflow_error_has_token_counts(message: str, prompt: int, context: int) -> None:
     body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
     error = classify_response(PEER, 400, httpx.Headers(), json.dumps(body).encode(), now=0.0).error
     assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
-def test_errors_name_anthropics_own_variables() -> None:
+def test_errors_name_anthropic_variables() -> None:
     assert "ANTHROPIC_API_KEY" in str(classify_response(PEER, 401, httpx.Headers(), b"", now=0.0).error)
     lost = str(classify_response(PEER, 404, httpx.Headers(), b"", now=0.0).error)
     assert "ANTHROPIC_BASE_URL), which ends before /v1/messages" in lost
@@ -363,7 +363,7 @@ def test_errors_name_anthropics_own_variables() -> None:
         decode(b'{"choices": []}', PEER)
 
 
-def test_a_schema_is_closed_all_the_way_down_and_tells_what_it_may_not_say() -> None:
+def test_schema_is_closed_and_unsupported_keywords_are_described() -> None:
     age = {"type": "integer", "minimum": 0, "description": "In years."}
     schema = {
         "$defs": {"Person": {"type": "object", "properties": {"age": age}, "additionalProperties": True}},
@@ -412,5 +412,5 @@ ANY = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["properties", "anyOf", "allOf", "items", "format", "minItems", "type"]), ANY))
-def test_closing_a_schema_twice_changes_nothing_more_whatever_it_is(schema: dict[str, Any]) -> None:
+def test_closing_a_schema_is_idempotent(schema: dict[str, Any]) -> None:
     assert close_schema(close_schema(schema)) == close_schema(schema)

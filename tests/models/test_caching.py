@@ -69,7 +69,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
 
 
 @every_way
-def test_the_second_time_the_reply_comes_from_the_store_and_costs_nothing(ask: Ask, store: CacheStore) -> None:
+def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
     inner = ScriptedModel([FULL])
     model = cached(inner, store, name="tiny")
     with overheard() as news:
@@ -82,20 +82,20 @@ def test_the_second_time_the_reply_comes_from_the_store_and_costs_nothing(ask: A
     assert len(inner.requests) == 1
 
 
-def test_a_reply_is_found_whichever_way_it_was_asked_for(store: CacheStore) -> None:
+def test_reply_is_found_in_all_call_modes(store: CacheStore) -> None:
     model = cached(Typewriter(["hello"]), store)
     assert {ask(model).content for ask in (streamed, blocking, in_a_loop)} == {"hello"}
 
 
 @every_way
-def test_an_error_is_not_kept(ask: Ask) -> None:
+def test_error_is_not_stored(ask: Ask) -> None:
     model = cached(ScriptedModel([ServerError("down"), "up"]))
     with pytest.raises(ServerError):
         ask(model)
     assert ask(model).content == ask(model).content == "up"
 
 
-def test_a_stream_that_is_closed_before_its_end_is_not_kept() -> None:
+def test_incomplete_stream_is_not_stored() -> None:
     inner = Typewriter(["hello", "again"])
     model = cached(inner)
     pieces = model.stream(HELLO)
@@ -129,7 +129,7 @@ DIFFERENT: list[ModelRequest] = [
 ]
 
 
-def test_requests_that_differ_in_anything_are_not_the_same() -> None:
+def test_different_requests_have_different_keys() -> None:
     inner = ScriptedModel([str(number) for number in range(len(DIFFERENT))])
     model = cached(inner)
     assert [model.complete(request).content for request in DIFFERENT * 2] == 2 * [
@@ -138,7 +138,7 @@ def test_requests_that_differ_in_anything_are_not_the_same() -> None:
     inner.assert_complete()
 
 
-def test_requests_that_are_equal_are_the_same_whatever_holds_their_parts() -> None:
+def test_equal_requests_have_equal_keys() -> None:
     inner = ScriptedModel(["one", "two"])
     model = cached(inner)
     step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
@@ -152,7 +152,7 @@ def test_requests_that_are_equal_are_the_same_whatever_holds_their_parts() -> No
         assert model.complete(ChatRequest([], schema=schema)).content == "two"
 
 
-def test_a_request_without_a_form_in_json_is_told_so() -> None:
+def test_request_must_be_json() -> None:
     for value in (object(), b"bytes", {1}):
         with pytest.raises(InputError, match=r"a request to a cached model contains .*, which is not JSON; remove it"):
             cached(ScriptedModel([])).complete(ChatRequest([], schema={"default": value}))
@@ -160,7 +160,7 @@ def test_a_request_without_a_form_in_json_is_told_so() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([blocking, streamed])), max_size=12))
-def test_the_same_requests_get_the_same_replies_in_whatever_order(asked: list[tuple[ModelRequest, Ask]]) -> None:
+def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[ModelRequest, Ask]]) -> None:
     inner = ScriptedModel([str(number) for number in range(len(asked))])
     model = cached(inner)
     replies: dict[int, str] = {}
@@ -183,13 +183,13 @@ replies = st.builds(
 
 
 @given(replies)
-def test_a_kept_reply_comes_back_as_it_was(reply: ModelReply) -> None:
+def test_stored_reply_is_unchanged(reply: ModelReply) -> None:
     model = cached(ScriptedModel([reply]))
     assert model.complete(HELLO) == reply
     assert model.complete(HELLO) == replace(reply, usage=Usage(), cost=0.0)
 
 
-def test_a_file_keeps_any_reply_for_the_next_program(tmp_path: Path) -> None:
+def test_file_keeps_any_reply(tmp_path: Path) -> None:
     reply = ModelReply("half a pair: \ud800, nothing: \0, \N{SNOWMAN}", (ToolCall("", "", ""),))
     assert cached(ScriptedModel([reply]), SQLiteCache(tmp_path / "c"), name="a").complete(HELLO) == reply
     again = cached(ScriptedModel([]), SQLiteCache(str(tmp_path / "c")), name="a").complete(HELLO)
@@ -204,7 +204,7 @@ def test_a_file_keeps_any_reply_for_the_next_program(tmp_path: Path) -> None:
         *['{"content": "a", "tool_calls": [1]}', '{"content": "a", "finish_reason": "?"}'],
     ],
 )
-def test_a_broken_entry_is_a_miss_and_is_replaced(ask: Ask, broken: str) -> None:
+def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     class Broken(MemoryCache):
         def put(self, key: str, entry: str) -> None:
             super().put(key, broken if len(self) == 0 else entry)
@@ -213,7 +213,7 @@ def test_a_broken_entry_is_a_miss_and_is_replaced(ask: Ask, broken: str) -> None
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
-def test_a_reply_in_the_store_never_costs_anything() -> None:
+def test_stored_reply_is_always_free() -> None:
     class Dear(MemoryCache):
         def get(self, key: str) -> str | None:
             return json.dumps({"content": "lie", "usage": {"prompt_tokens": 9, "completion_tokens": 9}, "cost": 9})
@@ -221,7 +221,7 @@ def test_a_reply_in_the_store_never_costs_anything() -> None:
     assert cached(ScriptedModel([]), Dear(), name="a").complete(HELLO) == ModelReply("lie", cost=0.0)
 
 
-def test_models_that_share_a_store_are_told_apart_by_identity_and_name(store: CacheStore) -> None:
+def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> None:
     def said(inner: Typewriter | ScriptedModel, name: str) -> str:
         return cached(inner, store, name=name).complete(HELLO).content
 
@@ -232,14 +232,14 @@ def test_models_that_share_a_store_are_told_apart_by_identity_and_name(store: Ca
     assert said(Typewriter([], identity="tiny, temperature 0"), "") == "a"
 
 
-def test_a_model_that_cannot_be_told_from_others_shares_no_store(store: CacheStore) -> None:
+def test_shared_store_requires_identity_or_name(store: CacheStore) -> None:
     with pytest.raises(
         InputError, match=r"cached cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
     ):
         cached(ScriptedModel([]), store)
 
 
-def test_each_model_has_a_memory_of_its_own() -> None:
+def test_default_stores_are_separate() -> None:
     first, second = cached(ScriptedModel(["a"])), cached(ScriptedModel(["b"]))
     assert (first.complete(HELLO).content, second.complete(HELLO).content) == ("a", "b")
 
@@ -248,7 +248,7 @@ def test_each_model_has_a_memory_of_its_own() -> None:
     st.one_of(st.none(), st.integers(1, 3)),
     st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([None, None, *"xy"])), min_size=15, max_size=40),
 )
-def test_memory_keeps_the_entries_that_were_used_last(most: int | None, acts: list[tuple[str, str | None]]) -> None:
+def test_memory_keeps_recently_used_entries(most: int | None, acts: list[tuple[str, str | None]]) -> None:
     memory, used = MemoryCache(most), OrderedDict[str, str]()
     for key, entry in acts:
         if entry is None:
@@ -299,7 +299,7 @@ def test_threads_share_memory() -> None:
     assert len(memory) == 10
 
 
-def test_threads_that_make_the_file_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
     def work(name: str) -> None:
         cache = SQLiteCache(tmp_path / "c")
         for number in range(10):
@@ -312,7 +312,7 @@ def test_threads_that_make_the_file_at_the_same_time_lose_nothing(tmp_path: Path
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
 
 
-def test_another_process_that_writes_at_the_same_time_loses_nothing(tmp_path: Path) -> None:
+def test_processes_can_write_concurrently(tmp_path: Path) -> None:
     script = (
         "import sys; from graphexec.models.wrappers.caching import SQLiteCache\n"
         "cache = SQLiteCache(sys.argv[1]); cache.put('other', 'there'); print(flush=True)\n"
@@ -331,7 +331,7 @@ def test_another_process_that_writes_at_the_same_time_loses_nothing(tmp_path: Pa
 
 
 @every_way
-def test_a_file_that_breaks_is_reported_and_ends_no_run(ask: Ask, tmp_path: Path) -> None:
+def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> None:
     model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
     assert ask(model).content == "one"
     (tmp_path / "c").write_bytes(b"this is no database, and long enough to be seen as none" * 100)
@@ -343,7 +343,7 @@ def test_a_file_that_breaks_is_reported_and_ends_no_run(ask: Ask, tmp_path: Path
     assert str(read) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
 
 
-def test_a_file_that_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
+def test_invalid_file_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("this is no database, and long enough to be seen as none" * 100)
     for path in (tmp_path / "text", tmp_path / "missing" / "c", tmp_path):
         with pytest.raises(InputError, match=r"the cache .* cannot be used: .*; pass a file in a writable folder"):
@@ -352,7 +352,7 @@ def test_a_file_that_cannot_be_a_cache_is_refused(tmp_path: Path) -> None:
         SQLiteCache(":memory:")
 
 
-def test_a_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cache = SQLiteCache("c")
     (tmp_path / "elsewhere").mkdir()
@@ -362,7 +362,7 @@ def test_a_file_is_found_again_from_another_directory(tmp_path: Path, monkeypatc
     assert repr(cache) == f"SQLiteCache({str(tmp_path / 'c')!r})"
 
 
-def test_what_is_not_used_is_not_loaded() -> None:
+def test_unused_modules_are_not_loaded() -> None:
     script = (
         "import sys, graphexec.models.wrappers.caching, graphexec.models.wrappers.retries\n"
         "print(*[name for name in ('sqlite3', 'httpx') if name in sys.modules])"
@@ -370,7 +370,7 @@ def test_what_is_not_used_is_not_loaded() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "\n"
 
 
-def test_it_is_instant_where_its_model_and_its_store_are(tmp_path: Path) -> None:
+def test_instant_needs_instant_model_and_store(tmp_path: Path) -> None:
     assert cached(ScriptedModel([])).instant
     assert not cached(Typewriter([])).instant
     assert not cached(ScriptedModel([]), SQLiteCache(tmp_path / "c"), name="a").instant
@@ -390,7 +390,7 @@ WRAPS: dict[str, Wrap] = {
 @every_way
 @settings(max_examples=30)
 @given(st.permutations(sorted(WRAPS)))
-def test_they_nest_in_any_order(ask: Ask, order: list[str]) -> None:
+def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     inner = Typewriter([ServerError("down"), "up"])
     # One that is made of the model itself: each of the others wraps a wrapped one.
     model = priced(inner, Price(0, 0))
@@ -409,7 +409,7 @@ def test_they_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
 
 
-def test_clients_and_local_models_say_who_they_are_but_not_their_key() -> None:
+def test_identity_does_not_contain_the_key() -> None:
     cold = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)
     warm = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=1)
     other = Anthropic("small", base_url="http://127.0.0.1:9/v1", api_key="secret-key", temperature=0)

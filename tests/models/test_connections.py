@@ -41,7 +41,7 @@ def test_one_connection_serves_many_calls_and_streams() -> None:
         assert server.connections == 1
 
 
-def test_one_connection_serves_many_calls_and_streams_of_a_loop() -> None:
+def test_async_calls_share_one_connection() -> None:
     async def talk(model: OpenAICompatible) -> None:
         assert await model.acomplete(HELLO) == CHAT_REPLY
         assert await awhole(model) == CHAT_REPLY
@@ -52,7 +52,7 @@ def test_one_connection_serves_many_calls_and_streams_of_a_loop() -> None:
         assert server.connections == 1
 
 
-def test_every_event_loop_has_connections_of_its_own_and_closes_them() -> None:
+def test_each_event_loop_closes_its_own_connections() -> None:
     with Loopback(GOOD, GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
         for run in range(1, 4):
@@ -84,7 +84,7 @@ def test_many_threads_share_one_model() -> None:
     assert replies == [CHAT_REPLY] * 8
 
 
-def test_closing_closes_and_a_later_call_opens_anew() -> None:
+def test_model_can_be_used_after_close() -> None:
     with Loopback(GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
         assert model.complete(HELLO) == CHAT_REPLY
@@ -96,14 +96,14 @@ def test_closing_closes_and_a_later_call_opens_anew() -> None:
         assert server.connections == 2
 
 
-def test_a_forgotten_model_closes_its_connections() -> None:
+def test_collected_model_closes_its_connections() -> None:
     with Loopback(GOOD) as server:
         OpenAICompatible("tiny", base_url=server.url).complete(HELLO)
         gc.collect()
         assert server.gone.wait(10)
 
 
-def test_a_dropped_idle_connection_is_replaced_at_once() -> None:
+def test_dropped_idle_connection_is_replaced_at_once() -> None:
     time = FakeTime()
     with (
         Loopback(GOOD, send_and_drop(), GOOD) as server,
@@ -119,7 +119,7 @@ HALF = response(CHAT)[: -len(CHAT) // 2]
 
 
 @pytest.mark.parametrize("way", [ask, ask_async])
-def test_a_connection_dropped_in_the_middle_of_a_reply_is_tried_again(
+def test_connection_dropped_during_reply_is_retried(
     way: Callable[[OpenAICompatible], ModelReply],
 ) -> None:
     time = FakeTime()
@@ -131,7 +131,7 @@ def test_a_connection_dropped_in_the_middle_of_a_reply_is_tried_again(
     assert len(time.slept) == 1
 
 
-def test_a_connection_dropped_in_the_middle_of_a_stream_is_an_error_after_its_pieces() -> None:
+def test_connection_dropped_during_stream_is_an_error() -> None:
     with (
         Loopback(send_and_drop(chunks(*EVENTS[:3], end=False))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
@@ -143,7 +143,7 @@ def test_a_connection_dropped_in_the_middle_of_a_stream_is_an_error_after_its_pi
             next(pieces)
 
 
-def test_a_stream_that_ends_properly_and_too_early_is_a_bad_reply() -> None:
+def test_stream_that_ends_too_early_is_invalid() -> None:
     with (
         Loopback(send(chunks(*EVENTS[:3]))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
@@ -153,7 +153,7 @@ def test_a_stream_that_ends_properly_and_too_early_is_a_bad_reply() -> None:
 
 
 @pytest.mark.parametrize("way", [ask, ask_async])
-def test_a_server_that_does_not_run_is_asked_after(way: Callable[[OpenAICompatible], ModelReply]) -> None:
+def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], ModelReply]) -> None:
     with Loopback() as server:
         url = server.url
     time = FakeTime()
@@ -164,7 +164,7 @@ def test_a_server_that_does_not_run_is_asked_after(way: Callable[[OpenAICompatib
 
 
 @pytest.mark.parametrize("sent", [b"", HALF], ids=["before it answers", "in the middle"])
-def test_a_slow_server_is_a_timeout_and_is_let_go(sent: bytes) -> None:
+def test_slow_server_is_a_timeout(sent: bytes) -> None:
     with Loopback() as server:
         server.does(server.stall(sent), server.stall(sent), server.stall(sent))
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
@@ -178,7 +178,7 @@ def test_a_slow_server_is_a_timeout_and_is_let_go(sent: bytes) -> None:
                 asyncio.run(model.acomplete(HELLO, timeout=0.05))
 
 
-def test_a_stream_that_stalls_is_a_timeout() -> None:
+def test_stalled_stream_is_a_timeout() -> None:
     with Loopback() as server:
         server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
@@ -199,7 +199,7 @@ def test_closing_a_stream_early_closes_its_connection() -> None:
             assert list(pieces) == []
 
 
-def test_closing_a_stream_of_a_loop_early_closes_its_connection() -> None:
+def test_closing_an_async_stream_closes_its_connection() -> None:
     with Loopback() as server:
         server.does(server.stall(chunks(*EVENTS[:2], end=False)))
 
@@ -212,7 +212,7 @@ def test_closing_a_stream_of_a_loop_early_closes_its_connection() -> None:
         asyncio.run(talk())
 
 
-def test_a_forgotten_stream_closes_its_connection() -> None:
+def test_collected_stream_closes_its_connection() -> None:
     with Loopback() as server:
         server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
         model = OpenAICompatible("tiny", base_url=server.url)
@@ -248,7 +248,7 @@ def test_cancelling_a_call_closes_its_connection() -> None:
 
 
 class TestClientsOfTheUsers:
-    def test_a_client_that_was_passed_in_is_used_and_left_open(self) -> None:
+    def test_passed_client_is_used_and_stays_open(self) -> None:
         with Loopback(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
             with OpenAICompatible("tiny", base_url=server.url, client=client) as model:
                 assert model.complete(HELLO) == CHAT_REPLY
@@ -256,7 +256,7 @@ class TestClientsOfTheUsers:
             assert OpenAICompatible("tiny", base_url=server.url, client=client).complete(HELLO) == CHAT_REPLY
             assert server.connections == 1
 
-    def test_httpx2_serves_as_well(self) -> None:
+    def test_httpx2_client_is_supported(self) -> None:
         async def talk(url: str) -> None:
             async with httpx2.AsyncClient() as client:
                 model = OpenAICompatible("tiny", base_url=url, async_client=client)
@@ -273,7 +273,7 @@ class TestClientsOfTheUsers:
             asyncio.run(talk(server.url))
             assert server.connections == 2
 
-    def test_what_httpx2_raises_has_the_same_errors(self) -> None:
+    def test_httpx2_exceptions_have_the_same_errors(self) -> None:
         time = FakeTime()
         busy = send(response(b"", status="429 Too Many Requests"))
         with Loopback() as server, httpx2.Client() as client:
@@ -291,7 +291,7 @@ class TestClientsOfTheUsers:
             OpenAICompatible("tiny", base_url="nonsense", api_key="", client=client).complete(HELLO)
 
 
-def test_importing_the_models_loads_no_http_client_and_no_llama() -> None:
+def test_import_loads_neither_http_client_nor_llama() -> None:
     heavy = {"httpx", "httpx_sse", "xllamacpp", "rich", "filelock", "platformdirs"}
     program = f"import graphexec.models, sys; print(sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=True, capture_output=True).stdout.strip() == b"[]"

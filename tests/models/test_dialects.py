@@ -97,7 +97,7 @@ def events(body: bytes) -> list[bytes]:
 
 
 @SIDES
-def test_a_whole_reply_is_read_blocking_and_async(side: Side) -> None:
+def test_reply_is_read_blocking_and_async(side: Side) -> None:
     for body, reply in ((side.body, side.reply), (side.calls, side.calls_reply)):
         model = side.model(*(httpx.Response(200, content=body) for _ in range(4)))
         assert model.complete(HELLO) == asyncio.run(model.acomplete(HELLO)) == reply
@@ -107,7 +107,7 @@ def test_a_whole_reply_is_read_blocking_and_async(side: Side) -> None:
 
 
 @SIDES
-def test_no_part_of_a_stream_is_taken_for_the_whole(side: Side) -> None:
+def test_incomplete_stream_is_not_a_reply(side: Side) -> None:
     for body, reply in ((side.stream, side.reply), (side.calls_stream, side.calls_reply)):
         ends = range(0, len(body) + 1, 7)
         model = side.model(*(sse(body[:end]) for end in ends), sse(body))
@@ -136,7 +136,7 @@ def test_chunks_may_be_cut_anywhere(side: Side, cuts: list[int]) -> None:
 
 
 @SIDES
-def test_every_byte_may_come_alone_and_deltas_add_up(side: Side) -> None:
+def test_deltas_add_up_for_any_chunking(side: Side) -> None:
     for body, reply in ((side.stream, side.reply), (side.calls_stream, side.calls_reply)):
         *deltas, last = side.model(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)
         assert last == reply
@@ -150,7 +150,7 @@ def test_every_byte_may_come_alone_and_deltas_add_up(side: Side) -> None:
 
 
 @SIDES
-def test_an_overload_told_in_a_stream_is_tried_again_until_something_was_handed_out(side: Side) -> None:
+def test_overload_in_stream_is_retried_before_first_piece(side: Side) -> None:
     told = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
     first = events(side.stream)[0]
     time = FakeTime()
@@ -167,20 +167,20 @@ def test_an_overload_told_in_a_stream_is_tried_again_until_something_was_handed_
 
 
 @SIDES
-def test_an_overload_told_in_an_async_stream_is_tried_again(side: Side) -> None:
+def test_overload_in_async_stream_is_retried(side: Side) -> None:
     told = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
     streams = [httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse([body]))
                for body in (told, side.stream)]  # fmt: skip
     assert asyncio.run(awhole(side.model(*streams))) == side.reply
 
 
-def test_a_failure_told_in_a_stream_of_chat_completions_is_tried_again_too() -> None:
+def test_failure_in_chat_completions_stream_is_retried() -> None:
     told = b'data: {"error":{"code":500,"type":"server_error","message":"out of memory"}}\n\n'
     assert whole(scripted_server(sse(told), sse(STREAM)).stream(HELLO)) == CHAT_REPLY
 
 
 @SIDES
-def test_an_overloaded_server_is_asked_again_after_the_wait_that_it_wants(side: Side) -> None:
+def test_overloaded_server_is_retried_after_its_wait(side: Side) -> None:
     time = FakeTime()
     busy = httpx.Response(529, headers={"retry-after": "7"}, content=OVERLOADED[side.make])
     assert side.model(busy, httpx.Response(200, content=side.body), time=time).complete(HELLO) == side.reply
@@ -191,7 +191,7 @@ def test_an_overloaded_server_is_asked_again_after_the_wait_that_it_wants(side: 
 
 @SIDES
 @given(body=st.binary(max_size=100), status=st.sampled_from([200, 201, 204, 301, 400, 401, 404, 413, 429, 500, 529]))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error_of_one_line(side: Side, body: bytes, status: int) -> None:
+def test_any_response_is_reply_or_model_error(side: Side, body: bytes, status: int) -> None:
     model = side.model(*(httpx.Response(status, content=body) for _ in range(3)))
     is_told_in_one_line(lambda: model.complete(HELLO))
 
@@ -199,7 +199,7 @@ def test_whatever_a_server_sends_is_a_reply_or_a_model_error_of_one_line(side: S
 @SIDES
 @settings(max_examples=50)
 @given(position=st.integers(0, len(MESSAGE_STREAM) - 1), damage=st.binary(min_size=1, max_size=3))
-def test_a_damaged_stream_is_a_reply_or_a_model_error(side: Side, position: int, damage: bytes) -> None:
+def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damage: bytes) -> None:
     body = side.calls_stream[:position] + damage + side.calls_stream[position + 1 :]
     is_told_in_one_line(lambda: whole(side.model(sse(body), sse(body), sse(body)).stream(HELLO)))
 
@@ -223,7 +223,7 @@ JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 @SIDES
 @settings(max_examples=30)
 @given(body=JSONS)
-def test_any_json_is_a_reply_or_a_model_error(side: Side, body: object) -> None:
+def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
     answers = [httpx.Response(200, json=body) for _ in range(3)]
     is_told_in_one_line(lambda: side.model(*answers).complete(HELLO))
     event = b"data: " + httpx.Response(200, json=body).content + b"\n\n"
@@ -247,7 +247,7 @@ def asked(side: Side) -> httpx.Request:
     return script.requests[0]
 
 
-def test_each_dialect_has_its_route_and_carries_the_key_in_its_own_way() -> None:
+def test_each_dialect_has_its_route_and_headers() -> None:
     message, response = asked(ANTHROPIC), asked(RESPONSES)
     assert str(message.url) == "http://127.0.0.1:1/v1/messages"
     assert message.headers["x-api-key"] == "sk-secret"
@@ -265,7 +265,7 @@ class TestKeys:
         for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
             monkeypatch.delenv(name, raising=False)
 
-    def test_a_missing_key_is_told_before_anything_is_sent(self) -> None:
+    def test_missing_key_is_an_error_before_sending(self) -> None:
         with pytest.raises(
             MissingAPIKeyError, match=r"claude-9 at https://api.anthropic.com needs .* set ANTHROPIC_API_KEY"
         ):
@@ -273,7 +273,7 @@ class TestKeys:
         with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://api.openai.com/v1 needs .* set OPENAI_API_KEY"):
             OpenAIResponses("gpt-9").complete(HELLO)
 
-    def test_the_environment_gives_what_is_not_passed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment\n")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://claude.example/")
         script = Script(httpx.Response(200, content=MESSAGE))
@@ -281,13 +281,13 @@ class TestKeys:
         assert str(script.requests[0].url) == "https://claude.example/v1/messages"
         assert script.requests[0].headers["x-api-key"] == "from-the-environment"
 
-    def test_an_address_without_its_scheme_is_told_with_an_example(self) -> None:
+    def test_address_without_scheme_has_an_example(self) -> None:
         with pytest.raises(ModelConnectionError, match=r"ANTHROPIC_BASE_URL\) must be .* as http://127.0.0.1:8080$"):
             Anthropic("claude-9", base_url="api.example").complete(HELLO)
 
 
 @pytest.mark.parametrize("side", [ANTHROPIC, RESPONSES], ids=["Anthropic", "Responses"])
-def test_a_client_closes_with_its_block_and_shows_no_secret(side: Side) -> None:
+def test_model_is_a_context_manager_without_secrets(side: Side) -> None:
     with side.model(httpx.Response(200, content=side.body)) as model:
         assert model.complete(HELLO) == side.reply
     assert "secret" not in repr(model)
@@ -304,7 +304,7 @@ def joined(pieces: Iterable[ReplyDelta | ModelReply]) -> str:
     return "".join(piece.content for piece in pieces if isinstance(piece, ReplyDelta))
 
 
-def test_a_responses_stream_is_cut_before_its_stop_text() -> None:
+def test_responses_stream_is_cut_before_stop_string() -> None:
     request = ChatRequest(HELLO.messages, stop=("é costs",))
     *deltas, last = RESPONSES.model(sse(RESPONSE_STREAM)).stream(request)
     assert isinstance(last, ModelReply)

@@ -51,7 +51,7 @@ def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
     return make
 
 
-def test_a_text_is_answered_and_its_tokens_are_counted(make: Make) -> None:
+def test_reply_has_text_and_token_counts(make: Make) -> None:
     with make() as model:
         for request in (QUESTION, CompletionRequest("Once upon a time")):
             reply = model.complete(request)
@@ -61,7 +61,7 @@ def test_a_text_is_answered_and_its_tokens_are_counted(make: Make) -> None:
             assert 0 < reply.usage.completion_tokens <= 16
 
 
-def test_a_stream_adds_up_to_its_reply_blocking_and_async(make: Make) -> None:
+def test_stream_adds_up_blocking_and_async(make: Make) -> None:
     async def pieces(model: RemoteModel) -> list[ReplyDelta | ModelReply]:
         async with model:
             assert (await model.acomplete(QUESTION)).content
@@ -76,7 +76,7 @@ def test_a_stream_adds_up_to_its_reply_blocking_and_async(make: Make) -> None:
         assert 0 < last.usage.completion_tokens <= 16
 
 
-def test_tools_are_called_and_their_results_are_told(make: Make) -> None:
+def test_tools_are_called_and_results_are_sent(make: Make) -> None:
     request = ChatRequest(SUM, (ADD,))
     with make(max_tokens=64) as model:
         whole = model.complete(request)
@@ -91,7 +91,7 @@ def test_tools_are_called_and_their_results_are_told(make: Make) -> None:
     assert arguments == "".join(call.arguments for call in streamed.tool_calls)
 
 
-def test_the_text_ends_before_its_stop_text(make: Make) -> None:
+def test_text_ends_before_a_stop_string(make: Make) -> None:
     request = CompletionRequest("Say: one, two, three, four, five", stop=("e", "o"))
     with make(max_tokens=32) as model:
         reply = model.complete(request)
@@ -102,7 +102,7 @@ def test_the_text_ends_before_its_stop_text(make: Make) -> None:
     assert streamed.content == "".join(delta.content for delta in deltas if isinstance(delta, ReplyDelta))
 
 
-def test_what_the_server_refuses_is_told(make: Make) -> None:
+def test_server_errors_are_reported(make: Make) -> None:
     with make() as model, pytest.raises(ContextOverflowError) as caught:
         model.complete(ChatRequest([UserMessage("hi " * 1000)]))
     assert caught.value.context_tokens == 512
@@ -112,7 +112,7 @@ def test_what_the_server_refuses_is_told(make: Make) -> None:
         lost.complete(QUESTION)
 
 
-def test_a_blank_stop_text_is_refused_by_the_one_that_cannot_have_it(make: Make) -> None:
+def test_only_anthropic_rejects_blank_stop_strings(make: Make) -> None:
     request = CompletionRequest("Say: one", stop=("\n",))
     with make() as model:
         if isinstance(model, Anthropic):

@@ -69,7 +69,7 @@ def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: 
     assert remedy in str(error)
 
 
-def test_errors_name_things_as_neither_python_nor_a_shell_does() -> None:
+def test_errors_name_neither_parameters_nor_options() -> None:
     headers = httpx.Headers({"location": "https://there/v1", "retry-after": "120"})
     errors = [
         classify_response(PEER, status, headers, b"", now=0.0).error for status in range(199, 600) if status != 200
@@ -84,13 +84,13 @@ def test_errors_name_things_as_neither_python_nor_a_shell_does() -> None:
 
 
 @pytest.mark.parametrize("key", ["k", "now", "sk-1234"])
-def test_a_key_too_short_to_be_a_secret_leaves_other_words_alone(key: str) -> None:
+def test_short_key_is_not_hidden(key: str) -> None:
     words = f"Name or service not known, {key}"
     assert Endpoint("gpt-9", "https://api.example/v1", key).quote(words) == words
 
 
 @given(st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), st.text(), st.text())
-def test_a_key_long_enough_to_be_a_secret_is_never_shown(key: str, before: str, after: str) -> None:
+def test_long_key_is_never_shown(key: str, before: str, after: str) -> None:
     assert key not in Endpoint("gpt-9", "https://api.example/v1", key).quote(before + key + after)
 
 
@@ -108,11 +108,11 @@ def test_a_key_long_enough_to_be_a_secret_is_never_shown(key: str, before: str, 
         (b'{"error": {"message": "the key sk-secret is wrong"}}', "the key *** is wrong"),
     ],
 )
-def test_the_servers_own_words_are_shown_in_one_line_without_the_key(body: bytes, shown: str) -> None:
+def test_server_message_is_one_line_without_key(body: bytes, shown: str) -> None:
     assert f"(400: {shown})" in str(refused(400, body))
 
 
-def test_a_long_message_is_cut() -> None:
+def test_long_message_is_shortened() -> None:
     assert len(str(refused(500, b"x" * 1_000_000))) < 500
 
 
@@ -136,17 +136,17 @@ def test_a_long_message_is_cut() -> None:
     ],
     ids=["llama.cpp", "code alone", "OpenAI", "vLLM"],
 )
-def test_an_overflow_tells_its_numbers(body: bytes, prompt: int | None, context: int | None) -> None:
+def test_overflow_error_has_token_counts(body: bytes, prompt: int | None, context: int | None) -> None:
     error = refused(400, body)
     assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
-def test_an_unknown_model_is_not_found_whatever_the_status() -> None:
+def test_unknown_model_is_not_found_with_any_status() -> None:
     assert isinstance(refused(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFoundError)
 
 
-def test_a_redirect_tells_where_to() -> None:
+def test_redirect_error_has_the_location() -> None:
     assert "redirects to https://there/v1; use that address as the base URL" in str(
         refused(308, location="https://there/v1")
     )
@@ -171,7 +171,7 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
     assert parse_retry_after(header, now=0.0) == seconds
 
 
-def test_a_rate_limit_carries_the_wait() -> None:
+def test_rate_limit_error_has_the_wait() -> None:
     error = refused(429, b"", retry_after="7")
     assert isinstance(error, RateLimitError)
     assert error.retry_after == 7
@@ -179,13 +179,13 @@ def test_a_rate_limit_carries_the_wait() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_wait_longer_than_the_clients_is_told_as_that(status: int) -> None:
+def test_too_long_wait_is_explained(status: int) -> None:
     failure = classify_response(PEER, status, httpx.Headers({"retry-after": "120"}), b"busy", now=0.0)
     assert not failure.transient
     assert "the server asks for 120 s, more than this client waits (60 s): try again in 120 s" in str(failure.error)
 
 
-def test_a_used_up_quota_is_not_told_to_wait() -> None:
+def test_used_up_quota_is_not_retried() -> None:
     error = refused(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
     assert isinstance(error, RateLimitError)
     assert "(429: pay); look at your account's plan and billing" in str(error)
@@ -211,14 +211,14 @@ def test_the_longest_wait_is_documented() -> None:
         (httpx.InvalidURL("bad port"), ModelConnectionError, "must be an address such as"),
     ],
 )
-def test_each_exception_of_the_client_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
+def test_each_client_exception_has_its_error(error: Exception, kind: type[ModelError], text: str) -> None:
     failure = classify_exception(PEER, error, seconds=3.0)
     assert failure is not None
     assert type(failure.error) is kind
     assert text in str(failure.error)
 
 
-def test_exceptions_of_others_are_left_alone() -> None:
+def test_other_exceptions_are_unchanged() -> None:
     class ConnectError(Exception):
         """Named as httpx's, and not httpx's."""
 
@@ -249,7 +249,7 @@ class TestKeys:
         sent: str | None = script.requests[0].headers.get("authorization")
         return sent
 
-    def test_a_missing_key_is_told_before_anything_is_sent(self) -> None:
+    def test_missing_key_is_an_error_before_sending(self) -> None:
         model = OpenAICompatible("gpt-9")
         with pytest.raises(
             MissingAPIKeyError, match=r"gpt-9 at https://api.openai.com/v1 needs an API key; set OPENAI_API"
@@ -257,7 +257,7 @@ class TestKeys:
             model.complete(HELLO)
 
     @pytest.mark.parametrize("url", ["127.0.0.1:9/v1", "localhost:9/v1", "api.example/v1", "ftp://api.example/v1"])
-    def test_an_address_without_its_scheme_is_told_before_any_talk_of_a_key(self, url: str) -> None:
+    def test_address_is_validated_before_the_key(self, url: str) -> None:
         with pytest.raises(ModelConnectionError, match="begins with neither http:// nor https://") as caught:
             self.ask(url, None)
         assert "key" not in str(caught.value)
@@ -266,25 +266,25 @@ class TestKeys:
         "url",
         ["http://127.0.0.1:80/v1", "http://localhost/v1", "http://[::1]:1/v1", "http://0.0.0.0", "http://127.9.9.9"],
     )
-    def test_a_server_on_this_machine_needs_none(self, url: str) -> None:
+    def test_local_server_needs_no_key(self, url: str) -> None:
         assert self.ask(url, None) is None
 
-    def test_an_empty_key_says_that_none_is_needed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_empty_key_means_no_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
         assert self.ask("http://elsewhere/v1", "") is None
 
-    def test_the_environment_gives_what_is_not_passed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_provides_missing_options(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment\n")
         assert self.ask("http://elsewhere/v1", None) == "Bearer from-the-environment"
         assert self.ask("http://elsewhere/v1", "mine") == "Bearer mine"
 
     @pytest.mark.parametrize("key", ["sk-ключ", "sk with blanks", "sk\x00zero"])
-    def test_a_key_that_no_header_can_carry_is_refused_unseen(self, key: str) -> None:
+    def test_invalid_key_is_rejected_without_showing_it(self, key: str) -> None:
         with pytest.raises(AuthenticationError) as caught:
             self.ask("http://elsewhere/v1", key)
         assert key not in str(caught.value)
 
-    def test_no_secret_is_in_the_repr_or_in_an_error(self) -> None:
+    def test_repr_and_errors_contain_no_secret(self) -> None:
         model = OpenAICompatible(
             "gpt-9", base_url="http://me:password@127.0.0.1:1/v1", api_key="sk-secret", max_retries=0
         )

@@ -16,7 +16,7 @@ DOWN = ServerError("503: busy")
 
 
 @every_way
-def test_the_next_model_is_asked_where_one_fails(ask: Ask) -> None:
+def test_next_model_is_called_after_a_failure(ask: Ask) -> None:
     long = ContextOverflowError("too long")
     second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
     unasked = ScriptedModel([])
@@ -27,7 +27,7 @@ def test_the_next_model_is_asked_where_one_fails(ask: Ask) -> None:
 
 
 @every_way
-def test_where_all_fail_the_last_error_is_raised_with_notes_of_the_others(ask: Ask) -> None:
+def test_last_error_has_notes_about_the_others(ask: Ask) -> None:
     last = ServerError("the last")
     first, second = Typewriter([DOWN], identity="first"), Typewriter([ModelTimeoutError("slow")], identity="second")
     with pytest.raises(ServerError) as caught:
@@ -40,7 +40,7 @@ def test_where_all_fail_the_last_error_is_raised_with_notes_of_the_others(ask: A
 
 
 @every_way
-def test_another_error_is_raised_at_once(ask: Ask) -> None:
+def test_other_errors_are_raised_at_once(ask: Ask) -> None:
     second = ScriptedModel(["unasked"])
     with pytest.raises(ValueError, match="a bug"):
         ask(with_fallbacks(ScriptedModel([ValueError("a bug")]), second))
@@ -50,7 +50,7 @@ def test_another_error_is_raised_at_once(ask: Ask) -> None:
 
 
 @every_way
-def test_the_models_share_the_timeout(ask: Ask) -> None:
+def test_models_share_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     first, second = Typewriter([DOWN], time, takes=4), Typewriter([DOWN], time, takes=4)
     third = Typewriter(["yes"], time)
@@ -59,7 +59,7 @@ def test_the_models_share_the_timeout(ask: Ask) -> None:
 
 
 @every_way
-def test_where_no_time_is_left_nobody_else_is_asked(ask: Ask) -> None:
+def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     second = ScriptedModel(["too late"])
     with overheard() as news, pytest.raises(ModelTimeoutError) as caught:
@@ -72,7 +72,7 @@ def test_where_no_time_is_left_nobody_else_is_asked(ask: Ask) -> None:
 
 
 @both_streams
-def test_a_stream_falls_back_until_its_first_piece_and_then_never(ask: Ask) -> None:
+def test_stream_falls_back_only_before_first_piece(ask: Ask) -> None:
     second = Typewriter([("ha", DOWN)])
     third = Typewriter(["unasked"])
     with pytest.raises(ServerError):
@@ -81,7 +81,7 @@ def test_a_stream_falls_back_until_its_first_piece_and_then_never(ask: Ask) -> N
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=8))
-def test_the_first_model_that_answers_is_the_last_that_is_asked(up: list[bool]) -> None:
+def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     models = [ScriptedModel([str(number) if it else ServerError(str(number))]) for number, it in enumerate(up)]
     with overheard() as news:
         try:
@@ -95,22 +95,22 @@ def test_the_first_model_that_answers_is_the_last_that_is_asked(up: list[bool]) 
     assert len(news) == last
 
 
-def test_it_is_instant_where_all_its_models_are() -> None:
+def test_instant_needs_instant_models() -> None:
     assert with_fallbacks(ScriptedModel([]), ScriptedModel([])).instant
     assert not with_fallbacks(ScriptedModel([]), Typewriter([])).instant
 
 
-def test_it_is_told_from_others_where_all_its_models_are() -> None:
+def test_identity_needs_identities_of_all_models() -> None:
     assert with_fallbacks(Typewriter([], identity="a"), Typewriter([], identity="b")).identity == "a or b"
     assert with_fallbacks(Typewriter([], identity="a"), ScriptedModel([])).identity == ""
 
 
-def test_wrong_options_are_refused() -> None:
+def test_invalid_options_are_rejected() -> None:
     with pytest.raises(InputError, match="has only <ScriptedModel: 0 of 0 replies left>; pass the model to call"):
         with_fallbacks(ScriptedModel([]))
 
 
-def test_a_notice_reads_well() -> None:
+def test_progress_is_readable() -> None:
     class Plain:
         def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
             return ModelReply("")

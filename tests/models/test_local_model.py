@@ -100,7 +100,7 @@ def client(server: LlamaProcess, max_tokens: int | None = 16, key: str = "the-ke
     )
 
 
-def test_a_chat_is_answered_and_its_tokens_are_counted(model: LocalModel) -> None:
+def test_chat_has_reply_and_token_counts(model: LocalModel) -> None:
     reply = model.complete(QUESTION)
     assert reply.content
     assert reply.usage.prompt_tokens > 5
@@ -115,13 +115,13 @@ def test_max_tokens_bounds_a_reply(server: LlamaProcess) -> None:
     assert reply.finish_reason == "length"
 
 
-def test_a_completion_ends_before_its_stop_word(model: LocalModel) -> None:
+def test_completion_ends_before_a_stop_string(model: LocalModel) -> None:
     reply = model.complete(CompletionRequest("1, 2, 3, 4, 5,", stop=(",", ".")))
     assert not {",", "."} & set(reply.content)
     assert reply.finish_reason == "stop"
 
 
-def test_a_schema_is_followed_up_to_the_token_limit(model: LocalModel) -> None:
+def test_schema_constrains_up_to_the_token_limit(model: LocalModel) -> None:
     schema = {
         "type": "object",
         "properties": {"action": {"enum": ["add", "final_answer"]}, "a": {"type": "integer"}},
@@ -133,7 +133,7 @@ def test_a_schema_is_followed_up_to_the_token_limit(model: LocalModel) -> None:
         assert json.loads(reply.content)["action"] in {"add", "final_answer"}
 
 
-def test_tools_that_the_template_would_drop_are_refused_and_all_else_is_served(model: LocalModel) -> None:
+def test_tools_without_template_support_are_rejected(model: LocalModel) -> None:
     with_tools = ChatRequest(QUESTION.messages, (ADD,))
 
     async def in_a_loop() -> None:
@@ -150,7 +150,7 @@ def test_tools_that_the_template_would_drop_are_refused_and_all_else_is_served(m
     assert model.complete(QUESTION).content
 
 
-def test_tools_are_called_where_the_template_knows_them() -> None:
+def test_tools_work_with_a_template_that_supports_them() -> None:
     request = ChatRequest(SUM, (ADD,))
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=64) as model:
         # With three worked examples even this model does; if not, text is an answer too.
@@ -165,7 +165,7 @@ def test_tools_are_called_where_the_template_knows_them() -> None:
     assert arguments == "".join(call.arguments for call in streamed.tool_calls)
 
 
-def test_arguments_cut_at_the_token_limit_can_be_sent_back() -> None:
+def test_truncated_arguments_can_be_sent_back() -> None:
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=12) as model:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
         assert cut.finish_reason == "length"
@@ -174,7 +174,7 @@ def test_arguments_cut_at_the_token_limit_can_be_sent_back() -> None:
         assert model.complete(ChatRequest(history, (ADD,))).usage.completion_tokens > 0
 
 
-def test_a_stream_adds_up_to_its_reply(model: LocalModel) -> None:
+def test_stream_adds_up_to_its_reply(model: LocalModel) -> None:
     for request in (QUESTION, STORY):
         *deltas, last = model.stream(request)
         assert isinstance(last, ModelReply)
@@ -183,7 +183,7 @@ def test_a_stream_adds_up_to_its_reply(model: LocalModel) -> None:
         assert last.usage.total_tokens > 0
 
 
-def test_loops_come_and_go(model: LocalModel) -> None:
+def test_model_works_on_several_event_loops(model: LocalModel) -> None:
     async def talk() -> None:
         assert (await model.acomplete(QUESTION)).content
         pieces = [piece async for piece in model.astream(QUESTION)]
@@ -196,7 +196,7 @@ def test_loops_come_and_go(model: LocalModel) -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_prompt_that_is_too_long_is_told_in_tokens(server: LlamaProcess, streamed: bool) -> None:
+def test_too_long_prompt_error_has_token_counts(server: LlamaProcess, streamed: bool) -> None:
     request = ChatRequest([UserMessage("hi " * 500)])
     with client(server) as tiny, pytest.raises(ContextOverflowError) as caught:
         next(tiny.stream(request)) if streamed else tiny.complete(request)
@@ -205,7 +205,7 @@ def test_a_prompt_that_is_too_long_is_told_in_tokens(server: LlamaProcess, strea
     assert caught.value.context_tokens == 256
 
 
-def test_a_wrong_key_and_a_wrong_route_are_told(server: LlamaProcess) -> None:
+def test_wrong_key_and_route_are_errors(server: LlamaProcess) -> None:
     with client(server, key="another") as stranger, pytest.raises(AuthenticationError):
         stranger.complete(QUESTION)
     with (
@@ -215,7 +215,7 @@ def test_a_wrong_key_and_a_wrong_route_are_told(server: LlamaProcess) -> None:
         lost.complete(QUESTION)
 
 
-def test_a_wrong_schema_and_a_wrong_request_are_told(server: LlamaProcess) -> None:
+def test_wrong_schema_and_request_are_errors(server: LlamaProcess) -> None:
     with client(server) as tiny:
         with pytest.raises(BadRequestError, match="nonsense"):
             tiny.complete(ChatRequest(QUESTION.messages, schema={"type": "nonsense"}))
@@ -223,7 +223,7 @@ def test_a_wrong_schema_and_a_wrong_request_are_told(server: LlamaProcess) -> No
             tiny.complete(ChatRequest(QUESTION.messages, (ToolSpec("", "", {"type": "nonsense"}),)))
 
 
-def test_who_stops_listening_frees_the_only_slot(server: LlamaProcess) -> None:
+def test_closed_stream_frees_the_only_slot(server: LlamaProcess) -> None:
     with client(server, max_tokens=None) as endless, client(server) as tiny:
         for _ in endless.stream(STORY):
             break
@@ -237,7 +237,7 @@ def test_who_stops_listening_frees_the_only_slot(server: LlamaProcess) -> None:
         assert tiny.complete(STORY, timeout=20).usage.completion_tokens == 16
 
 
-def test_closing_ends_a_call_in_flight_and_a_later_call_starts_again() -> None:
+def test_close_ends_a_call_and_allows_later_calls() -> None:
     model = LocalModel(max_tokens=4000, threads=1)
     failed: list[BaseException] = []
     begun = threading.Event()
@@ -265,7 +265,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("listening", [True, False], ids=["a thread listens", "nobody listens"])
-def test_a_program_may_end_at_any_time_without_a_word(listening: bool) -> None:
+def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     program = """
 import threading
 from graphexec.messages import CompletionRequest
@@ -280,14 +280,14 @@ next(pieces)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_a_stream_keeps_its_model_running() -> None:
+def test_stream_keeps_its_model_running() -> None:
     pieces = LocalModel(max_tokens=20).stream(STORY)
     next(pieces)
     gc.collect()
     assert isinstance(list(pieces)[-1], ModelReply)
 
 
-def test_a_killed_program_takes_its_server_along() -> None:
+def test_server_ends_with_a_killed_program() -> None:
     ended = run("""
 import os, signal
 from graphexec.models import pull
@@ -307,13 +307,13 @@ os.kill(os.getpid(), signal.SIGKILL)
     pytest.fail("the server is still there")
 
 
-def test_a_file_that_only_begins_like_weights_is_told_with_llamas_reason(tmp_path: Path) -> None:
+def test_invalid_weights_error_has_llamas_reason(tmp_path: Path) -> None:
     path = tmp_path / "half.gguf"
     path.write_bytes(pull().read_bytes()[:1_000_000])
     with pytest.raises(WeightsError, match=r"llama\.cpp cannot serve .*half\.gguf .*gguf_init"):
         LocalModel(path).complete(STORY)
 
 
-def test_a_template_that_is_none_is_told() -> None:
+def test_invalid_template_is_an_error() -> None:
     with pytest.raises(WeightsError, match="Parser Error"):
         LocalModel(chat_template="{{ broken").complete(STORY)

@@ -94,7 +94,7 @@ def gpt(server: Server) -> openai.OpenAI:
     return openai.OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
 
 
-def test_anthropics_package_sends_the_same_body_to_the_same_place() -> None:
+def test_anthropic_package_sends_the_same_request() -> None:
     server = Server(MESSAGE)
     messages: list[MessageParam] = [
         {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]},
@@ -135,12 +135,12 @@ def test_anthropics_package_sends_the_same_body_to_the_same_place() -> None:
 
 
 @pytest.mark.parametrize(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
-def test_anthropics_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+def test_anthropic_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
     assert_same_message(Message.model_validate_json(body), reply)
 
 
 @pytest.mark.parametrize(("body", "reply"), [(MESSAGE_STREAM, MESSAGE_REPLY), (TOOL_USE_STREAM, TOOL_USE_REPLY)])
-def test_anthropics_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
+def test_anthropic_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
     server = Server(body, "text/event-stream")
     with claude(server).messages.stream(
         model="claude-9", max_tokens=4096, messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
@@ -177,7 +177,7 @@ def assert_same_message(message: Message, reply: ModelReply) -> None:
         {"enum": ["a", "b"]},
     ],
 )
-def test_anthropics_package_makes_the_same_of_a_schema(schema: dict[str, Any]) -> None:
+def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
     assert close_schema(schema) == transform_schema(schema)
 
 
@@ -185,7 +185,7 @@ def test_anthropics_package_makes_the_same_of_a_schema(schema: dict[str, Any]) -
 ITEMS = pydantic.TypeAdapter[list[ResponseInputItemParam]](list[ResponseInputItemParam])
 
 
-def test_openais_package_sends_the_same_body_to_the_same_place() -> None:
+def test_openai_package_sends_the_same_request() -> None:
     server = Server(RESPONSE)
     # The package's types ask for more of what the assistant said than the API does: it is compared apart.
     items: list[ResponseInputItemParam] = [
@@ -230,14 +230,14 @@ def annotated(item: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
-def test_openais_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+def test_openai_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
     assert_same_response(Response.model_validate_json(body), reply)
 
 
 @pytest.mark.parametrize(
     ("body", "reply"), [(RESPONSE_STREAM, RESPONSE_REPLY), (RESPONSE_CALL_STREAM, RESPONSE_CALL_REPLY)]
 )
-def test_openais_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
+def test_openai_package_reads_the_same_stream(body: bytes, reply: ModelReply) -> None:
     with gpt(Server(body, "text/event-stream")).responses.stream(model="gpt-9", input="hi") as stream:
         assert_same_response(stream.get_final_response(), reply)
 

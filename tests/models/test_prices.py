@@ -23,32 +23,32 @@ def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
 
 
 @every_way
-def test_a_reply_says_what_it_cost(ask: Ask) -> None:
+def test_reply_has_its_cost(ask: Ask) -> None:
     reply = ask(priced(Typewriter(["four"], model="tw-1"), {"tw-1": Price(prompt=3, completion=15)}))
     assert reply.cost == pytest.approx(10 * 3e-6 + 4 * 15e-6)
     assert reply == ModelReply("four", usage=Usage(10, 4), model="tw-1", cost=reply.cost)
 
 
-def test_the_price_is_that_of_the_exact_name_else_of_the_longest_beginning() -> None:
+def test_price_has_exact_or_longest_matching_name() -> None:
     assert cost("gpt-4o", PRICES) == 22.5
     assert cost("gpt-4o-2024-08-06", PRICES) == 22.5
     assert cost("gpt-4o-mini-2024-07-18", PRICES) == pytest.approx(1.35)
     assert cost("gpt-3.5", PRICES) == 300
 
 
-def test_a_single_price_holds_for_every_model() -> None:
+def test_single_price_holds_for_every_model() -> None:
     assert cost("", Price(1, 2)) == cost("anything", Price(1, 2)) == 5
 
 
 @every_way
 @pytest.mark.parametrize("name", ["claude", "", "gp"])
-def test_a_model_without_a_price_is_named(ask: Ask, name: str) -> None:
+def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
     model = priced(Typewriter(["hm"], model=name), PRICES)
     with pytest.raises(InputError, match=f"the model '{name}' has no price; add it to those of gpt, gpt-4o, gpt-4o-m"):
         ask(model)
 
 
-def test_the_prices_are_copied() -> None:
+def test_prices_are_copied() -> None:
     prices = {"a": Price(1, 1)}
     model = priced(ScriptedModel([ModelReply("", usage=MILLIONS, model="a")]), prices)
     prices.clear()
@@ -56,7 +56,7 @@ def test_the_prices_are_copied() -> None:
 
 
 @given(st.builds(Price, st.floats(0, 1e6), st.floats(0, 1e6)), st.integers(0, 10**9), st.integers(0, 10**9))
-def test_a_cost_is_finite_and_grows_with_the_tokens(price: Price, prompt: int, completion: int) -> None:
+def test_cost_is_finite_and_monotonic(price: Price, prompt: int, completion: int) -> None:
     spent = price.of(Usage(prompt, completion))
     assert 0 <= spent <= price.of(Usage(prompt + 1, completion)) < math.inf
     assert spent <= price.of(Usage(prompt, completion + 1))

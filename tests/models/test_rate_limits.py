@@ -23,7 +23,7 @@ from tests.models.ways import Ask, Typewriter, every_way, overheard
 
 
 @every_way
-def test_what_comes_too_often_waits_for_its_turn(ask: Ask) -> None:
+def test_calls_above_the_rate_wait(ask: Ask) -> None:
     time = FakeTime()
     model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
     with overheard() as news:
@@ -33,7 +33,7 @@ def test_what_comes_too_often_waits_for_its_turn(ask: Ask) -> None:
 
 
 @every_way
-def test_a_turn_that_would_come_too_late_is_refused_at_once_and_given_to_the_next(ask: Ask) -> None:
+def test_too_late_turn_is_rejected_and_passed_on(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter(["a", "b"], time)
     model = rate_limited(inner, per_minute=1, clock=time.clock)
@@ -50,7 +50,7 @@ def test_a_turn_that_would_come_too_late_is_refused_at_once_and_given_to_the_nex
 
 
 @every_way
-def test_a_place_is_given_back_however_the_call_ends(ask: Ask) -> None:
+def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
     model = rate_limited(Typewriter(["a", ValueError("a bug"), "c"]), at_once=1)
     assert ask(model).content == "a"
     with pytest.raises(ValueError, match="a bug"):
@@ -59,7 +59,7 @@ def test_a_place_is_given_back_however_the_call_ends(ask: Ask) -> None:
 
 
 @every_way
-def test_a_call_that_gets_no_turn_in_time_is_a_timeout(ask: Ask) -> None:
+def test_call_without_a_turn_times_out(ask: Ask) -> None:
     model = rate_limited(Typewriter(["held", "free"]), at_once=1)
     holder = model.stream(HELLO)
     next(holder)
@@ -71,7 +71,7 @@ def test_a_call_that_gets_no_turn_in_time_is_a_timeout(ask: Ask) -> None:
     assert ask(model, timeout=5).content == "free"
 
 
-def test_a_stream_that_is_closed_leaves_its_place() -> None:
+def test_closed_stream_frees_its_place() -> None:
     model = rate_limited(Typewriter(["one", "two"]), at_once=1)
     pieces = model.stream(HELLO)
     next(pieces)
@@ -110,7 +110,7 @@ def at_the_same_time(*calls: Callable[[], object]) -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_threads_and_event_loops_share_the_places() -> None:
+def test_threads_and_event_loops_share_places() -> None:
     meeting = Meeting(2)
     model = rate_limited(meeting, at_once=2)
 
@@ -121,7 +121,7 @@ def test_threads_and_event_loops_share_the_places() -> None:
     assert meeting.most == 2, "as many as are allowed, and no more"
 
 
-def test_tasks_of_one_loop_share_a_place_in_their_order() -> None:
+def test_tasks_take_turns_in_order() -> None:
     order: list[str] = []
     model = rate_limited(Typewriter([*"abcdef"]), at_once=1)
 
@@ -135,7 +135,7 @@ def test_tasks_of_one_loop_share_a_place_in_their_order() -> None:
     assert order == [*"abcdef"]
 
 
-def test_a_cancelled_task_leaves_the_queue() -> None:
+def test_cancelled_task_leaves_the_queue() -> None:
     async def run() -> None:
         model = rate_limited(Typewriter(["held", "free"]), at_once=1)
         holder = model.astream(HELLO)
@@ -151,7 +151,7 @@ def test_a_cancelled_task_leaves_the_queue() -> None:
     asyncio.run(run())
 
 
-def test_a_cancelled_task_gives_its_time_back() -> None:
+def test_cancelled_task_releases_its_time() -> None:
     """So many cancelled calls do not make the next one wait for turns that nobody takes."""
     time = FakeTime()
 
@@ -173,7 +173,7 @@ def test_a_cancelled_task_gives_its_time_back() -> None:
     assert time.slept == [1.0]
 
 
-def test_the_wait_for_a_place_is_reported() -> None:
+def test_wait_for_a_place_is_reported() -> None:
     gate_held, released = threading.Event(), threading.Event()
 
     class Held:
@@ -211,7 +211,7 @@ def test_the_wait_for_a_place_is_reported() -> None:
 
 
 @every_way
-def test_a_sleep_that_ends_early_is_slept_out(ask: Ask) -> None:
+def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
     time = FakeTime()
 
     def doze(seconds: float) -> None:
@@ -235,7 +235,7 @@ gaps = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)), max
 
 
 @given(limits, gaps)
-def test_in_no_span_are_more_calls_than_allowed(rates: list[tuple[int, float]], gaps: list[float]) -> None:
+def test_no_span_has_more_calls_than_allowed(rates: list[tuple[int, float]], gaps: list[float]) -> None:
     """Calls that come one after another, at any times; each begins as early as the limits let it."""
     time = FakeTime()
     began: list[float] = []
@@ -258,7 +258,7 @@ def test_in_no_span_are_more_calls_than_allowed(rates: list[tuple[int, float]], 
 
 
 @given(limits, st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.3, 1.7]), st.integers(0, 3)), max_size=40), st.data())
-def test_times_that_are_given_out_stay_in_order_and_within_the_limits_whoever_gives_up(
+def test_reserved_times_stay_ordered_and_within_limits(
     rates: list[tuple[int, float]], calls: list[tuple[float, int]], data: st.DataObject
 ) -> None:
     pace, now, given_out = Pace(rates), 1000.0, list[float]()
@@ -280,7 +280,7 @@ def test_times_that_are_given_out_stay_in_order_and_within_the_limits_whoever_gi
 
 
 @given(st.integers(1, 4), st.lists(st.sampled_from(["enter", "leave", "cancel"]), max_size=60))
-def test_places_go_to_whoever_came_first_and_none_is_lost(places: int, acts: list[str]) -> None:
+def test_places_are_first_come_first_served(places: int, acts: list[str]) -> None:
     gate = Gate(places)
     inside: list[Future[None]] = []
     queue: deque[Future[None]] = deque()
@@ -304,7 +304,7 @@ def test_places_go_to_whoever_came_first_and_none_is_lost(places: int, acts: lis
     assert not gate.enter().done()
 
 
-def test_a_turn_that_is_cancelled_while_it_is_handed_over_goes_to_the_next() -> None:
+def test_turn_cancelled_during_handover_is_passed_on() -> None:
     gate = Gate(1)
     holder, gone, following = gate.enter(), gate.enter(), gate.enter()
     gone.cancel()
@@ -315,17 +315,17 @@ def test_a_turn_that_is_cancelled_while_it_is_handed_over_goes_to_the_next() -> 
     assert gate.enter().done()
 
 
-def test_no_limit_at_all_is_refused() -> None:
+def test_limit_is_required() -> None:
     with pytest.raises(InputError, match="rate_limited has no limit; pass per_second, per_minute or at_once"):
         rate_limited(ScriptedModel([]))
 
 
-def test_a_notice_reads_well() -> None:
+def test_progress_is_readable() -> None:
     assert str(Waited(1.25, "2 per second")) == "waited 1.2 s for a turn: 2 per second"
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_turn_behind_the_deadline_of_a_run_stops_it_at_once(how: str) -> None:
+def test_turn_after_the_run_deadline_stops_it(how: str) -> None:
     model = rate_limited(ScriptedModel(["Action: nothing\nAction Input: x"], repeat_last=True), per_minute=1)
     executor = AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=20)
     result = executor.run("q") if how == "sync" else asyncio.run(executor.arun("q"))

@@ -72,7 +72,7 @@ def message(*texts: str) -> dict[str, Any]:
     return {"type": "message", "content": [{"type": "output_text", "text": text} for text in texts]}
 
 
-def test_every_kind_of_message_is_sent_in_the_shape_of_items() -> None:
+def test_messages_are_encoded_as_items() -> None:
     request = ChatRequest(
         [
             SystemMessage("be brief"),
@@ -98,7 +98,7 @@ def test_every_kind_of_message_is_sent_in_the_shape_of_items() -> None:
     }
 
 
-def test_options_are_sent_only_where_there_are_any_and_never_a_stop() -> None:
+def test_only_set_options_are_sent_without_stop() -> None:
     assert set(sent(HELLO)) == {"model", "input", "store"}
     full = sent(ChatRequest(HELLO.messages, (ADD,), ("STOP",), {"type": "object"}), stream=True, limit=9)
     tool = {
@@ -118,7 +118,7 @@ def test_options_are_sent_only_where_there_are_any_and_never_a_stop() -> None:
     assert sent(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))["tool_choice"] == "none"
 
 
-def test_a_completion_is_a_user_message() -> None:
+def test_completion_is_a_user_message() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == route(HELLO) == "responses"
     assert sent(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
@@ -150,7 +150,7 @@ def told(message: Message) -> list[object]:
 
 
 @given(st.lists(MESSAGES, max_size=8))
-def test_every_message_is_told_in_its_order(messages: list[Message]) -> None:
+def test_messages_are_sent_in_order(messages: list[Message]) -> None:
     body = sent(ChatRequest(messages))
     assert [part for item in body["input"] for part in read_back(item)] == [part for m in messages for part in told(m)]
     system = [m.content for m in messages if isinstance(m, SystemMessage) and m.content.strip()]
@@ -167,14 +167,14 @@ def test_every_message_is_told_in_its_order(messages: list[Message]) -> None:
         ("cancelled", None, "other"),
     ],
 )
-def test_each_status_has_its_finish(status: str, reason: str | None, finish: str) -> None:
+def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: str) -> None:
     assert whole(message("a"), status=status, incomplete_details={"reason": reason}).finish_reason == finish
     _, reply = folded(say("a"), end(status, "incomplete", incomplete_details={"reason": reason}))
     assert reply == ModelReply("a", finish_reason=reply.finish_reason)
     assert reply.finish_reason == finish
 
 
-def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+def test_truncated_arguments_are_unchanged() -> None:
     cut = {"type": "function_call", "call_id": "c", "name": "add", "arguments": '{"a', "status": "incomplete"}
     details = {"reason": "max_output_tokens"}
     reply = whole(cut, status="incomplete", incomplete_details=details)
@@ -188,14 +188,14 @@ def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
     assert streamed == reply
 
 
-def test_a_refusal_is_the_text_of_the_reply() -> None:
+def test_refusal_is_the_text_of_the_reply() -> None:
     assert whole({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}).content == "I cannot"
     _, reply = folded({"type": "response.refusal.delta", "delta": "I cannot"}, end())
     assert reply.content == "I cannot"
 
 
 @pytest.mark.parametrize("indexes", [(0, 1), (3, 7), (None, None)], ids=["counted", "with gaps", "by id alone"])
-def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | None]) -> None:
+def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
 
     def more(index: int | None, item_id: str, delta: str) -> dict[str, Any]:
@@ -218,14 +218,14 @@ def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | N
     ]
 
 
-def test_what_came_in_no_pieces_is_taken_from_the_end() -> None:
+def test_unstreamed_output_is_read_from_final_event() -> None:
     output = [message("hi"), {"type": "function_call", "call_id": "c", "name": "add", "arguments": {"a": 1}}]
     deltas, reply = folded(end(output=output))
     assert reply == whole(*output) == ModelReply("hi", (ToolCall("c", "add", '{"a": 1}'),), finish_reason="tool_calls")
     assert deltas[0] == ReplyDelta("hi")
 
 
-def test_the_text_is_cut_before_a_stop_text_and_so_is_what_follows() -> None:
+def test_text_is_cut_before_a_stop_string() -> None:
     item = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
     output = [message("Thought: so\nObs", "ervation: 4"), item]
     usage = {"input_tokens": 5, "output_tokens": 9}
@@ -237,14 +237,14 @@ def test_the_text_is_cut_before_a_stop_text_and_so_is_what_follows() -> None:
     assert deltas == [ReplyDelta("Thought:"), ReplyDelta(" so")]
 
 
-def test_a_text_held_back_to_the_end_is_given_once() -> None:
+def test_held_text_is_emitted_once() -> None:
     deltas, reply = folded(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
     assert reply.content == "\nObs"
     assert deltas == [ReplyDelta("\nObs")]
 
 
 @given(st.text("ab\n", max_size=10), st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=2).map(tuple))
-def test_streamed_or_whole_a_text_is_cut_alike(text: str, stops: tuple[str, ...]) -> None:
+def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, ...]) -> None:
     output = [message(text)]
     deltas, streamed = folded(*(say(letter) for letter in text), end(output=output), stop=stops)
     assert streamed == whole(*output, stop=stops)
@@ -263,7 +263,7 @@ def test_streamed_or_whole_a_text_is_cut_alike(text: str, stops: tuple[str, ...]
         (b'{"error": "no\\nway"}', "no way"),
     ],
 )
-def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER)
     assert fault in str(caught.value)
@@ -280,7 +280,7 @@ def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: s
         ("invalid_prompt", InvalidReplyError),
     ],
 )
-def test_an_error_is_the_one_that_it_names_wherever_it_stands(code: str, error: type[ModelError]) -> None:
+def test_reported_errors_have_their_class(code: str, error: type[ModelError]) -> None:
     told_of = {"code": code, "message": "Sorry"}
     for event in (
         {"type": "error", **told_of},
@@ -295,6 +295,6 @@ def test_an_error_is_the_one_that_it_names_wherever_it_stands(code: str, error: 
         whole(status="failed", error=told_of)
 
 
-def test_a_stream_that_ends_before_the_response_is_told_so() -> None:
+def test_incomplete_stream_is_an_error() -> None:
     with pytest.raises(InvalidReplyError, match="before the reply was complete"):
         folded(say("a"))

@@ -59,7 +59,7 @@ every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, strea
 @pytest.mark.parametrize(
     "failure", [busy(), busy(status=500), busy(status=503), httpx.ConnectError("refused"), httpx.ReadError("reset")]
 )
-def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, failure: httpx.Response | Exception) -> None:
+def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
     with overheard() as news:
         assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
@@ -81,7 +81,7 @@ def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, failure: ht
         (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), RateLimitError),
     ],
 )
-def test_what_will_not_pass_is_raised_at_once(
+def test_permanent_errors_are_raised_at_once(
     ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
 ) -> None:
     time = FakeTime()
@@ -91,7 +91,7 @@ def test_what_will_not_pass_is_raised_at_once(
 
 
 @every_way
-def test_after_the_last_retry_the_servers_error_is_raised(ask: Ask) -> None:
+def test_last_server_error_is_raised(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(ServerError, match="503: busy"):
         ask(scripted_server(busy(status=500), busy(status=500), busy(status=503), GOOD, time=time))
@@ -100,14 +100,14 @@ def test_after_the_last_retry_the_servers_error_is_raised(ask: Ask) -> None:
 
 @every_way
 @pytest.mark.parametrize(("after", "wait"), [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:17:10 GMT", 30.0)])
-def test_the_server_may_say_how_long_to_wait(ask: Ask, after: str, wait: float) -> None:
+def test_server_determines_the_wait(ask: Ask, after: str, wait: float) -> None:
     time = FakeTime()
     assert ask(scripted_server(busy(after), GOOD, time=time)) == CHAT_REPLY
     assert time.slept == [wait]
 
 
 @every_way
-def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
+def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
         ask(scripted_server(busy("61"), GOOD, time=time))
@@ -118,7 +118,7 @@ def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
 
 
 @every_way
-def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
+def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError):
         ask(scripted_server(busy("7"), busy("7"), GOOD, time=time), timeout=10)
@@ -126,12 +126,12 @@ def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
 
 
 @every_way
-def test_no_time_is_a_timeout_before_anything_is_sent(ask: Ask) -> None:
+def test_zero_timeout_fails_before_sending(ask: Ask) -> None:
     with pytest.raises(ModelTimeoutError, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
         ask(scripted_server(), timeout=0)
 
 
-def test_an_attempt_gets_the_time_that_is_left() -> None:
+def test_attempt_has_the_remaining_time() -> None:
     seen: list[dict[str, float]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -144,7 +144,7 @@ def test_an_attempt_gets_the_time_that_is_left() -> None:
 
 
 @every_way
-def test_a_dropped_connection_that_lay_idle_is_replaced_at_once_and_only_once(ask: Ask) -> None:
+def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     time = FakeTime()
     dropped = httpx.RemoteProtocolError("Server disconnected without sending a response.")
     model = scripted_server(GOOD, dropped, GOOD, dropped, dropped, dropped, dropped, time=time)
@@ -158,7 +158,7 @@ def test_a_dropped_connection_that_lay_idle_is_replaced_at_once_and_only_once(as
 
 
 @every_way
-def test_a_new_connection_that_drops_is_a_failure_like_any_other(ask: Ask) -> None:
+def test_dropped_new_connection_is_a_failure(ask: Ask) -> None:
     time = FakeTime()
     assert ask(scripted_server(httpx.RemoteProtocolError("gone"), GOOD, time=time)) == CHAT_REPLY
     assert len(time.slept) == 1
@@ -187,7 +187,7 @@ def broken_after(body: bytes) -> httpx.Response:
     return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
 
 
-def test_a_stream_is_tried_again_until_something_was_handed_out_and_then_never() -> None:
+def test_stream_is_retried_only_before_first_delta() -> None:
     time = FakeTime()
     assert whole(scripted_server(broken_after(b""), sse(STREAM), time=time).stream(HELLO)) == CHAT_REPLY
     assert len(time.slept) == 1
@@ -198,11 +198,11 @@ def test_a_stream_is_tried_again_until_something_was_handed_out_and_then_never()
     assert len(time.slept) == 1
 
 
-def test_a_connection_that_breaks_after_the_whole_reply_loses_nothing() -> None:
+def test_connection_may_break_after_the_whole_reply() -> None:
     assert whole(scripted_server(broken_after(STREAM)).stream(HELLO)) == CHAT_REPLY
 
 
-def test_a_stream_may_not_pass_its_timeout() -> None:
+def test_stream_respects_its_timeout() -> None:
     time = FakeTime()
 
     def slow(_: httpx.Request) -> httpx.Response:

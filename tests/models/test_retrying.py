@@ -32,7 +32,7 @@ DOWN = ServerError("503: busy")
 @pytest.mark.parametrize(
     "error", [DOWN, RateLimitError("slow down"), ModelConnectionError("reset"), ModelTimeoutError("slow")]
 )
-def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, error: ModelError) -> None:
+def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: ModelError) -> None:
     time = FakeTime()
     model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
     with overheard() as news:
@@ -44,7 +44,7 @@ def test_what_may_pass_is_tried_again_after_a_growing_wait(ask: Ask, error: Mode
 
 @every_way
 @pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
-def test_what_will_not_pass_is_raised_at_once(ask: Ask, error: Exception) -> None:
+def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
     with overheard() as news, pytest.raises(type(error)) as caught:
         ask(retrying(ScriptedModel([error]), clock=time.clock))
@@ -53,7 +53,7 @@ def test_what_will_not_pass_is_raised_at_once(ask: Ask, error: Exception) -> Non
 
 
 @every_way
-def test_after_the_last_attempt_its_error_is_raised(ask: Ask) -> None:
+def test_last_error_is_raised(ask: Ask) -> None:
     last = ServerError("the last")
     scripted = ScriptedModel([DOWN, DOWN, last, "never asked for"])
     with overheard() as news, pytest.raises(ServerError) as caught:
@@ -64,7 +64,7 @@ def test_after_the_last_attempt_its_error_is_raised(ask: Ask) -> None:
 
 
 @every_way
-def test_the_errors_to_retry_may_be_chosen(ask: Ask) -> None:
+def test_retried_errors_can_be_selected(ask: Ask) -> None:
     model = retrying(ScriptedModel([InvalidReplyError("hm"), "fine"]), on=(InvalidReplyError,), clock=FakeTime().clock)
     assert ask(model).content == "fine"
     with pytest.raises(ServerError):
@@ -73,7 +73,7 @@ def test_the_errors_to_retry_may_be_chosen(ask: Ask) -> None:
 
 @every_way
 @pytest.mark.parametrize("advised", [0.0, 7.0, 60.0])
-def test_the_server_may_say_how_long_to_wait(ask: Ask, advised: float) -> None:
+def test_server_determines_the_wait(ask: Ask, advised: float) -> None:
     time = FakeTime()
     assert (
         ask(retrying(ScriptedModel([RateLimitError("", retry_after=advised), "up"]), clock=time.clock)).content == "up"
@@ -82,7 +82,7 @@ def test_the_server_may_say_how_long_to_wait(ask: Ask, advised: float) -> None:
 
 
 @every_way
-def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
+def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError):
         ask(retrying(ScriptedModel([RateLimitError("", retry_after=61)]), clock=time.clock))
@@ -90,7 +90,7 @@ def test_nobody_waits_for_more_than_a_minute(ask: Ask) -> None:
 
 
 @every_way
-def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
+def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     time = FakeTime()
     busy = RateLimitError("busy", retry_after=6)
     with pytest.raises(RateLimitError):
@@ -99,7 +99,7 @@ def test_a_wait_that_would_pass_the_timeout_is_not_begun(ask: Ask) -> None:
 
 
 @every_way
-def test_each_attempt_is_given_the_time_that_is_left(ask: Ask) -> None:
+def test_each_attempt_has_the_remaining_time(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([RateLimitError("", retry_after=3), "up"], time, takes=1.0)
     assert ask(retrying(inner, clock=time.clock), timeout=10).content == "up"
@@ -107,7 +107,7 @@ def test_each_attempt_is_given_the_time_that_is_left(ask: Ask) -> None:
 
 
 @both_streams
-def test_a_stream_is_tried_again_until_its_first_piece_and_then_never(ask: Ask) -> None:
+def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([DOWN, ("ha", DOWN), "never asked for"], time)
     with overheard() as news, pytest.raises(ServerError):
@@ -116,7 +116,7 @@ def test_a_stream_is_tried_again_until_its_first_piece_and_then_never(ask: Ask) 
     assert len(news) == len(inner.timeouts) - 1 == 1
 
 
-def test_a_cancelled_call_is_not_tried_again() -> None:
+def test_cancelled_call_is_not_retried() -> None:
     class Endless:
         def __init__(self) -> None:
             self.times = 0
@@ -144,14 +144,14 @@ def test_a_cancelled_call_is_not_tried_again() -> None:
     assert model.times == 1
 
 
-def test_a_keyboard_interrupt_is_not_tried_again() -> None:
+def test_keyboard_interrupt_is_not_retried() -> None:
     scripted = ScriptedModel([KeyboardInterrupt(), "never"])
     with pytest.raises(KeyboardInterrupt):
         retrying(scripted, on=(Exception,)).complete(HELLO)
     assert len(scripted.requests) == 1
 
 
-def test_closing_a_stream_closes_the_one_inside() -> None:
+def test_closing_a_stream_closes_the_inner_stream() -> None:
     inner = Typewriter(["hello"])
     pieces = retrying(inner).stream(HELLO)
     assert next(pieces) == ReplyDelta("h")
@@ -159,7 +159,7 @@ def test_closing_a_stream_closes_the_one_inside() -> None:
     assert (inner.handed_out, inner.closed) == ("h", 1)
 
 
-def test_closing_an_async_stream_closes_the_one_inside() -> None:
+def test_closing_async_stream_closes_the_inner_stream() -> None:
     inner = Typewriter(["hello"])
 
     async def run() -> None:
@@ -172,9 +172,7 @@ def test_closing_an_async_stream_closes_the_one_inside() -> None:
 
 
 @given(attempts=st.integers(1, 8), failures=st.integers(0, 10), longest=st.floats(0, 20))
-def test_there_are_never_more_attempts_than_allowed_nor_longer_waits(
-    attempts: int, failures: int, longest: float
-) -> None:
+def test_attempts_and_waits_respect_their_limits(attempts: int, failures: int, longest: float) -> None:
     time = FakeTime()
     scripted = ScriptedModel([DOWN] * failures + ["up"])
     model = retrying(scripted, attempts=attempts, longest_wait=longest, clock=time.clock)
@@ -190,7 +188,7 @@ def test_there_are_never_more_attempts_than_allowed_nor_longer_waits(
 
 @both_streams
 @pytest.mark.parametrize("way", ["stream", "astream"])
-def test_a_model_may_stream_in_one_way_only(ask: Ask, way: str) -> None:
+def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
     inner = Typewriter(["hello"])
 
     class Half:
@@ -203,7 +201,7 @@ def test_a_model_may_stream_in_one_way_only(ask: Ask, way: str) -> None:
 
 @every_way
 @pytest.mark.parametrize("reply", ["a text", None])
-def test_a_model_that_returns_no_reply_is_told_so(ask: Ask, reply: object) -> None:
+def test_invalid_return_value_is_an_error(ask: Ask, reply: object) -> None:
     class Wrong:
         def complete(self, request: ModelRequest, *, timeout: float | None = None) -> object:
             return reply
@@ -216,12 +214,12 @@ def test_a_model_that_returns_no_reply_is_told_so(ask: Ask, reply: object) -> No
         ask(retrying(wrong))
 
 
-def test_a_notice_reads_well() -> None:
+def test_progress_is_readable() -> None:
     assert str(Retried(DOWN, 1, 0.46)) == "attempt 1 failed with ServerError: 503: busy; the next one follows in 0.5 s"
     assert str(Retried(ServerError(""), 2, 1)) == "attempt 2 failed with ServerError; the next one follows in 1.0 s"
 
 
-def test_a_call_that_nobody_waits_for_any_more_is_not_made_again() -> None:
+def test_abandoned_call_is_not_retried() -> None:
     asked = threading.Event()
     calls: list[float] = []
 

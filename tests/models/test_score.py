@@ -47,7 +47,7 @@ def judged(question: Any, *replies: ScriptedReply) -> bool:
     return bool(SCORE["is_right"](question, executor.run(question.text)))
 
 
-def test_a_right_call_and_a_right_answer_are_right() -> None:
+def test_right_call_and_right_answer_count() -> None:
     assert judged(BOOK, calculate("352 - 187"), "165 pages are left.")
     assert judged(BOOK, calculate("352\N{MINUS SIGN}187"), "165")
     assert judged(CELSIUS, convert(25, "C", "F"), "It is 77 °F")
@@ -73,7 +73,7 @@ def test_anything_else_is_wrong(replies: tuple[ScriptedReply, ...]) -> None:
     assert not judged(BOOK, *replies)
 
 
-def test_a_prompt_that_is_too_long_is_a_wrong_answer_and_the_next_question_is_asked(
+def test_too_long_prompt_counts_as_wrong(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     executor = executor_of(ContextOverflowError("the prompt is too long"), calculate("352 - 187"), "165")
@@ -84,7 +84,7 @@ def test_a_prompt_that_is_too_long_is_a_wrong_answer_and_the_next_question_is_as
     assert told.strip() == "calculator(expression='352 - 187') -> 165"
 
 
-def test_numbers_are_read_as_people_write_them() -> None:
+def test_numbers_are_read_in_common_spellings() -> None:
     numbers_in = SCORE["numbers_in"]
     assert numbers_in("-3 and 1,250.5, or 905-348 = 64x27; (2)-1 in 2, 3 and 77.0C.") == (
         *(-3, 1250.5, 905, 348, 64, 27),
@@ -92,7 +92,7 @@ def test_numbers_are_read_as_people_write_them() -> None:
     )
 
 
-def test_no_question_holds_its_answer_or_a_number_of_the_worked_examples() -> None:
+def test_questions_contain_no_answers_or_example_numbers() -> None:
     known = {number for example in EVERYDAY_EXAMPLES for number in SCORE["numbers_in"](example.question)}
     assert len(SCORE["QUESTIONS"]) == 20
     for question in SCORE["QUESTIONS"]:
@@ -101,7 +101,7 @@ def test_no_question_holds_its_answer_or_a_number_of_the_worked_examples() -> No
 
 
 @pytest.mark.local_model
-def test_the_first_questions_are_asked_and_their_score_is_printed() -> None:
+def test_score_of_the_first_questions_is_printed() -> None:
     command = [sys.executable, "-X", "utf8", str(SCRIPT), "--first", "4", "--check", "5"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)
     heading, *lines, score = done.stdout.splitlines()
@@ -122,7 +122,7 @@ def test_the_first_questions_are_asked_and_their_score_is_printed() -> None:
         (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
     ],
 )
-def test_options_that_cannot_be_are_told_in_one_line(
+def test_invalid_options_are_reported_in_one_line(
     options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert SCORE["main"](options) == 2

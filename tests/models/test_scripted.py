@@ -15,7 +15,7 @@ from tests.models.actors import HELLO
 CALL = ToolCall("c1", "add", "{}")
 
 
-def test_replies_come_in_their_order_blocking_and_async() -> None:
+def test_replies_come_in_order_blocking_and_async() -> None:
     model = ScriptedModel(["one", ModelReply("two", finish_reason="length"), CALL, [CALL, CALL]])
     assert model.complete(HELLO) == ModelReply("one")
     assert asyncio.run(model.acomplete(HELLO)) == ModelReply("two", finish_reason="length")
@@ -26,28 +26,28 @@ def test_replies_come_in_their_order_blocking_and_async() -> None:
     assert all(request is HELLO for request in model.requests)
 
 
-def test_an_exception_is_raised() -> None:
+def test_exception_is_raised() -> None:
     model = ScriptedModel([ServerError("down"), "up"])
     with pytest.raises(ServerError, match="down"):
         model.complete(HELLO)
     assert model.complete(HELLO).content == "up"
 
 
-def test_running_out_says_what_to_do() -> None:
+def test_missing_reply_error_has_a_remedy() -> None:
     with pytest.raises(
         AssertionError, match=r"called 1 times and has 0 replies; add another reply, or pass repeat_last"
     ):
         ScriptedModel([]).complete(HELLO)
 
 
-def test_the_last_reply_may_be_repeated() -> None:
+def test_last_reply_can_be_repeated() -> None:
     model = ScriptedModel(["one", "two"], repeat_last=True)
     assert [model.complete(HELLO).content for _ in range(4)] == ["one", "two", "two", "two"]
     with pytest.raises(ValueError, match="no reply to repeat"):
         ScriptedModel([], repeat_last=True)
 
 
-def test_replies_left_over_are_an_error() -> None:
+def test_unused_replies_are_an_error() -> None:
     model = ScriptedModel(["one", "two"])
     model.complete(HELLO)
     assert repr(model) == "<ScriptedModel: 1 of 2 replies left>"
@@ -70,5 +70,5 @@ def test_threads_get_each_reply_once() -> None:
     model.assert_complete()
 
 
-def test_drivers_are_told_that_it_never_waits() -> None:
+def test_model_is_instant() -> None:
     assert ScriptedModel.instant

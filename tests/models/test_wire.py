@@ -62,7 +62,7 @@ def folded(*chunks: object) -> ModelReply:
     return fold.reply()
 
 
-def test_every_kind_of_message_is_sent_in_openais_shape() -> None:
+def test_messages_are_encoded_for_openai() -> None:
     request = ChatRequest(
         [
             SystemMessage("be brief"),
@@ -89,7 +89,7 @@ def test_every_kind_of_message_is_sent_in_openais_shape() -> None:
     }
 
 
-def test_tools_schema_and_stop_words_are_sent_only_where_there_are_any() -> None:
+def test_only_set_options_are_sent() -> None:
     bare = sent(HELLO)
     assert set(bare) == {"model", "messages"}
     full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
@@ -104,25 +104,25 @@ def test_tools_schema_and_stop_words_are_sent_only_where_there_are_any() -> None
     assert full["stop"] == ["\nObservation"]
 
 
-def test_a_completion_goes_to_a_route_of_its_own() -> None:
+def test_completions_have_their_own_route() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == "completions"
     assert sent(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
-def test_a_stream_asks_for_its_usage() -> None:
+def test_stream_requests_the_usage() -> None:
     body = sent(HELLO, stream=True)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
 
 
 @pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
-def test_arguments_that_are_no_object_are_not_sent_back(arguments: str) -> None:
+def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     assert sent(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
-def test_a_schema_that_is_not_json_is_refused_before_it_is_sent() -> None:
+def test_schema_must_be_json() -> None:
     with pytest.raises(BadRequestError, match="set is not JSON"):
         sent(ChatRequest([], schema={"enum": {1, 2}}))
 
@@ -141,7 +141,7 @@ def is_readable(error: ModelError | None) -> bool:
 
 
 @given(st.text(st.characters()))
-def test_any_text_is_sent_unharmed(text: str) -> None:
+def test_any_text_is_sent_unchanged(text: str) -> None:
     assert sent(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
 
 
@@ -150,7 +150,7 @@ def test_any_text_is_sent_unharmed(text: str) -> None:
     [(CHAT, True, CHAT_REPLY), (CALLS, True, CALLS_REPLY), (COMPLETION, False, COMPLETION_REPLY)],
     ids=["chat", "calls", "completion"],
 )
-def test_a_recorded_reply_is_read_and_no_part_of_one_is(body: bytes, chat: bool, reply: ModelReply) -> None:
+def test_complete_replies_are_read_and_truncated_are_not(body: bytes, chat: bool, reply: ModelReply) -> None:
     assert decode(body, PEER, chat=chat) == reply
     for end in range(len(body)):
         with pytest.raises(InvalidReplyError):
@@ -158,7 +158,7 @@ def test_a_recorded_reply_is_read_and_no_part_of_one_is(body: bytes, chat: bool,
 
 
 @pytest.mark.parametrize(("body", "reply"), [(STREAM, CHAT_REPLY), (CALLS_STREAM, CALLS_REPLY)], ids=["text", "calls"])
-def test_a_recorded_stream_is_the_reply_only_once_it_is_whole(body: bytes, reply: ModelReply) -> None:
+def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) -> None:
     complete = False
     for end in range(len(body) + 1):
         try:
@@ -181,20 +181,20 @@ def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
-def test_every_byte_may_come_alone_whatever_ends_a_line(newline: bytes) -> None:
+def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
     assert whole(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
 
 
 @given(st.binary(max_size=200), st.sampled_from([200, 201, 204, 301, 400, 401, 404, 429, 500, 503]))
-def test_whatever_a_server_sends_is_a_reply_or_a_model_error_of_one_line(body: bytes, status: int) -> None:
+def test_any_response_is_reply_or_model_error(body: bytes, status: int) -> None:
     # Some are retried, which only repeats it.
     model = scripted_server(*(httpx.Response(status, content=body) for _ in range(3)))
     assert is_readable(failure(lambda: model.complete(HELLO)))
 
 
 @given(st.integers(0, len(CALLS_STREAM) - 1), st.binary(min_size=1, max_size=3))
-def test_a_damaged_stream_is_a_reply_or_a_model_error(position: int, damage: bytes) -> None:
+def test_damaged_stream_is_reply_or_model_error(position: int, damage: bytes) -> None:
     body = CALLS_STREAM[:position] + damage + CALLS_STREAM[position + 1 :]
     assert is_readable(failure(lambda: whole(scripted_server(sse(body)).stream(HELLO))))
 
@@ -204,7 +204,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.text()
 
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(KEYS), inner)))
-def test_any_json_is_a_reply_or_a_model_error(body: object) -> None:
+def test_any_json_is_reply_or_model_error(body: object) -> None:
     assert is_readable(failure(lambda: scripted_server(httpx.Response(200, json=body)).complete(HELLO)))
     assert is_readable(failure(lambda: scripted_server(httpx.Response(400, json=body)).complete(HELLO)))
 
@@ -226,14 +226,14 @@ def test_any_json_is_a_reply_or_a_model_error(body: object) -> None:
         (b'{"error": "no"}', "no"),
     ],
 )
-def test_a_200_that_is_no_reply_says_what_is_wrong_with_it(body: bytes, fault: str) -> None:
+def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     with pytest.raises(InvalidReplyError) as caught:
         decode(body, PEER, chat=True)
     assert fault in str(caught.value)
     assert str(caught.value).startswith("tiny at http://127.0.0.1:1/v1 ")
 
 
-def test_what_is_missing_without_harm_has_a_value() -> None:
+def test_optional_members_have_defaults() -> None:
     assert decode(b'{"choices": [{"message": {"content": null}}]}', PEER, chat=True) == ModelReply(
         "", (), Usage(), "other"
     )
@@ -243,7 +243,7 @@ def test_what_is_missing_without_harm_has_a_value() -> None:
     assert decode(nameless, PEER, chat=True).tool_calls == (ToolCall("call_0", "add", '{"a": 1}'),)
 
 
-def test_arguments_cut_at_the_token_limit_come_as_they_are() -> None:
+def test_truncated_arguments_are_unchanged() -> None:
     body = CALLS.replace(b'"{\\"a\\": 17, \\"b\\": 25}"', b'"{"').replace(b'"tool_calls","index"', b'"length","index"')
     reply = decode(body, PEER, chat=True)
     assert reply.tool_calls[0].arguments == "{"
@@ -261,7 +261,7 @@ END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]
 @pytest.mark.parametrize(
     "indexes", [(0, 1), (0, 0), (None, None), (3, 7)], ids=["counted", "always 0", "none", "with gaps"]
 )
-def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | None]) -> None:
+def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
     reply = folded(
         call_chunk(index=first, id="a", function={"name": "add", "arguments": "{"}),
@@ -273,18 +273,18 @@ def test_two_calls_of_a_stream_are_told_apart(indexes: tuple[int | None, int | N
     assert reply.tool_calls == (ToolCall("a", "add", "{}"), ToolCall("b", "sub", "{}"))
 
 
-def test_the_deltas_of_a_call_carry_its_position() -> None:
+def test_deltas_of_a_call_have_its_position() -> None:
     deltas = [piece for piece in scripted_server(sse(CALLS_STREAM)).stream(HELLO) if isinstance(piece, ReplyDelta)]
     assert deltas[0] == ReplyDelta(index=0, call_id="yO5m", name="add", arguments="{")
     assert "".join(delta.arguments for delta in deltas) == CALLS_REPLY.tool_calls[0].arguments
 
 
-def test_a_stream_without_usage_is_whole_with_done() -> None:
+def test_done_completes_a_stream_without_usage() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     assert whole(scripted_server(sse(body)).stream(CompletionRequest("a"))) == ModelReply("hi")
 
 
-def test_an_error_within_a_stream_is_a_bad_reply() -> None:
+def test_error_in_a_stream_is_an_invalid_reply() -> None:
     body = b'data: {"choices":[{"text":"hi"}]}\n\ndata: {"error":{"code":500,"message":"out of memory"}}\n\n'
     pieces = scripted_server(sse(body)).stream(CompletionRequest("a"))
     assert next(pieces) == ReplyDelta("hi")
@@ -292,11 +292,11 @@ def test_an_error_within_a_stream_is_a_bad_reply() -> None:
         next(pieces)
 
 
-def test_an_overflow_told_with_status_200_is_an_overflow() -> None:
+def test_overflow_with_status_200_is_an_overflow() -> None:
     with pytest.raises(ContextOverflowError):
         decode(OVERFLOW, PEER, chat=True)
 
 
-def test_a_server_that_does_not_stream_gives_the_whole_reply_at_once() -> None:
+def test_server_without_streaming_sends_the_whole_reply() -> None:
     assert list(scripted_server(httpx.Response(200, content=CHAT)).stream(HELLO)) == [CHAT_REPLY]
     assert asyncio.run(awhole(scripted_server(httpx.Response(200, content=CHAT)))) == CHAT_REPLY

@@ -122,7 +122,7 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "given", "options", "told"), WRONG)
-def test_a_wrong_option_is_named_with_its_remedy(
+def test_invalid_option_is_named_with_its_remedy(
     make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{re.escape(told)}"):
@@ -131,14 +131,14 @@ def test_a_wrong_option_is_named_with_its_remedy(
 
 @pytest.mark.parametrize("make", CLIENTS)
 @pytest.mark.parametrize(("options", "told"), WRONG_FOR_CLIENTS)
-def test_a_wrong_option_of_a_client_is_named_with_its_remedy(make: Any, options: dict[str, Any], told: str) -> None:
+def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict[str, Any], told: str) -> None:
     owner = make.__name__
     with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {told.format(owner=owner)}')}"):
         make(**{"model": "tiny", **options})
 
 
 @pytest.mark.parametrize("make", CLIENTS)
-def test_a_client_of_the_other_kind_is_refused(make: Any) -> None:
+def test_client_of_the_other_kind_is_rejected(make: Any) -> None:
     blocking, of_a_loop = httpx.Client(), httpx.AsyncClient()
     with pytest.raises(InputError, match=r"client=<httpx\.AsyncClient .*; give an httpx\.Client, or one like it"):
         make("tiny", client=of_a_loop)
@@ -147,7 +147,7 @@ def test_a_client_of_the_other_kind_is_refused(make: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [b"sk-secret", ["sk-secret"]])
-def test_a_key_that_is_no_text_is_shown_nowhere(key: Any) -> None:
+def test_invalid_key_is_never_shown(key: Any) -> None:
     with pytest.raises(
         InputError, match=r"OpenAICompatible has an api_key of the class (bytes|list); give a string"
     ) as it:
@@ -155,7 +155,7 @@ def test_a_key_that_is_no_text_is_shown_nowhere(key: Any) -> None:
     assert "sk-secret" not in str(it.value)
 
 
-def test_a_client_of_the_users_own_needs_no_more_than_what_is_called() -> None:
+def test_custom_client_needs_only_the_called_methods() -> None:
     class Own:
         def build_request(self, *_: object, **__: object) -> str:
             return "a request"
@@ -202,7 +202,7 @@ def refusal(make: Callable[[], object]) -> str | None:
 
 
 @given(st.sampled_from(OPTIONS), anything)
-def test_whatever_is_given_it_is_taken_or_refused_in_one_line(room: tuple[Any, str], value: Any) -> None:
+def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -> None:
     make, option = room
     required = {"model": MODEL if make not in CLIENTS else "tiny"} if make in CLIENTS or option == "store" else {}
     told = refusal(lambda: make(**{**required, option: value}))

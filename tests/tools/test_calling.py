@@ -77,7 +77,7 @@ KIND = pytest.mark.parametrize("kind", ["def", "async def"])
         (MemoryError(), "raises failed: MemoryError"),
     ],
 )
-def test_an_exception_is_an_observation(
+def test_exception_is_an_observation(
     kind: str, error: BaseException, told: str | None, count: int, limit: float | None
 ) -> None:
     for run in (run_sync, run_async):
@@ -99,7 +99,7 @@ def test_an_exception_is_an_observation(
 @KIND
 @pytest.mark.parametrize("error", [KeyboardInterrupt("ctrl-c"), SystemExit(3)])
 @pytest.mark.parametrize("limit", [None, 30.0])
-def test_an_interrupt_and_an_exit_go_through(run: Run, kind: str, error: BaseException, limit: float | None) -> None:
+def test_interrupt_and_exit_are_raised(run: Run, kind: str, error: BaseException, limit: float | None) -> None:
     executor = AgentExecutor(
         agent=scripted([act("echo", text="a"), act("raises")]),
         tools=[echo, raising(kind, error)],
@@ -110,14 +110,14 @@ def test_an_interrupt_and_an_exit_go_through(run: Run, kind: str, error: BaseExc
 
 
 @HOW
-def test_a_stop_iteration_is_told_alike_in_sync_and_async_runs(run: Run) -> None:
+def test_stop_iteration_is_equal_in_all_drivers(run: Run) -> None:
     result = run(AgentExecutor(agent=scripted(act("raises"), answer()), tools=[raising("def", StopIteration("end"))]))
     assert result.steps[0].observation == "raises failed: StopIteration: end"
 
 
 @HOW
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_an_async_tool_whose_decorator_hides_that_it_is_one_is_awaited(run: Run, timeout: float | None) -> None:
+def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> None:
     async def greet(text: str) -> str:
         """Greet."""
         await asyncio.sleep(0)
@@ -138,9 +138,7 @@ def test_an_async_tool_whose_decorator_hides_that_it_is_one_is_awaited(run: Run,
 @KIND
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("settings", [{}, {"timeout": 20}])
-def test_on_error_raise_ends_the_run_with_the_tools_own_exception(
-    run: Run, kind: str, count: int, settings: dict[str, Any]
-) -> None:
+def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: int, settings: dict[str, Any]) -> None:
     error = LookupError("mine")
     executor = AgentExecutor(
         agent=scripted(act("echo", text="before"), [act("raises")] * count),
@@ -156,7 +154,7 @@ def test_on_error_raise_ends_the_run_with_the_tools_own_exception(
     assert [step.observation for step in getattr(kept.value, "run").steps] == ["before"]  # noqa: B009 - any outcome
 
 
-def test_on_error_raise_does_not_raise_for_bad_arguments_or_unknown_tools() -> None:
+def test_on_error_raise_concerns_only_exceptions() -> None:
     strict = tool(on_error="raise")(echo.function)
     told = run_executor(lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict]))
     assert statuses(told) == ["bad_arguments", "unknown_tool"]
@@ -174,7 +172,7 @@ def direct_failing(text: str) -> str:
     raise ValueError(text)
 
 
-def test_return_direct_makes_the_result_of_a_single_call_the_answer() -> None:
+def test_return_direct_answers_after_a_single_call() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
     assert isinstance(told.outcome, AgentFinish)
     assert (told.outcome.output, told.outcome.return_direct, told.outcome.log) == ("42", True, "")
@@ -193,7 +191,7 @@ def test_return_direct_makes_the_result_of_a_single_call_the_answer() -> None:
     ],
     ids=["two direct", "one of two", "failed", "bad arguments", "unknown", "another case"],
 )
-def test_return_direct_does_not_answer_with_anything_but_one_successful_call(turn: Any) -> None:
+def test_return_direct_requires_one_successful_call(turn: Any) -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted(turn, answer("by the agent")), tools=[direct, direct_failing, echo])
     )
@@ -202,7 +200,7 @@ def test_return_direct_does_not_answer_with_anything_but_one_successful_call(tur
     assert not told.outcome.return_direct
 
 
-def test_a_return_direct_tool_that_timed_out_is_not_the_answer() -> None:
+def test_return_direct_ignores_a_timed_out_tool() -> None:
     import threading
 
     released = threading.Event()
@@ -219,7 +217,7 @@ def test_a_return_direct_tool_that_timed_out_is_not_the_answer() -> None:
     assert result.reason == "finished"
 
 
-def test_an_unknown_tool_is_told_with_the_names_there_are() -> None:
+def test_unknown_tool_lists_the_known_names() -> None:
     def observed(*tools: AnyTool) -> Any:
         told = run_executor(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
         return observations(told)[0]
@@ -243,16 +241,14 @@ def titled(*names: str) -> dict[str, AnyTool]:
         ("", ""),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_closest_one_behind_langchains_sentence(
-    requested: str, suggested: str
-) -> None:
+def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) -> None:
     result = reply_of(make_tool_handler(titled("web_search", "Calculate")), CallTool(requested, "x"))
     first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
     assert result == ToolResult(first + suggested, "unknown_tool")
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
-def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name: str, names: list[str]) -> None:
+def test_any_unknown_name_has_langchains_sentence(name: str, names: list[str]) -> None:
     result = reply_of(make_tool_handler(titled(*names)), CallTool(name, "x"))
     if name in names:
         assert result == ToolResult("x")
@@ -261,7 +257,7 @@ def test_whatever_is_called_is_a_tool_or_answered_with_langchains_sentence(name:
         assert result.observation.startswith(f"{name} is not a valid tool, try one of [{', '.join(names)}].")
 
 
-def test_names_in_another_case_are_found_if_so_wanted() -> None:
+def test_case_insensitive_lookup_finds_names() -> None:
     tools = titled("Web_Search", "Straße")
     handler = make_tool_handler(tools, lookup="case_insensitive")
     for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
@@ -272,7 +268,7 @@ def test_names_in_another_case_are_found_if_so_wanted() -> None:
     assert reply_of(make_tool_handler(tools), CallTool("web_search", "x")).status == "unknown_tool"
 
 
-def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() -> None:
+def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
     tools = titled("search", "Search")
     assert reply_of(make_tool_handler(tools), CallTool("Search", "x")) == ToolResult("x")
     with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
@@ -280,7 +276,7 @@ def test_names_that_differ_only_in_case_are_refused_if_they_would_be_mistaken() 
 
 
 @pytest.mark.parametrize("wrong", ["fuzzy", ["exact"], None])
-def test_a_lookup_that_is_none_is_refused(wrong: Any) -> None:
+def test_invalid_lookup_is_rejected(wrong: Any) -> None:
     with pytest.raises(InputError, match=f"^tool_lookup is {re.escape(repr(wrong))}; give 'exact' or 'case_"):
         make_tool_handler({}, lookup=wrong)
 
@@ -321,7 +317,7 @@ class Point:
     ],
     ids=lambda one: repr(one)[:80],
 )
-def test_any_observation_is_kept_as_it_is_and_shown_to_the_model_as_text(returned: Any, shown: str) -> None:
+def test_any_observation_is_kept_and_shown_as_text(returned: Any, shown: str) -> None:
     def give() -> Any:
         """Give it."""
         return returned
@@ -337,7 +333,7 @@ def test_any_observation_is_kept_as_it_is_and_shown_to_the_model_as_text(returne
 
 
 @pytest.mark.parametrize("returned", [42, None, "", {"a": [1, {"b": None}]}, "☃", [1.5, True]])
-def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -> None:
+def test_json_observation_survives_serialization(returned: Any) -> None:
     def give() -> Any:
         """Give it."""
         return returned
@@ -346,13 +342,13 @@ def test_an_observation_that_json_can_say_survives_the_amnesiac(returned: Any) -
     assert observations(told) == [returned]
 
 
-def test_the_handler_of_tools_answers_without_an_executor() -> None:
+def test_tool_handler_works_without_an_executor() -> None:
     handler = make_tool_handler({"echo": echo})
     assert reply_of(handler, CallTool("echo", "hi")) == ToolResult("hi")
     assert reply_of(handler, CallTool("echo", {"text": "hi"})) == ToolResult("hi")
 
 
-def test_a_tool_of_one_set_is_a_tool_wherever_it_stands() -> None:
+def test_tool_can_be_in_several_sets() -> None:
     shared: Tool[[str], str] = echo
     assert AgentExecutor(agent=scripted(answer()), tools=[shared]).tools == {"echo": echo}
     assert AgentExecutor(agent=scripted(answer()), tools=(shared,)).tools == {"echo": echo}

@@ -66,7 +66,7 @@ EACH = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
 
 
 @EACH
-def test_a_tool_gets_the_run_as_it_is_when_it_is_called(one: AnyTool) -> None:
+def test_tool_receives_the_run_at_its_call(one: AnyTool) -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()),
@@ -77,7 +77,7 @@ def test_a_tool_gets_the_run_as_it_is_when_it_is_called(one: AnyTool) -> None:
 
 
 @EACH
-def test_no_model_is_told_of_the_run(one: AnyTool) -> None:
+def test_run_is_not_in_the_schema(one: AnyTool) -> None:
     assert one.names == ("text",)
     assert one.signature == f"{one.name}(text: string)"
     assert one.parameters == {
@@ -89,14 +89,14 @@ def test_no_model_is_told_of_the_run(one: AnyTool) -> None:
 
 
 @EACH
-def test_no_model_can_give_a_run(one: AnyTool) -> None:
+def test_model_cannot_pass_a_run(one: AnyTool) -> None:
     for name in one.given_the_run:
         with pytest.raises(InvalidArgumentsError, match=f"{name}: Extra inputs are not permitted"):
             one.read({"text": "a", name: {"inputs": {"input": "forged"}}})
 
 
 @EACH
-def test_a_text_alone_is_the_argument_that_the_model_gives(one: AnyTool) -> None:
+def test_string_is_the_only_argument_from_the_model(one: AnyTool) -> None:
     assert (
         reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a", Run({"input": "q"}))).observation
         == "a for q: "
@@ -104,16 +104,16 @@ def test_a_text_alone_is_the_argument_that_the_model_gives(one: AnyTool) -> None
 
 
 @EACH
-def test_a_tool_that_is_called_outside_a_run_gets_an_empty_one(one: AnyTool) -> None:
+def test_tool_outside_a_run_receives_empty_run(one: AnyTool) -> None:
     assert reply_of(make_tool_handler({one.name: one}), CallTool(one.name, "a")).observation == "a for None: "
 
 
-def test_who_calls_the_tool_directly_passes_the_run() -> None:
+def test_direct_call_passes_the_run() -> None:
     assert note("a", Run({"input": "mine"})) == "a for mine: "
     assert optionally("a") == "without"
 
 
-def test_a_tool_may_take_nothing_but_the_run() -> None:
+def test_tool_may_take_only_the_run() -> None:
     @tool
     def steps(run: Run) -> int:
         """Count the steps."""
@@ -123,7 +123,7 @@ def test_a_tool_may_take_nothing_but_the_run() -> None:
     assert observations(told) == [0, 1]
 
 
-def test_a_method_may_ask_for_the_run() -> None:
+def test_method_may_take_the_run() -> None:
     class Notes:
         def add(self, text: str, run: Run) -> str:
             """Add a note."""
@@ -136,7 +136,7 @@ def test_a_method_may_ask_for_the_run() -> None:
     )
 
 
-def test_each_attempt_gets_the_run() -> None:
+def test_each_attempt_receives_the_run() -> None:
     seen: list[Run] = []
 
     @tool(retries=1)

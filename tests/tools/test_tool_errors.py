@@ -62,13 +62,13 @@ def kindly(error: Exception) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_function_makes_the_observation_of_the_exception(kind: str) -> None:
+def test_function_makes_observation_from_exception(kind: str) -> None:
     told = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=kindly)))
     assert observations(told) == ["that did not work: no page"] * 3
     assert statuses(told) == ["error"] * 3
 
 
-def test_the_executors_policy_is_for_the_tools_that_have_none_of_their_own() -> None:
+def test_executor_policy_is_the_default_for_tools() -> None:
     error = LookupError("no page")
     policies: list[tuple[Any, Any, str]] = [
         (None, kindly, "that did not work: no page"),
@@ -84,7 +84,7 @@ def test_the_executors_policy_is_for_the_tools_that_have_none_of_their_own() -> 
 
 @HOW
 @pytest.mark.parametrize(("own", "default"), [("raise", kindly), (None, "raise")])
-def test_what_is_to_be_raised_ends_the_run_whoever_says_so(run: Run, own: Any, default: Any) -> None:
+def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
         run(executor_with(raising(error, on_error=own), on_error=default))
@@ -93,7 +93,7 @@ def test_what_is_to_be_raised_ends_the_run_whoever_says_so(run: Run, own: Any, d
 
 @HOW
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_the_function_itself_raises_ends_the_run(run: Run, kind: str) -> None:
+def test_exception_of_the_policy_ends_the_run(run: Run, kind: str) -> None:
     def fatal(error: Exception) -> str:
         raise PermissionError("stop it") from error
 
@@ -102,7 +102,7 @@ def test_what_the_function_itself_raises_ends_the_run(run: Run, kind: str) -> No
 
 
 @HOW
-def test_a_function_that_returns_no_text_is_named_with_its_tool(run: Run) -> None:
+def test_invalid_policy_result_names_the_tool(run: Run) -> None:
     def silently(error: Exception) -> None:
         return None
 
@@ -114,12 +114,12 @@ def test_a_function_that_returns_no_text_is_named_with_its_tool(run: Run) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cancellation_that_a_tool_runs_into_is_no_exception_for_the_function(kind: str) -> None:
+def test_cancelled_error_is_not_passed_to_the_policy(kind: str) -> None:
     told = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=kindly)))
     assert observations(told) == ["raises failed: CancelledError: odd"] * 3
 
 
-def test_bad_arguments_unknown_names_and_timeouts_are_not_the_functions_affair() -> None:
+def test_policy_receives_only_exceptions() -> None:
     handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=kindly)
     assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
     assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
@@ -180,14 +180,14 @@ def test_snapshot_and_records_keep_the_error() -> None:
 
 
 @pytest.mark.parametrize("policy", ["ignore", 3, True, ["observe"]])
-def test_a_policy_that_is_none_is_refused(policy: Any) -> None:
+def test_invalid_policy_is_rejected(policy: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=r"raises has on_error=.*; give 'observe', 'raise', or a function"):
         raising(LookupError("no"), on_error=policy)
     with pytest.raises(InputError, match=r"^handle_tool_errors is .*; give 'observe', 'raise', or a function"):
         make_tool_handler({}, on_error=policy)
 
 
-def test_a_policy_that_would_have_to_be_awaited_is_refused() -> None:
+def test_async_policy_is_rejected() -> None:
     async def later(error: Exception) -> str:
         return str(error)
 
@@ -234,9 +234,7 @@ EXCEPTIONS = st.builds(made, st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()) | 
 
 @settings(max_examples=40)
 @given(EXCEPTIONS, st.integers(0, 3), st.none() | st.integers(1, 40), st.sampled_from(["observe", repr]))
-def test_whatever_a_tool_raises_the_run_goes_on_and_sync_and_async_agree(
-    error: Exception, retries: int, most: int | None, policy: Any
-) -> None:
+def test_all_drivers_agree_on_any_exception(error: Exception, retries: int, most: int | None, policy: Any) -> None:
     executor = executor_with(raising(error, retries=retries), on_error=policy, max_observation=most)
     results = [run_sync(executor), run_async(executor)]
     for result in results:

@@ -91,7 +91,7 @@ DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_an_object_is_kept_as_it_is_and_told_as_json(returned: Any, text: str) -> None:
+def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
     @tool
     def give() -> Any:
         """Give it."""
@@ -119,7 +119,7 @@ def told_of(one: AnyTool, **defaults: Any) -> str | None:
     return told
 
 
-def test_of_an_observation_that_is_too_long_the_model_is_told_the_beginning() -> None:
+def test_model_sees_beginning_of_long_observation() -> None:
     page = "x" * 5_000 + "y" * 9_345
     one = gives(page, max_observation=2_000)
     for run in (run_sync, run_async):
@@ -131,14 +131,14 @@ def test_of_an_observation_that_is_too_long_the_model_is_told_the_beginning() ->
         assert f"\nObservation: {cut}\nThought: " in prompt(model.requests[1])
 
 
-def test_the_executors_length_is_for_the_tools_that_have_none_of_their_own() -> None:
+def test_executor_length_is_the_default_for_tools() -> None:
     assert told_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
     assert told_of(gives("abcdef", max_observation=6), max_observation=4) is None
     assert told_of(gives("abcdef", max_observation=1), max_observation=4) is not None
     assert told_of(gives("abcdef")) is None
 
 
-def test_what_is_told_of_an_object_is_cut_as_its_json() -> None:
+def test_json_of_an_object_is_shortened() -> None:
     station = Station("north")
     result = reply_of(make_tool_handler({"give": gives(station, max_observation=9)}), CallTool("give", {}))
     assert result.observation is station
@@ -150,7 +150,7 @@ def in_our_words(error: Exception) -> str:
 
 
 @pytest.mark.parametrize("policy", ["observe", in_our_words])
-def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
+def test_text_of_an_exception_is_shortened(policy: Any) -> None:
     @tool(max_observation=30, on_error=policy)
     def give() -> str:
         """Fail with a page."""
@@ -161,14 +161,14 @@ def test_what_is_told_of_an_exception_is_cut_too(policy: Any) -> None:
     assert result.model_text == "give failed: ValueError: <html\n[... 5,995 more characters were cut; ask for less]"
 
 
-def test_what_helps_to_mend_a_call_is_told_whole() -> None:
+def test_corrections_of_a_call_are_never_shortened() -> None:
     handler = make_tool_handler({"give": gives("x", max_observation=1)}, max_observation=1)
     for call in (CallTool("give", {"x": 1}), CallTool("nope", {})):
         assert reply_of(handler, call).model_text is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.lists(st.text() | st.integers()), st.integers(1, 50))
-def test_what_is_told_is_never_longer_than_asked_for_and_its_note(observation: Any, most: int) -> None:
+def test_shortened_text_respects_the_length(observation: Any, most: int) -> None:
     result = reply_of(make_tool_handler({"give": gives(observation)}, max_observation=most), CallTool("give", {}))
     whole = format_observation(observation)
     assert result.observation is observation
@@ -189,7 +189,7 @@ def counting(to: int) -> Iterator[int]:
         yield number
 
 
-def test_what_a_tool_yields_is_observed_as_a_list_and_can_be_told_again_and_again() -> None:
+def test_generator_result_becomes_a_list() -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("counting", to=2), act("counting", to=9), answer()), tools=[counting])
     )
@@ -197,14 +197,14 @@ def test_what_a_tool_yields_is_observed_as_a_list_and_can_be_told_again_and_agai
     assert statuses(told) == ["ok", "error"]
 
 
-def test_a_return_direct_result_is_the_answer_whole() -> None:
+def test_return_direct_result_is_not_shortened() -> None:
     one = gives("x" * 100, return_direct=True, max_observation=10)
     for run in (run_sync, run_async):
         assert run(AgentExecutor(agent=scripted(act("give")), tools=[one])).output == "x" * 100
 
 
 @pytest.mark.parametrize("most", [0, -1, 2.5, "100", True])
-def test_a_length_that_is_none_is_refused(most: Any) -> None:
+def test_invalid_length_is_rejected(most: Any) -> None:
     says = "give a whole number of characters, 1 or more, or None for"
     with pytest.raises(ToolDefinitionError, match=f"a tool has max_observation=.*; {says} the executor's"):
         tool(max_observation=most)

@@ -80,7 +80,7 @@ HOW = pytest.mark.parametrize("how", [called, acalled_virtually])
 
 @KIND
 @pytest.mark.parametrize("timeout", [None, 20])
-def test_a_tool_that_answers_in_the_end_has_answered(kind: str, timeout: float | None) -> None:
+def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -> None:
     errors = OSError("a"), ValueError("b")
 
     def make() -> AgentExecutor:
@@ -94,7 +94,7 @@ def test_a_tool_that_answers_in_the_end_has_answered(kind: str, timeout: float |
 
 
 @given(st.integers(0, 4), st.integers(0, 6), st.sampled_from(["def", "async def"]), st.sampled_from([called, acalled]))
-def test_a_tool_is_called_until_it_answers_and_never_more_often_than_it_may_be(
+def test_retries_stop_at_success_or_the_limit(
     retries: int, failures: int, kind: str, how: Callable[[AnyTool], Any]
 ) -> None:
     one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
@@ -112,7 +112,7 @@ def test_a_tool_is_called_until_it_answers_and_never_more_often_than_it_may_be(
 
 
 @HOW
-def test_the_news_of_a_retry_says_which_tool_what_it_raised_and_when_it_is_called_again(
+def test_retry_progress_has_tool_error_and_wait(
     how: Callable[[AnyTool], ToolResult],
 ) -> None:
     errors = [OSError("a"), OSError("b")]
@@ -123,7 +123,7 @@ def test_the_news_of_a_retry_says_which_tool_what_it_raised_and_when_it_is_calle
     assert news == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
 
-def test_the_news_of_a_retry_can_be_read() -> None:
+def test_retry_progress_is_readable() -> None:
     assert str(ToolRetried("flaky", OSError("down"), 1, 2.5)) == (
         "attempt 1 of flaky failed with OSError: down; the next one follows in 2.5 s"
     )
@@ -161,7 +161,7 @@ def test_a_first_wait_above_a_minute_is_kept() -> None:
 @HOW
 @KIND
 @pytest.mark.parametrize(("on", "calls_made"), [(OSError, 2), ((KeyError, OSError), 2), (KeyError, 1)])
-def test_only_what_may_pass_is_tried_again(
+def test_only_selected_errors_are_retried(
     how: Callable[[AnyTool], ToolResult], kind: str, on: Any, calls_made: int
 ) -> None:
     one, calls = flaky(ConnectionError("down"), kind=kind, retries=3, retry_on=on)
@@ -172,9 +172,7 @@ def test_only_what_may_pass_is_tried_again(
 
 @HOW
 @KIND
-def test_a_cancellation_that_the_tool_runs_into_is_not_tried_again(
-    how: Callable[[AnyTool], ToolResult], kind: str
-) -> None:
+def test_cancelled_error_of_the_tool_is_not_retried(how: Callable[[AnyTool], ToolResult], kind: str) -> None:
     one, calls = flaky(asyncio.CancelledError("odd"), kind=kind, retries=3)
     assert how(one).status == "error"
     assert calls == [1]
@@ -183,7 +181,7 @@ def test_a_cancellation_that_the_tool_runs_into_is_not_tried_again(
 @pytest.mark.parametrize("run", [run_sync, run_async])
 @KIND
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
-def test_an_interrupt_is_not_tried_again(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
+def test_interrupt_is_not_retried(run: Callable[[AgentExecutor], Any], kind: str, error: BaseException) -> None:
     one, calls = flaky(error, kind=kind, retries=3)
     with pytest.raises(type(error)):
         run(AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one]))
@@ -196,7 +194,7 @@ def in_the_end(error: Exception) -> str:
 
 @HOW
 @pytest.mark.parametrize("policy", ["raise", in_the_end])
-def test_on_error_is_asked_after_the_last_attempt_only(how: Callable[[AnyTool], ToolResult], policy: Any) -> None:
+def test_on_error_is_called_after_the_last_attempt(how: Callable[[AnyTool], ToolResult], policy: Any) -> None:
     errors = [OSError("a"), OSError("b")]
     one, calls = flaky(*errors, retries=1, on_error=policy)
     if policy == "raise":
@@ -208,7 +206,7 @@ def test_on_error_is_asked_after_the_last_attempt_only(how: Callable[[AnyTool], 
     assert calls == [1, 2]
 
 
-def test_the_timeout_is_for_one_attempt_and_one_that_timed_out_is_not_made_again() -> None:
+def test_timeout_ends_the_attempts() -> None:
     calls: list[float] = []
 
     @tool(timeout=10, retries=5, retry_on=(OSError, TimeoutError))
@@ -222,19 +220,19 @@ def test_the_timeout_is_for_one_attempt_and_one_that_timed_out_is_not_made_again
     assert calls == [0, 8, 16]
 
 
-def test_a_timeout_error_of_the_tools_own_is_tried_again() -> None:
+def test_timeout_error_of_the_tool_is_retried() -> None:
     one, calls = flaky(TimeoutError("the server's"), retries=1, retry_on=TimeoutError, timeout=20)
     assert called(one) == ToolResult(2)
     assert calls == [1, 2]
 
 
-def test_bad_arguments_are_not_tried_again() -> None:
+def test_invalid_arguments_are_not_retried() -> None:
     one, calls = flaky(retries=3)
     assert reply_of(make_tool_handler({"flaky": one}), CallTool("flaky", {"x": 1})).status == "bad_arguments"
     assert calls == []
 
 
-def test_a_blocking_tool_that_nobody_waits_for_any_more_is_not_called_again() -> None:
+def test_abandoned_blocking_tool_is_not_retried() -> None:
     ended = threading.Event()
     raised: list[BaseException] = []
     released = threading.Event()
@@ -263,7 +261,7 @@ def test_a_blocking_tool_that_nobody_waits_for_any_more_is_not_called_again() ->
     assert len(calls) == 1
 
 
-def test_a_wait_ends_when_nobody_waits_for_it() -> None:
+def test_wait_ends_when_the_call_is_abandoned() -> None:
     one, calls = flaky(OSError(), retries=1, retry_wait=3600)
     ended = threading.Event()
 
@@ -278,7 +276,7 @@ def test_a_wait_ends_when_nobody_waits_for_it() -> None:
     assert calls == [1]
 
 
-def test_a_cancelled_call_is_not_made_again_even_if_the_tool_hides_the_cancellation() -> None:
+def test_hidden_cancellation_is_not_retried() -> None:
     calls: list[int] = []
 
     @tool(retries=5)
@@ -303,7 +301,7 @@ def test_a_cancelled_call_is_not_made_again_even_if_the_tool_hides_the_cancellat
     assert calls == [1]
 
 
-def test_who_was_cancelled_before_may_still_retry() -> None:
+def test_earlier_cancellation_does_not_prevent_retries() -> None:
     one, calls = flaky(OSError(), kind="async def", retries=1)
 
     async def cleaning_up() -> ToolResult:
@@ -326,7 +324,7 @@ def test_who_was_cancelled_before_may_still_retry() -> None:
 # Where no thread of ours may still be about to end.
 @pytest.mark.parametrize(("how", "kind"), [(called, "def"), (acalled_virtually, "async def")])
 @pytest.mark.parametrize("failures", [1, 3])
-def test_what_a_tool_raised_is_let_go(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
+def test_error_of_a_tool_is_garbage_collected(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
     """Without the garbage collector: nothing that is kept refers to itself."""
 
     class Odd(OSError):
@@ -345,7 +343,7 @@ def test_what_a_tool_raised_is_let_go(how: Callable[[AnyTool], ToolResult], kind
         gc.enable()
 
 
-def test_a_tool_is_called_once_unless_it_says_otherwise() -> None:
+def test_tool_is_called_once_by_default() -> None:
     one, calls = flaky(OSError("a"))
     assert one.retry is None
     assert called(one).status == "error"
@@ -368,6 +366,6 @@ def test_a_tool_is_called_once_unless_it_says_otherwise() -> None:
         ({"retry_on": OSError}, "flaky has retry_on or retry_wait but no retries; add retries=2, say"),
     ],
 )
-def test_retries_that_cannot_be_are_refused_with_the_remedy(settings: dict[str, Any], says: str) -> None:
+def test_invalid_retries_are_rejected_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         flaky(**settings)

@@ -90,7 +90,7 @@ def ping() -> str:
     return "pong"
 
 
-def test_a_schema_has_defaults_choices_descriptions_and_bounds() -> None:
+def test_schema_has_defaults_choices_descriptions_and_bounds() -> None:
     assert search.parameters == {
         "type": "object",
         "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
@@ -106,7 +106,7 @@ def test_a_schema_has_defaults_choices_descriptions_and_bounds() -> None:
     assert ping.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def test_the_function_gets_what_its_annotations_say() -> None:
+def test_function_receives_validated_arguments() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(
@@ -152,7 +152,7 @@ def test_the_function_gets_what_its_annotations_say() -> None:
         (ping, "None", {}),
     ],
 )
-def test_text_is_the_one_argument_or_json_with_all(called: AnyTool, given_input: str, read: dict[str, Any]) -> None:
+def test_string_is_one_argument_or_json_with_all(called: AnyTool, given_input: str, read: dict[str, Any]) -> None:
     assert called.read(given_input) == read
 
 
@@ -173,9 +173,7 @@ def test_text_is_the_one_argument_or_json_with_all(called: AnyTool, given_input:
         (ping, {"x": 1}, "x: Extra inputs are not permitted"),
     ],
 )
-def test_what_does_not_fit_is_said_by_the_arguments_name_and_with_the_signature(
-    called: AnyTool, given_input: Any, says: str
-) -> None:
+def test_invalid_argument_error_has_name_and_signature(called: AnyTool, given_input: Any, says: str) -> None:
     with pytest.raises(InvalidArgumentsError) as raised:
         called.read(given_input)
     text = str(raised.value)
@@ -183,20 +181,20 @@ def test_what_does_not_fit_is_said_by_the_arguments_name_and_with_the_signature(
     assert text.endswith(f"Call it as {called.signature}.")
 
 
-def test_many_faults_are_counted_and_not_all_told() -> None:
+def test_many_errors_are_counted_but_not_listed() -> None:
     with pytest.raises(InvalidArgumentsError, match=r"numbers\.4: .*; and 9995 more\. Call it as") as raised:
         total.read({"numbers": ["x"] * 10_000})
     assert len(str(raised.value)) < 1000
 
 
 @given(st.text(st.characters()) | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(repr))
-def test_any_text_is_read_or_refused_and_never_breaks(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     for one in (echo, search, paint, invite, total, due, ping):
         with contextlib.suppress(InvalidArgumentsError):
             assert isinstance(one.read(text), dict)
 
 
-def test_arguments_may_have_any_name_that_python_allows() -> None:
+def test_arguments_may_have_any_python_name() -> None:
     @tool
     def named(
         schema: str, json: int, copy: str = "c", self: int = 1, func: int = 2, cls: int = 3, _under: int = 4
@@ -212,7 +210,7 @@ def test_arguments_may_have_any_name_that_python_allows() -> None:
             assert [step.observation for step in result.steps] == ["s 7 c 5 6 8 9"] * 2
 
 
-def test_a_method_is_a_tool_without_its_self() -> None:
+def test_method_is_a_tool_without_self() -> None:
     class Library:
         def __init__(self) -> None:
             self.lent: list[str] = []
@@ -236,7 +234,7 @@ def test_calling_a_tool_calls_its_function() -> None:
     assert search.spec.description == "Search the web."
 
 
-def test_a_name_and_a_description_may_be_given() -> None:
+def test_name_and_description_may_be_passed() -> None:
     renamed = tool(name="find", description="Find it.")(search.function)
     assert (renamed.name, renamed.description) == ("find", "Find it.")
 
@@ -328,24 +326,24 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("function", "says"), REFUSED)
-def test_a_function_that_cannot_be_a_tool_is_refused_with_the_remedy(function: Any, says: str) -> None:
+def test_invalid_function_is_rejected_with_the_remedy(function: Any, says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=says):
         tool(function)
 
 
 @pytest.mark.parametrize(("options", "says"), WRONG)
-def test_an_option_that_cannot_be_is_refused_with_the_remedy(options: dict[str, Any], says: str) -> None:
+def test_invalid_option_is_rejected_with_the_remedy(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"^{says}"):
         tool(**options)
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "search", {"search": search}])
-def test_what_is_no_list_of_tools_is_refused(wrong: Any) -> None:
+def test_invalid_list_of_tools_is_rejected(wrong: Any) -> None:
     with pytest.raises(ToolDefinitionError, match=f"^tools is {re.escape(repr(wrong))}; give a list of tools"):
         tools_by_name(wrong)
 
 
-def test_what_is_no_tool_and_a_name_given_twice_are_refused() -> None:
+def test_invalid_tool_and_duplicate_name_are_rejected() -> None:
     functions: Any = [search.function]
     with pytest.raises(ToolDefinitionError, match="search is not a tool; decorate the function with @tool"):
         AgentExecutor(agent=scripted(answer()), tools=functions)
@@ -354,7 +352,7 @@ def test_what_is_no_tool_and_a_name_given_twice_are_refused() -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError, ZeroDivisionError, KeyError])
-def test_a_validator_that_raises_what_pydantic_does_not_expect_is_an_observation(error: type[Exception]) -> None:
+def test_unexpected_validator_error_is_an_observation(error: type[Exception]) -> None:
     def picky(value: object) -> object:
         raise error("odd")
 
@@ -369,7 +367,7 @@ def test_a_validator_that_raises_what_pydantic_does_not_expect_is_an_observation
     assert observations(told)[0].startswith(f"take failed: {error.__name__}: ")
 
 
-def test_a_model_can_mend_a_call_from_what_it_is_told() -> None:
+def test_model_can_correct_a_call_from_the_observation() -> None:
     replies = ["Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}']
     told = run_executor(
         lambda: AgentExecutor(
@@ -380,7 +378,7 @@ def test_a_model_can_mend_a_call_from_what_it_is_told() -> None:
     assert told.outcome.output == "painted"
 
 
-def test_an_exception_that_cannot_say_what_it_is_is_an_observation_all_the_same() -> None:
+def test_exception_with_broken_str_is_an_observation() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise ValueError("no words")
@@ -394,7 +392,7 @@ def test_an_exception_that_cannot_say_what_it_is_is_an_observation_all_the_same(
     assert executor.run("?").steps[0].observation == "fail failed: Mute"
 
 
-def test_an_option_that_is_set_later_is_refused() -> None:
+def test_options_are_read_only() -> None:
     executor: Any = AgentExecutor(agent=scripted(answer()), tools=[])
     with pytest.raises(AttributeError):
         executor.max_iterations = 3
