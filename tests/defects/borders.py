@@ -9,13 +9,13 @@ _KERNEL = "tests/kernel/test_"
 BORDERS = (
     Defect(
         "fan-out not enforced",
-        f"{_KERNEL}asking_counts.py::test_a_visit_may_ask_for_as_many_effects_as_fan_out_says",
+        f"{_KERNEL}asking_counts.py::test_visit_may_ask_for_fan_out_effects",
         Change("kernel/counters.py", "if asked > step.fan_out:", "if False:"),
     ),
     # Of a batch only the first.
     Defect(
         "members of a batch not in the fan-out",
-        f"{_KERNEL}asking_counts.py::test_a_wide_batch_is_refused_as_a_whole_by_default",
+        f"{_KERNEL}asking_counts.py::test_wide_batch_is_refused_by_default",
         Change("kernel/execution.py", "asked += count", "asked += 1"),
     ),
     Defect(
@@ -39,7 +39,7 @@ BORDERS = (
     ),
     Defect(
         "budgets mutable",
-        f"{_KERNEL}limits.py::test_limits_keep_nothing_of_what_they_were_given",
+        f"{_KERNEL}limits.py::test_limits_copy_their_arguments",
         Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
     ),
     Defect(
@@ -50,7 +50,7 @@ BORDERS = (
     ),
     Defect(
         "reserved calls stopped by the limit",
-        f"{_KERNEL}reserved.py::test_its_calls_pass_every_limit_on_them_and_are_counted",
+        f"{_KERNEL}reserved.py::test_reserved_calls_are_counted_but_never_stopped",
         Change("kernel/program.py", "amount, math.inf if reserved else _limit", "amount, _limit"),
     ),
     Defect(

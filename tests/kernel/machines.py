@@ -1,4 +1,4 @@
-"""Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way of asking."""
+"""Small machines: a clock of two nodes, a diamond, a self-loop, and one for each way to ask for effects."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from graphexec.kernel import Limits, Meter, charged, metered, node, opaque
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 
-# ---- what the machines are started with, and how a limit leaves any of them
+# ---- inputs of the machines, and their outcome for a limit
 
 
 @final
@@ -66,13 +66,13 @@ class Trip:
 @final
 @dataclass(frozen=True)
 class Stopped:
-    """Where a limit leaves any of the machines: what it was at, and which limit."""
+    """The outcome for a limit: the value of the stopped node, and the limit."""
 
     at: Tick | Left | Topic | Topics | Errand | Underway | Prompt | Trip
     limit: Exhausted
 
 
-# ---- a clock: two nodes for ever, stopped by its meter
+# ---- a clock: an endless loop of two nodes, stopped by its meter
 
 
 @final
@@ -98,7 +98,7 @@ CLOCK: Graph[Tick, Stopped] = graph(
 )
 
 
-# ---- a diamond: two ways from one node to another, no loop, nothing asked
+# ---- a diamond: two paths from one node to another, no loop, no effects
 
 
 @final
@@ -161,7 +161,7 @@ DIAMOND: Graph[Number, Total] = graph(
 )
 
 
-# ---- a self-loop: one metered node that goes back to itself
+# ---- a self-loop: one metered node that leads to itself
 
 
 @final
@@ -182,7 +182,7 @@ SELF_LOOP: Graph[Left, Landed | Stopped] = graph(
 )
 
 
-# ---- an interview: one node that asks several effects, one after another
+# ---- an interview: one node that asks for several effects, one after another
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,11 @@ INTERVIEW: Graph[Topic, Interview | Stopped] = graph(
 
 
 def reporter() -> RunContext:
-    """Answers questions, each with itself."""
+    """Return a context that answers each question with its own text."""
     return make_run_context({Question: lambda question: f"re: {question.text}"})
 
 
-# ---- a survey: one node that asks several effects at once; each is a tool call, which has a reply for being cut
+# ---- a survey: one node that asks for a batch of tool calls, which have their own reply to being cut
 
 
 @final
@@ -239,11 +239,11 @@ SURVEY: Graph[Topics, Survey | Stopped] = graph(
 
 
 def surveyors(limits: Limits | None = None) -> RunContext:
-    """Answers tool calls, each with its own name."""
+    """Return a context that answers each tool call with its name."""
     return make_run_context({CallTool: lambda call: ToolResult(call.name)}, limits=limits)
 
 
-# ---- prompts: a loop of model calls that is bounded by no iteration, only by what the calls cost
+# ---- prompts: a loop of model calls without iterations; only the cost of the calls bounds it
 
 
 @charged(when_spent=Stopped)
@@ -260,14 +260,14 @@ PROMPTS: Graph[Prompt, Stopped] = graph(
 
 
 def model_of(usage: Usage, limits: Limits) -> RunContext:
-    """Answers model calls; each takes so many tokens."""
+    """Return a context that answers model calls; each call takes `usage` tokens."""
     return make_run_context({CallModel: lambda call: ModelReply("so", usage=usage)}, limits=limits)
 
 
-# ---- a road: a loop that pays a toll at each turn, and is told how far it came
+# ---- a road: each round of the loop pays a toll, and its reply reports the miles
 
 TOLLS = Meter("tolls")
-MILES = Meter("miles", whole=False, unit="a number of miles", remedy="tell how far it was")
+MILES = Meter("miles", whole=False, unit="a number of miles", remedy="report the miles")
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ ROAD: Graph[Trip, Arrived | Stopped] = graph(
 )
 
 
-# ---- errands: nodes that do as they like, async def and opaque def
+# ---- errands: opaque nodes, async def and def
 
 
 @final
@@ -327,7 +327,7 @@ ERRAND: Graph[Errand, Home | Stopped] = graph(
 )
 
 
-# ---- a node that asks until it likes the answer
+# ---- a node that asks until the answer is "yes"
 
 
 @final
@@ -360,15 +360,15 @@ def insist(asking: Asking) -> Asks[AskHuman, Agreed]:
 INSISTENT: Graph[Asking, Agreed | GaveUp] = graph(edges(insist, on(Agreed, END) | on(GaveUp, END)), start=insist)
 
 
-def nobody(limits: Limits | None = None) -> RunContext:
-    """A context in which nobody answers anything."""
+def without_handlers(limits: Limits | None = None) -> RunContext:
+    """Return a context that answers no effects."""
     return make_run_context({}, limits=limits)
 
 
 def limited(**limits: int) -> RunContext:
-    """A context in which nobody answers anything, and so much may be spent."""
+    """Return a context with these limits that answers no effects."""
     given: dict[str, Any] = {"iterations": None, **limits}
-    return nobody(agent_limits(**given))
+    return without_handlers(agent_limits(**given))
 
 
 def names(effects: Sequence[object]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an answer does to a run: it is taken as it is, or cut, counted in tokens and seconds, and stored."""
+"""Replies: cut effects, outcomes of opaque nodes, tokens, seconds, and invalid replies."""
 
 from functools import partial
 from typing import Any
@@ -73,29 +73,29 @@ def look(left: Left) -> Asks[CallTool, Total]:
 
 LOOK: Graph[Left, Total | Stopped] = graph(edges(look, on(Total, END) | on(Stopped, END)), start=look)
 
-# ---- what the deadline cuts
+# ---- cut effects
 
 
-def test_an_effect_that_has_a_reply_for_being_cut_is_answered_with_it_and_its_node_goes_on() -> None:
+def test_cut_effect_with_own_reply_continues_its_node() -> None:
     limits = Limits(seconds=2)
     done = ended(LOOK, asking(LOOK, Left(1), limits).cut(at=2.5), limits)
     assert done.outcome == Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")
     assert done.spent == Spent(seconds=2.5, meters={"tool_calls": 1})
 
 
-def test_one_that_has_none_leaves_its_node() -> None:
+def test_cut_effect_without_own_reply_leaves_its_node() -> None:
     limits = Limits(seconds=2)
     done = ended(INTERVIEW, asking(INTERVIEW, Topic("tea"), limits).cut(at=2.5), limits)
     assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 2, 2.5))
 
 
-def test_only_a_deadline_cuts() -> None:
+def test_cut_without_a_deadline_is_refused() -> None:
     text = "interview asked for Question and was answered with a Cut, but the run has no deadline; give a reply"
     with pytest.raises(InputError, match=text):
         asking(INTERVIEW, Topic("tea")).cut(at=2.5)
 
 
-def test_only_the_engine_says_that_a_limit_is_spent() -> None:
+def test_exhausted_as_a_reply_is_refused() -> None:
     spent = Exhausted("iterations", 1, 1)
     text = (
         "interview asked for Question and was answered with an Exhausted, which only the engine creates; give a reply"
@@ -106,13 +106,13 @@ def test_only_the_engine_says_that_a_limit_is_spent() -> None:
         run(INTERVIEW, Topic("tea"), make_run_context({Question: lambda question: spent}))
 
 
-def test_what_is_cut_has_had_all_the_time_there_was() -> None:
+def test_cut_effect_used_all_remaining_time() -> None:
     limits = Limits(seconds=2)
     done = ended(INTERVIEW, asking(INTERVIEW, Topic("tea"), limits).cut(at=1.999), limits)
     assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 2, 2))
 
 
-def test_to_ask_for_nothing_is_no_effect_that_a_limit_could_stop() -> None:
+def test_no_limit_stops_an_empty_batch() -> None:
     @charged(when_spent=Stopped)
     @node
     def idle(topic: Topic) -> Asks[CallTool, Survey]:
@@ -125,7 +125,7 @@ def test_to_ask_for_nothing_is_no_effect_that_a_limit_could_stop() -> None:
     assert state.outcome == Survey(())
 
 
-def test_a_node_that_asked_for_nothing_goes_on_to_ask_for_something() -> None:
+def test_node_may_ask_after_an_empty_batch() -> None:
     @charged(when_spent=Stopped, asks=1)
     @node
     def hesitate(topic: Topic) -> Asks[Question, Interview]:
@@ -140,7 +140,7 @@ def test_a_node_that_asked_for_nothing_goes_on_to_ask_for_something() -> None:
     assert [type(effect) for effect in result.asked] == [Question]
 
 
-def test_of_a_batch_those_that_are_cut_have_their_replies_among_the_others() -> None:
+def test_cut_members_keep_their_place_in_the_replies() -> None:
     limits = Limits(seconds=2)
     state = asking(SURVEY, Topics(("a", "b", "c")), limits)
     done = ended(SURVEY, state.cut(at=2.0, finished=(ToolResult("A"), Cut(), ToolResult("C"))), limits)
@@ -152,7 +152,7 @@ def test_of_a_batch_those_that_are_cut_have_their_replies_among_the_others() -> 
     ]
 
 
-def test_a_batch_of_which_nothing_is_finished_is_cut_as_a_whole() -> None:
+def test_unfinished_batch_is_cut_as_a_whole() -> None:
     limits = Limits(seconds=2)
     done = ended(SURVEY, asking(SURVEY, Topics(("a", "b")), limits).cut(at=2.0), limits)
     assert isinstance(done.outcome, Survey)
@@ -160,13 +160,13 @@ def test_a_batch_of_which_nothing_is_finished_is_cut_as_a_whole() -> None:
 
 
 @pytest.mark.parametrize("finished", [(ToolResult("A"),), (ToolResult("A"), Cut(), Cut())])
-def test_a_batch_that_is_cut_says_of_each_how_far_it_came(finished: tuple[object, ...]) -> None:
+def test_cut_batch_needs_an_item_for_each_member(finished: tuple[object, ...]) -> None:
     state = asking(SURVEY, Topics(("a", "b")), Limits(seconds=2))
     with pytest.raises(ValueError, match=r"argument 2 is|give"):
         state.cut(at=2.0, finished=finished)
 
 
-def test_what_is_no_batch_is_cut_without_saying_what_has_finished() -> None:
+def test_single_effect_is_cut_without_finished() -> None:
     state = asking(LOOK, Left(1), Limits(seconds=2))
     with pytest.raises(InputError) as caught:
         state.cut(at=2.0, finished=(Cut(),))
@@ -176,7 +176,7 @@ def test_what_is_no_batch_is_cut_without_saying_what_has_finished() -> None:
 @charged(when_spent=Stopped)
 @node
 def both(left: Left) -> Asks[CallTool | Question, Total]:
-    # Of two kinds, whose replies the checkers cannot tell apart.
+    # Any: the type checkers cannot distinguish the replies of the two effects.
     mixed: Any = [CallTool("look", ""), Question("?")]
     first, second = yield from ask_all(mixed)
     return Total(f"{first} {second}")
@@ -186,23 +186,23 @@ BOTH: Graph[Left, Total | Stopped] = graph(edges(both, on(Total, END) | on(Stopp
 
 
 @pytest.mark.parametrize("finished", [(), (ToolResult("A"), Cut()), (Cut(), Cut())])
-def test_a_batch_with_one_that_has_no_reply_for_being_cut_leaves_its_node(finished: tuple[object, ...]) -> None:
+def test_cut_member_without_own_reply_leaves_the_node(finished: tuple[object, ...]) -> None:
     limits = Limits(seconds=2)
     done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=finished), limits)
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 2, 2))
 
 
-def test_it_goes_on_if_that_one_has_finished() -> None:
+def test_node_continues_if_that_member_has_finished() -> None:
     limits = Limits(seconds=2)
     done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
     assert isinstance(done.outcome, Total)
     assert done.outcome.text.endswith("status='cut', return_direct=False, model_text=None, error=None) yes")
 
 
-# ---- what an opaque node returns
+# ---- outcomes of opaque nodes
 
 
-def test_what_an_opaque_node_did_not_declare_is_refused_when_it_comes_and_not_stored() -> None:
+def test_undeclared_opaque_outcome_is_not_stored() -> None:
     @charged(when_spent=Stopped)
     @opaque
     def fetch(left: Left) -> Total:
@@ -227,9 +227,9 @@ def test_what_an_opaque_node_did_not_declare_is_refused_when_it_comes_and_not_st
         (Usage(2, 3), 5, 0),
     ],
 )
-def test_a_call_that_reports_no_tokens_is_silent(usage: Usage, tokens: int, silent: int) -> None:
+def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silent: int) -> None:
     state = asking(PROMPTS, Prompt())
-    # Until the answer comes it is not known what the call takes.
+    # The cost of a call is unknown until its reply.
     assert state.snapshot.spent == Spent(meters={"model_calls": 1, "tokens": 1})
     spent = state.reply(ModelReply("so", usage=usage)).spent
     assert (spent["prompt_tokens"], spent["completion_tokens"]) == (usage.prompt_tokens, usage.completion_tokens)
@@ -237,7 +237,7 @@ def test_a_call_that_reports_no_tokens_is_silent(usage: Usage, tokens: int, sile
 
 
 @pytest.mark.parametrize(("usage", "limit", "calls"), [(Usage(1, 0), 3, 3), (Usage(), 3, 3), (Usage(0, 2), 3, 2)])
-def test_a_call_is_charged_what_it_reports_and_one_token_at_least(usage: Usage, limit: int, calls: int) -> None:
+def test_call_is_charged_at_least_one_token(usage: Usage, limit: int, calls: int) -> None:
     result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(usage, agent_limits(tokens=limit))))
     assert isinstance(result.outcome, Stopped)
     assert result.outcome.at == Prompt(calls)
@@ -258,16 +258,14 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 @pytest.mark.parametrize(
     ("limit", "calls", "reached", "wanted"), [(0, 0, 0, 2), (1, 0, 0, 2), (2, 2, 2, 2), (3, 2, 2, 2), (4, 4, 4, 2)]
 )
-def test_a_batch_is_let_through_if_a_token_is_left_for_each_of_its_calls(
-    limit: int, calls: int, reached: int, wanted: int
-) -> None:
+def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, reached: int, wanted: int) -> None:
     result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(tokens=limit))))
     assert result.outcome == Stopped(Prompt(calls), Exhausted("tokens", limit, reached))
     assert result.outcome.limit.wanted == wanted
     assert (silent_calls(result.spent), result.spent["tokens"]) == (calls, calls)
 
 
-def test_of_a_batch_that_is_cut_the_calls_that_have_finished_are_paid_for() -> None:
+def test_finished_calls_of_a_cut_batch_are_charged() -> None:
     limits = Limits(seconds=2)
     state = asking(BRAINSTORM, Prompt(), limits)
     finished = ModelReply("so", usage=Usage(2, 3))
@@ -277,17 +275,17 @@ def test_of_a_batch_that_is_cut_the_calls_that_have_finished_are_paid_for() -> N
         assert (done.spent["prompt_tokens"], done.spent["completion_tokens"], silent_calls(done.spent)) == (2, 3, 1)
 
 
-def test_of_a_batch_every_call_is_counted_in_tokens() -> None:
+def test_tokens_of_every_member_are_counted() -> None:
     replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
     spent = asking(BRAINSTORM, Prompt()).reply(replies).spent
     assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
-# ---- the replies themselves
+# ---- replies
 
 
 @pytest.mark.parametrize("replies", [("a",), ("a", "b", "c"), (), "ab", 3, None])
-def test_a_batch_is_answered_by_as_many_replies(replies: Any) -> None:
+def test_batch_needs_one_reply_for_each_member(replies: Any) -> None:
     state = asking(SURVEY, Topics(("a", "b")))
     assert isinstance(state.effect, All)
     with pytest.raises(InputError) as caught:
@@ -296,13 +294,13 @@ def test_a_batch_is_answered_by_as_many_replies(replies: Any) -> None:
 
 
 @pytest.mark.parametrize("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
-def test_they_come_as_a_tuple_or_a_list(replies: Any) -> None:
+def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
     state = asking(SURVEY, Topics(("a", "b")))
     assert ended(SURVEY, state.reply(replies)).outcome == Survey((ToolResult("A"), ToolResult("B")))
 
 
 @pytest.mark.parametrize("at", [-1, -0.001, float("nan")])
-def test_an_answer_does_not_come_before_the_run(at: float) -> None:
+def test_reply_before_the_run_is_refused(at: float) -> None:
     state = asking(LOOK, Left(1))
     text = f"at is {at}; give the seconds since the start of the run, 0 or more"
     for answer in (partial(state.reply, ToolResult("")), state.cut):
@@ -311,7 +309,7 @@ def test_an_answer_does_not_come_before_the_run(at: float) -> None:
         assert str(caught.value) == text
 
 
-def test_time_does_not_go_back_and_stands_still_where_nobody_says_it() -> None:
+def test_clock_never_goes_back() -> None:
     first = asking(INTERVIEW, Topic("tea")).reply("a", at=3.0)
     assert first.spent.seconds == 3.0
     second = advance(INTERVIEW, first, Limits())
@@ -324,7 +322,7 @@ def test_time_does_not_go_back_and_stands_still_where_nobody_says_it() -> None:
     assert asking(INTERVIEW, Topic("tea"), Limits(seconds=5)).deadline == 5
 
 
-def test_a_limit_that_does_not_allow_a_batch_says_how_many_it_wanted() -> None:
+def test_refused_batch_reports_how_many_it_wanted() -> None:
     thoughts = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(), agent_limits(model_calls=3)))).outcome
     assert thoughts == Stopped(Prompt(2), Exhausted("model_calls", 3, 2))
     assert thoughts.limit.wanted == 2

@@ -1,4 +1,4 @@
-"""How many effects one visit of a node asks for: what it says (`asks=`) is held; where it says nothing, `fan_out`."""
+"""The number of effects per visit: the engine enforces `asks=`, and otherwise the limit `fan_out`."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -43,14 +43,14 @@ from tests.kernel.machines import (
     Stopped,
     Total,
     leave,
-    nobody,
+    without_handlers,
 )
 
 
 @final
 @dataclass(frozen=True)
 class Plan:
-    """What each visit asks for: so many effects at once, one batch after the other. 1 is asked alone."""
+    """The sizes of the batches of each visit; a batch of 1 is a single effect."""
 
     batches: tuple[int, ...]
     visits: int = 1
@@ -94,16 +94,16 @@ def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
     return run_script(lambda: Script(machine, plan, within)).outcome
 
 
-# ---- what a node says
+# ---- declared counts
 
 
 @pytest.mark.parametrize("batches", [(3,), (1, 2), (1, 1, 1), (2, 0, 1)])
-def test_a_node_asks_for_as_many_effects_as_it_says_alone_or_at_once(batches: tuple[int, ...]) -> None:
+def test_node_asks_for_its_declared_number_of_effects(batches: tuple[int, ...]) -> None:
     assert outcome(fetching(3), Plan(batches), tools()) == Fetched(3)
 
 
 @pytest.mark.parametrize("batches", [(), (2,), (3,), (1, 1, 1, 1)])
-def test_a_node_may_say_from_how_many_to_how_many(batches: tuple[int, ...]) -> None:
+def test_node_may_declare_a_range_of_counts(batches: tuple[int, ...]) -> None:
     least, most = (0, 2) if sum(batches) < 3 else (3, 4)
     assert outcome(fetching((least, most)), Plan(batches), tools()) == Fetched(sum(batches))
 
@@ -111,7 +111,7 @@ def test_a_node_may_say_from_how_many_to_how_many(batches: tuple[int, ...]) -> N
 @pytest.mark.parametrize(
     ("asks", "batches", "asked"), [(2, (3,), 3), (2, (2, 1), 3), ((0, 2), (1, 2), 3), (0, (1,), 1)]
 )
-def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ...], asked: int) -> None:
+def test_excess_effects_are_not_carried_out(asks: Count, batches: tuple[int, ...], asked: int) -> None:
     called: list[str] = []
 
     def call(effect: CallTool) -> ToolResult:
@@ -127,12 +127,12 @@ def test_what_is_too_many_is_not_carried_out(asks: Count, batches: tuple[int, ..
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
     assert (error.node, error.asked, error.least, error.most) == ("fetch", asked, least, most)
-    # Of the batch that goes beyond it, not even the part that is allowed.
+    # An excess batch is refused as a whole.
     assert len(called) == sum(batches[:-1])
 
 
 @pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
-def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
+def test_outcome_after_too_few_effects_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
     with pytest.raises(UndeclaredCountError) as caught:
         run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
@@ -140,7 +140,7 @@ def test_a_node_that_asks_for_too_few_is_not_followed(asks: Count, batches: tupl
     assert (error.node, error.asked, error.least, error.most) == ("fetch", sum(batches), least, most)
 
 
-def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
+def test_error_reports_asked_and_declared_counts() -> None:
     def text(asks: Count, *batches: int) -> str:
         with pytest.raises(UndeclaredCountError) as caught:
             run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
@@ -154,16 +154,16 @@ def test_the_error_says_what_was_asked_for_and_what_is_declared() -> None:
     )
 
 
-def test_each_visit_is_counted_by_itself() -> None:
+def test_each_visit_is_counted_separately() -> None:
     assert outcome(fetching(2), Plan((1, 1), visits=5), tools()) == Fetched(2)
 
 
-def test_a_visit_that_a_limit_cuts_short_need_not_ask_for_the_rest() -> None:
+def test_stopped_visit_may_ask_for_fewer_effects() -> None:
     result = run_script(lambda: Script(fetching(3), Plan((1, 1, 1)), tools(tool_calls=2)))
     assert result.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
 
 
-def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
+def test_resumed_visit_keeps_its_count() -> None:
     machine = fetching(2)
     state = advance(machine, begin(machine, Plan((1, 2))), Limits())
     assert isinstance(state, PendingEffect)
@@ -176,7 +176,7 @@ def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
     assert isinstance(advance(machine, state.reply([ToolResult(""), ToolResult("")]), Limits()), Done)
 
 
-# ---- fan_out, where a node does not say
+# ---- fan_out, for nodes without a declared count
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,7 @@ def test_a_resumed_visit_counts_what_it_has_asked_for_before() -> None:
         (0, (1,), (0, 1)),
     ],
 )
-def test_a_visit_may_ask_for_as_many_effects_as_fan_out_says(
-    limit: int, batches: tuple[int, ...], cut: tuple[int, int] | None
-) -> None:
+def test_visit_may_ask_for_fan_out_effects(limit: int, batches: tuple[int, ...], cut: tuple[int, int] | None) -> None:
     result = run_script(lambda: Script(fetching(), Plan(batches), tools(fan_out=limit)))
     if cut is None:
         assert result.outcome == Fetched(sum(batches))
@@ -203,18 +201,18 @@ def test_a_visit_may_ask_for_as_many_effects_as_fan_out_says(
         assert isinstance(result.outcome, Cut)
         assert result.outcome == Cut(Plan(batches), Exhausted("fan_out", limit, reached))
         assert result.outcome.limit.wanted == wanted
-    # What is not allowed is not charged either.
+    # A refused effect is not charged.
     assert result.spent["tool_calls"] == (sum(batches) if cut is None else cut[0])
 
 
-def test_fan_out_is_of_one_visit_and_not_of_the_run() -> None:
+def test_fan_out_limits_each_visit() -> None:
     result = run_script(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
 
 
 @pytest.mark.parametrize("drive", [drive_sync, drive_async, drive_stream, drive_astream])
-def test_asking_until_the_answer_is_right_ends(drive: Driver) -> None:
-    """No limit is set: the one on the effects of a visit is finite by default."""
+def test_endless_asking_is_stopped(drive: Driver) -> None:
+    """The default limit on the effects of a visit is finite."""
     asked: list[str] = []
 
     def refuse(effect: AskHuman) -> str:
@@ -226,7 +224,7 @@ def test_asking_until_the_answer_is_right_ends(drive: Driver) -> None:
     assert len(asked) == 1_000
 
 
-def test_asking_by_hand_until_the_answer_is_right_ends() -> None:
+def test_endless_asking_is_stopped_in_manual_stepping() -> None:
     state = advance(INSISTENT, begin(INSISTENT, Asking("ok?")), Limits())
     asked = 0
     while isinstance(state, PendingEffect):
@@ -236,7 +234,7 @@ def test_asking_by_hand_until_the_answer_is_right_ends() -> None:
 
 
 @pytest.mark.parametrize(("batches", "reached"), [((1_001,), 0), ((1, 1_000), 1), ((1_000, 1), 1_000)])
-def test_a_wide_batch_is_refused_as_a_whole_by_default(batches: tuple[int, ...], reached: int) -> None:
+def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int) -> None:
     wanted = batches[-1]
     for drive in (drive_sync, drive_async, drive_stream, drive_astream):
         result = drive(Script(fetching(), Plan(batches), tools()))
@@ -246,29 +244,29 @@ def test_a_wide_batch_is_refused_as_a_whole_by_default(batches: tuple[int, ...],
     assert drive_sync(Script(fetching(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
 
 
-def test_without_a_fan_out_only_the_other_limits_stop_a_visit() -> None:
+def test_visit_without_fan_out_has_only_other_limits() -> None:
     result = drive_sync(Script(fetching(), Plan((1_001,)), tools(fan_out=None)))
     assert result.outcome == Fetched(1_001)
 
 
-def test_fan_out_does_not_bind_a_node_that_says_how_many_it_asks_for() -> None:
+def test_fan_out_does_not_limit_a_declared_count() -> None:
     assert outcome(fetching(3), Plan((3,)), tools(fan_out=1)) == Fetched(3)
     assert outcome(fetching((0, 5)), Plan((1, 1, 1)), tools(fan_out=1)) == Fetched(3)
 
 
-def test_of_several_limits_the_fan_out_is_named_before_the_calls() -> None:
+def test_fan_out_is_reported_before_other_limits() -> None:
     machine = fetching()
 
-    def named(**limits: int) -> str:
+    def reported_limit(**limits: int) -> str:
         limit: Exhausted = outcome(machine, Plan((2,)), tools(**limits)).limit
         return limit.limit
 
-    assert named(fan_out=1, tool_calls=1, restarts=0) == "fan_out"
-    assert named(fan_out=1, tool_calls=1, seconds=0) == "seconds"
-    assert named(fan_out=2, tool_calls=1) == "tool_calls"
+    assert reported_limit(fan_out=1, tool_calls=1, restarts=0) == "fan_out"
+    assert reported_limit(fan_out=1, tool_calls=1, seconds=0) == "seconds"
+    assert reported_limit(fan_out=2, tool_calls=1) == "tool_calls"
 
 
-def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
+def test_resumed_visit_keeps_its_fan_out() -> None:
     machine = fetching()
     state = advance(machine, begin(machine, Plan((2, 2))), Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
@@ -279,8 +277,8 @@ def test_a_resumed_visit_has_not_got_its_fan_out_anew() -> None:
     assert done.spent == Spent(meters={"tool_calls": 2})
 
 
-def test_a_retried_batch_counts_what_it_has_asked_for() -> None:
-    """Of a batch of three, one is answered before the crash; two are asked for again, under a lower limit."""
+def test_retried_batch_counts_toward_fan_out() -> None:
+    """One call of three is answered before the crash; the other two are asked for again under a lower limit."""
     machine = fetching()
     state = advance(machine, begin(machine, Plan((3,))), Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
@@ -293,10 +291,10 @@ def test_a_retried_batch_counts_what_it_has_asked_for() -> None:
     assert isinstance(advance(machine, interrupted, Limits(fan_out=3)), PendingEffect)
 
 
-# ---- what can be said
+# ---- declarations
 
 
-def test_a_node_says_what_it_asks_for() -> None:
+def test_node_has_its_declared_count() -> None:
     def counts(counted: Node[Any, Any]) -> tuple[int, int | None]:
         return counted.least, counted.most
 
@@ -304,11 +302,11 @@ def test_a_node_says_what_it_asks_for() -> None:
     assert counts(charged(when_spent=Cut)(fetch)) == (0, None)
     assert counts(charged(when_spent=Cut, asks=2)(fetch)) == (2, 2)
     assert counts(metered(when_spent=Cut, asks=(1, 3))(fetch)) == (1, 3)
-    # The count stays, whatever else is said of the node above it.
+    # Decorators above keep the count.
     assert counts(metered(when_spent=Cut)(charged(when_spent=Cut, asks=(1, 3))(fetch))) == (1, 3)
 
 
-def test_a_pure_node_asks_for_nothing_and_an_opaque_one_for_itself() -> None:
+def test_pure_and_opaque_nodes_have_fixed_counts() -> None:
     @node
     def halve(number: Number) -> Total:
         return Total(str(number.value))
@@ -321,13 +319,13 @@ def test_a_pure_node_asks_for_nothing_and_an_opaque_one_for_itself() -> None:
 
 
 @pytest.mark.parametrize("asks", [-1, (2, 1), (-1, 2), (-2, -1)])
-def test_a_count_that_cannot_be_is_refused(asks: Any) -> None:
+def test_invalid_count_is_refused(asks: Any) -> None:
     with pytest.raises(NodeError) as caught:
         charged(when_spent=Cut, asks=asks)(fetch)
     assert str(caught.value) == f"fetch has asks={asks!r}; give a number of effects, or (least, most)"
 
 
-def test_only_a_node_that_asks_has_a_count() -> None:
+def test_count_of_a_node_without_effects_is_refused() -> None:
     @node
     def land(left: Left) -> Landed:
         return Landed()
@@ -344,7 +342,7 @@ def test_only_a_node_that_asks_has_a_count() -> None:
         )
 
 
-def test_effects_without_a_budget_are_counted_as_well() -> None:
+def test_effects_without_charges_are_counted() -> None:
     @charged(when_spent=Stopped, asks=1)
     @node
     def wonder(left: Left) -> Asks[Question, Landed]:
@@ -360,10 +358,10 @@ def test_effects_without_a_budget_are_counted_as_well() -> None:
             run_script(lambda steps=steps: Script(machine, Left(steps), answering))  # type: ignore[misc]
 
 
-def test_an_opaque_node_within_a_fan_out_of_none_is_performed() -> None:
+def test_opaque_node_ignores_a_fan_out_of_zero() -> None:
     looking = charged(when_spent=Stopped)(opaque(_look))
     machine = graph(edges(looking, on(Landed, END) | on(Stopped, END)), start=looking)
-    assert run_script(lambda: Script(machine, Left(1), nobody(Limits(fan_out=0)))).outcome == Landed()
+    assert run_script(lambda: Script(machine, Left(1), without_handlers(Limits(fan_out=0)))).outcome == Landed()
 
 
 def _look(left: Left) -> Landed:

@@ -1,4 +1,4 @@
-"""What people write on their first day is refused where they wrote it, with what to write."""
+"""Mistakes of beginners are refused where they are made, with a remedy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Asked:
 
 @final
 @dataclass(frozen=True)
-class Told:
+class Reply:
     text: str
 
 
@@ -49,12 +49,12 @@ class HasRun(Protocol):
     def run(self) -> str: ...
 
 
-def stopped(given: Asked, limit: Exhausted) -> Told:
-    return Told(str(limit))
+def stopped(given: Asked, limit: Exhausted) -> Reply:
+    return Reply(str(limit))
 
 
-def of_a_run(given: HasRun, limit: Exhausted) -> Told:
-    return Told(given.run)
+def of_a_run(given: HasRun, limit: Exhausted) -> Reply:
+    return Reply(given.run)
 
 
 @final
@@ -64,19 +64,19 @@ class Late:
     limit: Exhausted
 
 
-def tell(asked: Asked) -> Told:
-    return Told(asked.text)
+def respond(asked: Asked) -> Reply:
+    return Reply(asked.text)
 
 
 @charged(when_spent=stopped)
 @node
-def inquire(asked: Asked) -> Asks[AskHuman, Told]:
-    return Told((yield from ask(AskHuman(asked.text))))
+def inquire(asked: Asked) -> Asks[AskHuman, Reply]:
+    return Reply((yield from ask(AskHuman(asked.text))))
 
 
-# Wrong on purpose, and so beyond what types allow.
+# Any: the calls are wrong on purpose.
 wrong: Any = None
-untyped: Any = tell
+untyped: Any = respond
 as_edges: Any = edges
 as_on: Any = on
 as_graph: Any = graph
@@ -91,12 +91,12 @@ as_charged: Any = charged
 as_reserved: Any = reserved
 
 
-async def waits(asked: Asked) -> Asks[AskHuman, Told]:
+async def waits(asked: Asked) -> Asks[AskHuman, Reply]:
     raise AssertionError("it is refused before it is called")
 
 
 async def waits_and_yields(asked: Asked) -> Any:
-    yield Told(asked.text)
+    yield Reply(asked.text)
 
 
 BARE = "needs a when_spent, the outcome for a limit that stops it; write"
@@ -104,26 +104,26 @@ COUNT = "give a number of effects, or (least, most)"
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "edges of a function": (
-        lambda: as_edges(untyped, on(Told, END)),
-        "tell is not a node; decorate the function with @node",
+        lambda: as_edges(untyped, on(Reply, END)),
+        "respond is not a node; decorate the function with @node",
     ),
-    "an edge to a function": (lambda: as_on(Asked, untyped), "tell is not a node; decorate the function with @node"),
+    "an edge to a function": (lambda: as_on(Asked, untyped), "respond is not a node; decorate the function with @node"),
     "an edge to nothing": (lambda: as_on(Asked, None), "None is not a node; decorate the function with @node"),
     "a start that is a function": (
-        lambda: as_graph(edges(node(tell), on(Told, END)), start=untyped),
-        "tell is not a node; decorate the function with @node",
+        lambda: as_graph(edges(node(respond), on(Reply, END)), start=untyped),
+        "respond is not a node; decorate the function with @node",
     ),
     "an outcome in quotes": (
-        lambda: as_on("Told", END),
-        "'Told' is not an outcome class; write on(Outcome, target), one for each class",
+        lambda: as_on("Reply", END),
+        "'Reply' is not an outcome class; write on(Outcome, target), one for each class",
     ),
     "a list of rows": (
-        lambda: as_graph([1], start=node(tell)),
+        lambda: as_graph([1], start=node(respond)),
         "the table is [1]; write edges(...) | edges(...)",
     ),
     "node above charged": (
         lambda: as_charge(untyped),
-        "tell is not a node; put @node below @charged or @metered",
+        "respond is not a node; put @node below @charged or @metered",
     ),
     "a budget's name as what is charged": (
         lambda: as_metered(when_spent=stopped, budget="patience"),
@@ -134,30 +134,30 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "the limit of iterations belongs in Limits(iterations=...); write @metered(when_spent=...) without a budget",
     ),
     "two ways to leave one node": (
-        lambda: metered(when_spent=Late, budget=PATIENCE)(as_charge(node(tell))),
-        "tell has the outcome Told when one limit stops it and Late when another does; give both decorators the same "
-        "when_spent",
+        lambda: metered(when_spent=Late, budget=PATIENCE)(as_charge(node(respond))),
+        "respond has the outcome Reply when one limit stops it and Late when another does; give both decorators the "
+        "same when_spent",
     ),
     "a budget that is reset alone": (
-        lambda: as_on(Told, END, resets=PATIENCE),
-        "on(Told, ...) has resets=Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
+        lambda: as_on(Reply, END, resets=PATIENCE),
+        "on(Reply, ...) has resets=Budget(name='patience', limit=4); write resets=[BUDGET], a list of budgets",
     ),
     "a budget's name as what is reset": (
-        lambda: as_on(Told, END, resets=[PATIENCE, "patience"]),
-        "on(Told, ...) has resets=[Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of "
+        lambda: as_on(Reply, END, resets=[PATIENCE, "patience"]),
+        "on(Reply, ...) has resets=[Budget(name='patience', limit=4), 'patience']; write resets=[BUDGET], a list of "
         "budgets",
     ),
-    "node twice": (lambda: as_node(node(tell)), "tell is a node already; leave out the second @node"),
+    "node twice": (lambda: as_node(node(respond)), "respond is a node already; leave out the second @node"),
     "an edge to a name": (
-        lambda: as_on(Told, "inquire"),
+        lambda: as_on(Reply, "inquire"),
         "'inquire' is a string and not a node; write the node itself, without quotes",
     ),
     "an edge to the end in quotes": (
-        lambda: as_on(Told, "END"),
+        lambda: as_on(Reply, "END"),
         "'END' is a string and not a node; write END, imported from graphexec, without quotes",
     ),
     "a start in quotes": (
-        lambda: as_graph(edges(inquire, on(Told, END)), start="inquire"),
+        lambda: as_graph(edges(inquire, on(Reply, END)), start="inquire"),
         "'inquire' is a string and not a node; write the node itself, without quotes",
     ),
     "a node as when_spent": (
@@ -219,60 +219,60 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_it_is_refused_with_what_to_write(mistake: str) -> None:
+def test_mistake_is_refused_with_a_remedy(mistake: str) -> None:
     make, text = MISTAKES[mistake]
     with pytest.raises(NodeError) as caught:
         make()
     assert str(caught.value) == text
 
 
-def test_an_async_node_is_told_of_in_its_own_words() -> None:
+def test_missing_charged_is_reported_for_an_async_node() -> None:
     @node
-    async def fetch(asked: Asked) -> Told:
+    async def fetch(asked: Asked) -> Reply:
         raise AssertionError("it is refused before it is called")
 
     with pytest.raises(GraphError) as caught:
-        graph(edges(fetch, on(Told, END)), start=fetch)
+        graph(edges(fetch, on(Reply, END)), start=fetch)
     assert caught.value.faults[0].text == (
         "fetch is an async function, which a limit may stop, but has no outcome for that; decorate it with "
         "@charged(when_spent=...) and route that outcome"
     )
 
 
-def test_two_classes_in_one_on_are_refused() -> None:
+def test_on_with_two_classes_is_refused() -> None:
     with pytest.raises(NodeError, match="one for each class"):
-        as_on(Asked | Told, END)
+        as_on(Asked | Reply, END)
 
 
-def test_a_node_that_forgets_to_yield_is_named() -> None:
+def test_node_that_does_not_yield_is_reported() -> None:
     @charged(when_spent=stopped)
     @node
-    def forgetful(asked: Asked) -> Asks[AskHuman, Told]:
-        result: Any = Told(asked.text)
-        pretended: Asks[AskHuman, Told] = result
+    def forgetful(asked: Asked) -> Asks[AskHuman, Reply]:
+        result: Any = Reply(asked.text)
+        pretended: Asks[AskHuman, Reply] = result
         return pretended
 
-    machine = graph(edges(forgetful, on(Told, END)), start=forgetful)
-    text = "forgetful is declared as Asks[...] but returned a Told without asking; write reply = yield from ask(...)"
+    machine = graph(edges(forgetful, on(Reply, END)), start=forgetful)
+    text = "forgetful is declared as Asks[...] but returned a Reply without asking; write reply = yield from ask(...)"
     with pytest.raises(NodeError) as caught:
         run(machine, Asked("?"), make_run_context({}))
     assert str(caught.value) == text
 
 
 @pytest.mark.parametrize("charge", [charged, metered])
-def test_what_is_made_of_a_run_needs_values_that_have_one(charge: Any) -> None:
-    with pytest.raises(NodeError, match="tell takes Asked, which of_a_run does not"):
-        charge(when_spent=of_a_run)(node(tell))
+def test_when_spent_needs_values_of_its_protocol(charge: Any) -> None:
+    with pytest.raises(NodeError, match="respond takes Asked, which of_a_run does not"):
+        charge(when_spent=of_a_run)(node(respond))
 
 
-def test_a_value_with_the_members_of_a_protocol_fits_it() -> None:
+def test_value_with_the_members_of_a_protocol_fits() -> None:
     @final
     @dataclass(frozen=True)
     class Running:
         run: str
 
-    def run_on(running: Running) -> Told:
-        return Told(running.run)
+    def run_on(running: Running) -> Reply:
+        return Reply(running.run)
 
     assert metered(when_spent=of_a_run)(node(run_on)).when_spent is of_a_run
 
@@ -280,56 +280,56 @@ def test_a_value_with_the_members_of_a_protocol_fits_it() -> None:
 @pytest.mark.parametrize(
     ("handlers", "text"),
     [
-        ({"AskHuman": tell}, "handlers has the key 'AskHuman'; use an effect class as the key"),
-        ({Asked: tell}, f"handlers has the key {Asked!r}; use an effect class as the key"),
+        ({"AskHuman": respond}, "handlers has the key 'AskHuman'; use an effect class as the key"),
+        ({Asked: respond}, f"handlers has the key {Asked!r}; use an effect class as the key"),
         ({AskHuman: "yes"}, "the handler of AskHuman is 'yes'; pass a function from the effect to its reply"),
     ],
 )
-def test_handlers_that_are_none_are_refused(handlers: Any, text: str) -> None:
+def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
         make_run_context(handlers)
     assert str(caught.value) == text
 
 
 def asking() -> PendingEffect:
-    machine = graph(edges(inquire, on(Told, END)), start=inquire)
+    machine = graph(edges(inquire, on(Reply, END)), start=inquire)
     state = advance(machine, begin(machine, Asked("why?")), Limits(seconds=10))
     assert isinstance(state, PendingEffect)
     assert isinstance(state.effect, Effect)
     return state
 
 
-def test_a_reply_without_a_time_took_none() -> None:
+def test_reply_without_a_time_takes_no_time() -> None:
     assert asking().reply("because").spent.seconds == 0
 
 
 @pytest.mark.parametrize("at", [-1, float("nan")])
-def test_a_reply_before_the_run_is_refused(at: float) -> None:
+def test_reply_with_a_negative_time_is_refused(at: float) -> None:
     with pytest.raises(InputError, match="give the seconds since the start of the run, 0 or more"):
         asking().reply("because", at=at)
 
 
-def test_an_async_function_behind_a_lambda_is_awaited() -> None:
+def test_async_function_in_a_lambda_is_awaited() -> None:
     async def fetched(question: str) -> str:
         return question.upper()
 
-    machine = graph(edges(inquire, on(Told, END)), start=inquire)
+    machine = graph(edges(inquire, on(Reply, END)), start=inquire)
     behind = make_run_context({AskHuman: lambda asked: fetched(asked.question)})
-    assert run(machine, Asked("why"), behind).outcome == Told("WHY")
-    assert asyncio.run(arun(machine, Asked("why"), behind)).outcome == Told("WHY")
+    assert run(machine, Asked("why"), behind).outcome == Reply("WHY")
+    assert asyncio.run(arun(machine, Asked("why"), behind)).outcome == Reply("WHY")
 
 
-def test_a_batch_is_answered_by_as_many_replies() -> None:
+def test_batch_needs_one_reply_for_each_member() -> None:
     @charged(when_spent=stopped)
     @node
-    def both(asked: Asked) -> Asks[AskHuman, Told]:
+    def both(asked: Asked) -> Asks[AskHuman, Reply]:
         first, second = yield from ask_all([AskHuman("a"), AskHuman("b")])
-        return Told(first + second)
+        return Reply(first + second)
 
-    machine = graph(edges(both, on(Told, END)), start=both)
+    machine = graph(edges(both, on(Reply, END)), start=both)
     state = advance(machine, begin(machine, Asked("?")), Limits())
     assert isinstance(state, PendingEffect)
     for wrong_reply in ("yes", ("yes",), None):
         with pytest.raises(InputError, match="a batch of 2 effects was answered with"):
             state.reply(wrong_reply)
-    assert run(machine, state.reply(["y", "n"]), make_run_context({})).outcome == Told("yn")
+    assert run(machine, state.reply(["y", "n"]), make_run_context({})).outcome == Reply("yn")

@@ -1,4 +1,4 @@
-"""A run begins with a value that the first node takes, and with every setting bound."""
+"""A run needs a value that its first node takes, and every setting bound."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -37,18 +37,18 @@ def refused(machine: Any, value: object) -> str:
     return str(caught.value)
 
 
-def test_a_run_begins_at_the_start_with_nothing_spent() -> None:
+def test_run_begins_at_the_start_with_nothing_spent() -> None:
     assert begin(DIAMOND, Number(3)) == Snapshot("split", Number(3))
 
 
-def test_a_value_that_the_first_node_does_not_take_is_refused() -> None:
+def test_value_of_a_wrong_class_is_refused() -> None:
     assert refused(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
     bound = bind(MEASURING, Metric())
     assert refused(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
     assert begin(bound, Odd(3)).value == Odd(3)
 
 
-def test_a_setting_that_is_not_bound_is_named_with_its_classes() -> None:
+def test_unbound_setting_is_reported_with_its_classes() -> None:
     assert refused(MEASURING, Odd(3)) == (
         "measure needs a Metric | Imperial for units; run bind(machine, ...) with one"
     )

@@ -1,4 +1,4 @@
-"""Budgets of a machine's own: charged at the gate of a node, and full again where an edge says so."""
+"""Budgets of a machine: an entry into a node charges them, and an edge resets them."""
 
 import math
 from dataclasses import dataclass
@@ -32,9 +32,20 @@ from graphexec.errors import LimitsError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
 from tests.drivers import DriverResult, Script, run_script
-from tests.kernel.machines import CLOCK, INTERVIEW, Interview, Question, Stopped, Tick, Topic, limited, nobody, reporter
+from tests.kernel.machines import (
+    CLOCK,
+    INTERVIEW,
+    Interview,
+    Question,
+    Stopped,
+    Tick,
+    Topic,
+    limited,
+    reporter,
+    without_handlers,
+)
 
-# ---- a book: its chapters are written, read, and revised as often as they have flaws
+# ---- a book: each chapter is written, read, and revised once for each of its flaws
 
 REVISIONS = Budget("revisions", 2)
 
@@ -42,7 +53,7 @@ REVISIONS = Budget("revisions", 2)
 @final
 @dataclass(frozen=True)
 class Chapters:
-    """The flaws of each chapter that is still to be written."""
+    """The number of flaws in each remaining chapter."""
 
     flaws: tuple[int, ...]
 
@@ -86,15 +97,15 @@ def read(text: Text) -> Poor | Chapters | Book:
 
 
 @node
-def mend(poor: Poor) -> Text:
+def repair(poor: Poor) -> Text:
     return Text((poor.flaws[0] - 1, *poor.flaws[1:]))
 
 
-revise = metered(when_spent=GaveUp, budget=REVISIONS)(mend)
+revise = metered(when_spent=GaveUp, budget=REVISIONS)(repair)
 
 
 def book(*, resets: tuple[Budget, ...] = (REVISIONS,)) -> Graph[Chapters, Book | GaveUp]:
-    """A machine that writes books; the next chapter has its revisions anew, unless `resets` says otherwise."""
+    """Return a machine that writes books; by default, each chapter resets the revisions."""
     return graph(
         edges(write, on(Text, read))
         | edges(read, on(Poor, revise) | on(Chapters, write, resets=resets) | on(Book, END))
@@ -103,46 +114,48 @@ def book(*, resets: tuple[Budget, ...] = (REVISIONS,)) -> Graph[Chapters, Book |
     )
 
 
-def written(*flaws: int, of: Graph[Chapters, Any] | None = None, within: RunContext | None = None) -> DriverResult[Any]:
+def write_book(
+    *flaws: int, of: Graph[Chapters, Any] | None = None, within: RunContext | None = None
+) -> DriverResult[Any]:
     machine = book() if of is None else of
-    return run_script(lambda: Script(machine, Chapters(flaws), within or nobody()))
+    return run_script(lambda: Script(machine, Chapters(flaws), within or without_handlers()))
 
 
-def allowing(revisions: int | None) -> RunContext:
-    return nobody(Limits(budgets={"revisions": revisions}))
+def revision_limit(revisions: int | None) -> RunContext:
+    return without_handlers(Limits(budgets={"revisions": revisions}))
 
 
-def test_a_node_is_entered_as_often_as_its_budget_says() -> None:
-    result = written(3)
+def test_budget_limits_the_entries_of_its_node() -> None:
+    result = write_book(3)
     assert result.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
     assert result.spent == Spent(budgets={"revisions": 2})
 
 
-def test_what_is_not_spent_is_told_as_nothing() -> None:
-    result = written(0)
+def test_unspent_budget_is_zero() -> None:
+    result = write_book(0)
     assert (result.outcome, result.spent) == (Book(), Spent(budgets={"revisions": 0}))
 
 
-def test_a_machine_without_budgets_of_its_own_tells_of_none() -> None:
+def test_machine_without_budgets_reports_none() -> None:
     assert run_script(lambda: Script(CLOCK, Tick(), limited(iterations=2))).spent == Spent(iterations=2)
 
 
 @pytest.mark.parametrize(("allowed", "flaws", "ends"), [(0, 1, GaveUp), (0, 0, Book), (1, 2, GaveUp), (5, 5, Book)])
-def test_the_limits_of_a_run_may_say_another_number(allowed: int, flaws: int, ends: type) -> None:
-    result = written(flaws, within=allowing(allowed))
+def test_limits_of_a_run_override_a_budget(allowed: int, flaws: int, ends: type) -> None:
+    result = write_book(flaws, within=revision_limit(allowed))
     assert type(result.outcome) is ends
     assert result.spent.budgets == {"revisions": min(allowed, flaws)}
     if isinstance(result.outcome, GaveUp):
         assert result.outcome.limit == Exhausted("revisions", allowed, allowed)
 
 
-def test_the_limits_of_a_run_may_lift_a_budgets() -> None:
-    result = written(30, within=allowing(None))
+def test_limits_of_a_run_may_remove_a_limit() -> None:
+    result = write_book(30, within=revision_limit(None))
     assert (result.outcome, result.spent.budgets) == (Book(), {"revisions": 30})
 
 
-def test_a_budget_without_a_limit_only_counts() -> None:
-    counting = metered(when_spent=GaveUp, budget=Budget("revisions"))(mend)
+def test_budget_without_a_limit_only_counts() -> None:
+    counting = metered(when_spent=GaveUp, budget=Budget("revisions"))(repair)
     machine = graph(
         edges(write, on(Text, read))
         | edges(read, on(Poor, counting) | on(Chapters, write) | on(Book, END))
@@ -150,11 +163,11 @@ def test_a_budget_without_a_limit_only_counts() -> None:
         start=write,
     )
     assert machine.budgets == {"revisions": None}
-    assert written(7, 7, of=machine).spent.budgets == {"revisions": 14}
-    assert type(written(2, of=machine, within=allowing(1)).outcome) is GaveUp
+    assert write_book(7, 7, of=machine).spent.budgets == {"revisions": 14}
+    assert type(write_book(2, of=machine, within=revision_limit(1)).outcome) is GaveUp
 
 
-def test_a_machine_knows_its_budgets_and_iterations_are_none_of_them() -> None:
+def test_iterations_are_not_among_the_budgets() -> None:
     assert book().budgets == {"revisions": 2}
     assert CLOCK.budgets == {}
 
@@ -162,19 +175,19 @@ def test_a_machine_knows_its_budgets_and_iterations_are_none_of_them() -> None:
 # ---- resets
 
 
-def test_an_edge_that_resets_a_budget_makes_it_full_again() -> None:
-    result = written(2, 2, 1)
+def test_edge_resets_a_budget() -> None:
+    result = write_book(2, 2, 1)
     assert (result.outcome, result.spent.budgets) == (Book(), {"revisions": 1})
-    assert written(2, 3).outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
+    assert write_book(2, 3).outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
 
 
-def test_an_edge_that_does_not_leaves_it_as_it_is() -> None:
-    result = written(2, 2, 1, of=book(resets=()))
+def test_edge_without_resets_keeps_the_budget() -> None:
+    result = write_book(2, 2, 1, of=book(resets=()))
     assert result.outcome == GaveUp(Poor((2, 1)), Exhausted("revisions", 2, 2))
 
 
-def test_iterations_can_be_reset_as_well() -> None:
-    iterated = metered(when_spent=GaveUp)(mend)
+def test_iterations_can_be_reset() -> None:
+    iterated = metered(when_spent=GaveUp)(repair)
 
     def machine(*resets: Budget) -> Graph[Chapters, Book | GaveUp]:
         return graph(
@@ -184,13 +197,13 @@ def test_iterations_can_be_reset_as_well() -> None:
             start=write,
         )
 
-    again = written(2, 1, of=machine(ITERATIONS), within=limited(iterations=2))
+    again = write_book(2, 1, of=machine(ITERATIONS), within=limited(iterations=2))
     assert (again.outcome, again.spent) == (Book(), Spent(iterations=1))
-    once = written(2, 1, of=machine(), within=limited(iterations=2))
+    once = write_book(2, 1, of=machine(), within=limited(iterations=2))
     assert once.outcome == GaveUp(Poor((1,)), Exhausted("iterations", 2, 2))
 
 
-def test_a_reset_leaves_the_other_budgets_alone() -> None:
+def test_reset_leaves_other_budgets_unchanged() -> None:
     twice = metered(when_spent=GaveUp)(revise)
     machine = graph(
         edges(write, on(Text, read))
@@ -198,11 +211,11 @@ def test_a_reset_leaves_the_other_budgets_alone() -> None:
         | edges(twice, on(Text, read) | on(GaveUp, END)),
         start=write,
     )
-    result = written(2, 2, of=machine)
+    result = write_book(2, 2, of=machine)
     assert (result.outcome, result.spent) == (Book(), Spent(iterations=4, budgets={"revisions": 2}))
 
 
-def test_an_edge_shows_what_it_resets() -> None:
+def test_edge_shows_its_resets() -> None:
     assert "read --Chapters (revisions again)--> write" in str(book()).splitlines()
     assert "read --Chapters--> write" in str(book(resets=())).splitlines()
 
@@ -212,10 +225,10 @@ def test_an_edge_shows_what_it_resets() -> None:
 PATIENCE = Budget("patience", 3)
 
 
-def pressed(*budgets: Budget) -> Graph[Chapters, Book | GaveUp]:
-    """A book whose revisions cost one of each of the budgets, of which the first is written lowest."""
-    # Its outcomes are those of `revise`, but only from the first budget on.
-    costly: Any = mend
+def book_with_budgets(*budgets: Budget) -> Graph[Chapters, Book | GaveUp]:
+    """Return a book whose revisions cost one of each budget; the first budget has the lowest decorator."""
+    # Any: the outcomes change with the first decorator.
+    costly: Any = repair
     for budget in budgets:
         costly = metered(when_spent=GaveUp, budget=budget)(costly)
     row: Any = edges
@@ -227,32 +240,32 @@ def pressed(*budgets: Budget) -> Graph[Chapters, Book | GaveUp]:
     )
 
 
-def test_an_entry_costs_one_of_each_budget() -> None:
-    result = written(2, of=pressed(REVISIONS, PATIENCE))
+def test_entry_costs_one_of_each_budget() -> None:
+    result = write_book(2, of=book_with_budgets(REVISIONS, PATIENCE))
     assert result.spent == Spent(budgets={"revisions": 2, "patience": 2})
 
 
-def test_an_entry_that_one_budget_does_not_allow_costs_nothing_of_the_others() -> None:
-    result = written(9, of=pressed(PATIENCE, REVISIONS, ITERATIONS))
+def test_refused_entry_charges_no_budget() -> None:
+    result = write_book(9, of=book_with_budgets(PATIENCE, REVISIONS, ITERATIONS))
     assert result.outcome.limit == Exhausted("revisions", 2, 2)
     assert result.spent == Spent(iterations=2, budgets={"revisions": 2, "patience": 2})
 
 
-def test_of_several_spent_budgets_iterations_are_named_first_and_then_the_lowest_decorator() -> None:
-    machine = pressed(PATIENCE, REVISIONS, ITERATIONS)
+def test_iterations_are_reported_before_other_budgets() -> None:
+    machine = book_with_budgets(PATIENCE, REVISIONS, ITERATIONS)
 
-    def named(iterations: int, patience: int, revisions: int) -> str:
+    def reported_limit(iterations: int, patience: int, revisions: int) -> str:
         limits = Limits(iterations=iterations, budgets={"patience": patience, "revisions": revisions})
-        limit: Exhausted = written(1, of=machine, within=nobody(limits)).outcome.limit
+        limit: Exhausted = write_book(1, of=machine, within=without_handlers(limits)).outcome.limit
         return limit.limit
 
-    assert named(0, 0, 0) == "iterations"
-    assert named(1, 0, 0) == "patience"
-    assert named(1, 1, 0) == "revisions"
+    assert reported_limit(0, 0, 0) == "iterations"
+    assert reported_limit(1, 0, 0) == "patience"
+    assert reported_limit(1, 1, 0) == "revisions"
 
 
-def test_the_same_budget_twice_is_charged_once() -> None:
-    assert written(2, of=pressed(REVISIONS, REVISIONS)).spent.budgets == {"revisions": 2}
+def test_repeated_budget_is_charged_once() -> None:
+    assert write_book(2, of=book_with_budgets(REVISIONS, REVISIONS)).spent.budgets == {"revisions": 2}
 
 
 def test_nodes_may_share_a_budget() -> None:
@@ -263,8 +276,8 @@ def test_nodes_may_share_a_budget() -> None:
         | edges(revise, on(Text, read) | on(GaveUp, END)),
         start=costly,
     )
-    assert written(1, of=machine).spent.budgets == {"revisions": 2}
-    assert written(2, of=machine).outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
+    assert write_book(1, of=machine).spent.budgets == {"revisions": 2}
+    assert write_book(2, of=machine).outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
 
 
 @final
@@ -274,18 +287,18 @@ class Unwritten:
     limit: Exhausted
 
 
-# ---- a run that is stored
+# ---- stored runs
 
 
-def test_a_stored_run_keeps_what_it_has_spent_of_each_budget() -> None:
+def test_stored_run_keeps_its_budgets() -> None:
     machine = book()
-    late = Snapshot("mend", Poor((1,)), spent=Spent(budgets={"revisions": 2}))
+    late = Snapshot("repair", Poor((1,)), spent=Spent(budgets={"revisions": 2}))
     again = Snapshot.from_json(late.to_json(), machine)
     assert again == late
-    result = run_script(lambda: Script(machine, again, nobody()))
+    result = run_script(lambda: Script(machine, again, without_handlers()))
     assert result.outcome == GaveUp(Poor((1,)), Exhausted("revisions", 2, 2))
-    # What was counted when the machine had no such budget is nothing.
-    assert advance(machine, Snapshot("mend", Poor((1,))), Limits()) == Done(
+    # A snapshot from before the machine had the budget counts 0.
+    assert advance(machine, Snapshot("repair", Poor((1,))), Limits()) == Done(
         Book(), Snapshot("read", Text((0,)), spent=Spent(budgets={"revisions": 1}), entered=True)
     )
 
@@ -293,8 +306,8 @@ def test_a_stored_run_keeps_what_it_has_spent_of_each_budget() -> None:
 # ---- restarts
 
 
-def crashed(times: int) -> Snapshot:
-    """The interview after its first answer, taken up again after so many crashes."""
+def restarted_interview(times: int) -> Snapshot:
+    """Return the interview after its first answer, restarted `times` times."""
     state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits())
     assert isinstance(state, PendingEffect)
     snapshot = state.reply("hot")
@@ -304,8 +317,8 @@ def crashed(times: int) -> Snapshot:
 
 
 @pytest.mark.parametrize(("limit", "times", "ends"), [(0, 0, True), (0, 1, False), (2, 2, True), (2, 3, False)])
-def test_a_run_may_be_taken_up_again_as_often_as_the_limit_says(limit: int, times: int, ends: bool) -> None:
-    snapshot = crashed(times)
+def test_restarts_are_limited(limit: int, times: int, ends: bool) -> None:
+    snapshot = restarted_interview(times)
     assert snapshot.spent.restarts == times
     world = RunContext(reporter().handlers, Limits(restarts=limit))
     result = run_script(lambda: Script(INTERVIEW, snapshot, world))
@@ -316,28 +329,28 @@ def test_a_run_may_be_taken_up_again_as_often_as_the_limit_says(limit: int, time
         assert result.outcome == Stopped(Topic("tea"), Exhausted("restarts", limit, times))
 
 
-def test_without_a_limit_restarts_are_only_counted() -> None:
-    result = run_script(lambda: Script(INTERVIEW, crashed(9), reporter()))
+def test_restarts_without_a_limit_are_only_counted() -> None:
+    result = run_script(lambda: Script(INTERVIEW, restarted_interview(9), reporter()))
     assert (type(result.outcome), result.spent.restarts) == (Interview, 9)
 
 
-def test_a_run_that_was_restarted_too_often_enters_no_metered_node() -> None:
+def test_too_many_restarts_refuse_a_metered_entry() -> None:
     at = Snapshot("tick", Tick(4)).restarted()
-    result = run_script(lambda: Script(CLOCK, at, nobody(Limits(restarts=0))))
+    result = run_script(lambda: Script(CLOCK, at, without_handlers(Limits(restarts=0))))
     assert result.outcome == Stopped(Tick(4), Exhausted("restarts", 0, 1))
     assert result.spent == Spent(restarts=1)
 
 
-def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budgets() -> None:
+def test_seconds_are_checked_before_restarts_and_budgets() -> None:
     at = Snapshot("tick", Tick()).restarted()
 
-    def named(**limits: Any) -> str:
-        limit: Exhausted = run_script(lambda: Script(CLOCK, at, nobody(agent_limits(**limits)))).outcome.limit
+    def reported_limit(**limits: Any) -> str:
+        limit: Exhausted = run_script(lambda: Script(CLOCK, at, without_handlers(agent_limits(**limits)))).outcome.limit
         return limit.limit
 
-    assert named(seconds=0, restarts=0, iterations=0) == "seconds"
-    assert named(restarts=0, iterations=0) == "restarts"
-    late = crashed(1)
+    assert reported_limit(seconds=0, restarts=0, iterations=0) == "seconds"
+    assert reported_limit(restarts=0, iterations=0) == "restarts"
+    late = restarted_interview(1)
     stopped = run_script(
         lambda: Script(INTERVIEW, late, RunContext(reporter().handlers, Limits(restarts=0, seconds=0)))
     ).outcome
@@ -345,13 +358,13 @@ def test_the_seconds_are_looked_at_before_the_restarts_and_those_before_the_budg
     assert stopped.limit.limit == "seconds"
 
 
-def test_the_replies_that_a_restarted_run_has_had_are_not_asked_for_again() -> None:
-    result = run_script(lambda: Script(INTERVIEW, crashed(1), reporter()))
+def test_restarted_run_keeps_its_replies() -> None:
+    result = run_script(lambda: Script(INTERVIEW, restarted_interview(1), reporter()))
     assert result.asked == (Question("tea 1 1"), Question("tea 2 2"))
 
 
-def test_restarting_changes_nothing_else() -> None:
-    before = crashed(0)
+def test_restart_changes_nothing_else() -> None:
+    before = restarted_interview(0)
     after = before.restarted()
     assert (after.node, after.value, after.replies, after.entered) == (
         before.node,
@@ -362,29 +375,29 @@ def test_restarting_changes_nothing_else() -> None:
     assert before.spent.restarts == 0
 
 
-# ---- what is refused
+# ---- invalid budgets
 
 
 @pytest.mark.parametrize("name", ["revisions", "a.b", "research.deep.revisions", "iterations", "_x1"])
-def test_a_budget_has_a_name_that_a_variable_could_have_or_several_joined_with_dots(name: str) -> None:
+def test_budget_name_is_a_dotted_identifier(name: str) -> None:
     assert (str(Budget(name, 1)), Budget(name).limit) == (name, None)
 
 
 @pytest.mark.parametrize("name", ["", "2nd", "a b", "a.", ".a", "a..b", "a.2", "a-b"])
-def test_any_other_name_is_refused(name: str) -> None:
+def test_invalid_budget_name_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Budget(name)
     assert str(caught.value) == f"a budget cannot be named {name!r}; give it a name that a variable could have"
 
 
 @pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
-def test_a_limits_name_is_no_budgets(name: str) -> None:
+def test_budget_name_of_a_limit_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Budget(name, 3)
     assert str(caught.value) == f"{name} is a limit already; find another name for the budget"
 
 
-def test_a_budgets_limit_is_a_limit() -> None:
+def test_invalid_limit_of_a_budget_is_refused() -> None:
     def text(limit: Any) -> str:
         with pytest.raises(LimitsError) as caught:
             Budget("revisions", limit)
@@ -396,7 +409,7 @@ def test_a_budgets_limit_is_a_limit() -> None:
     assert Budget("revisions", 0).limit == 0
 
 
-def test_a_limit_for_a_budget_is_a_limit() -> None:
+def test_invalid_limit_for_a_budget_is_refused() -> None:
     def text(**budgets: Any) -> str:
         with pytest.raises(LimitsError) as caught:
             Limits(budgets=budgets)
@@ -414,7 +427,7 @@ def test_a_limit_for_a_budget_is_a_limit() -> None:
     assert Limits(budgets={"revisions": None, "other": 0}).budgets == {"revisions": None, "other": 0}
 
 
-def test_limits_that_differ_in_budgets_are_different_and_can_be_remembered() -> None:
+def test_limits_with_different_budgets_are_unequal() -> None:
     assert Limits(budgets={"revisions": 1}) != Limits(budgets={"revisions": 2})
     assert hash(Limits(budgets={"revisions": 1})) == hash(Limits(budgets={"revisions": 1}))
     assert hash(Spent(budgets={"revisions": 1})) == hash(Spent(budgets={"revisions": 1}))
@@ -426,7 +439,7 @@ def faults(build: Any) -> list[str]:
     return [f"{fault.code} {fault.node} {fault.outcome}: {fault.text}" for fault in caught.value.faults]
 
 
-def test_one_name_is_one_budget() -> None:
+def test_two_budgets_with_one_name_are_refused() -> None:
     other = metered(when_spent=Unwritten, budget=Budget("revisions", 5))(write)
 
     def build() -> object:
@@ -438,22 +451,22 @@ def test_one_name_is_one_budget() -> None:
         )
 
     assert faults(build) == [
-        "GX011 mend None: mend is metered by revisions with the limit 2, but another node has the limit 5; "
+        "GX011 repair None: repair is metered by revisions with the limit 2, but another node has the limit 5; "
         "use one Budget for both"
     ]
 
 
-def test_what_is_reset_is_spent_somewhere() -> None:
+def test_reset_of_an_unused_budget_is_refused() -> None:
     assert faults(lambda: book(resets=(REVISIONS, PATIENCE))) == [
         "GX011 read Chapters: read --Chapters (revisions, patience again)--> write resets patience, but no node "
         "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset"
     ]
 
 
-# ---- what is spent, in words
+# ---- spending in words
 
 
-def test_a_spent_budget_can_be_read() -> None:
+def test_exhausted_budget_has_a_readable_text() -> None:
     assert str(Exhausted("revisions", 2, 2)) == "the limit of 2 revisions was reached (2 spent)"
     assert str(Exhausted("revisions", 1, 1)) == "the limit of 1 revision was reached (1 spent)"
     assert str(Exhausted("restarts", 0, 1)) == "the limit of 0 restarts was reached (1 spent)"
@@ -461,7 +474,7 @@ def test_a_spent_budget_can_be_read() -> None:
     assert str(Exhausted("patience", 1, 1)) == "the limit of 1 patience was reached (1 spent)"
 
 
-def test_counts_are_told_exactly_and_seconds_to_the_millisecond() -> None:
+def test_counts_are_shown_exactly_and_seconds_rounded() -> None:
     assert str(Exhausted("seconds", 10.0, 10.5)) == "the limit of 10 seconds was reached (10.5 spent)"
     assert str(Exhausted("seconds", 1.0, 1.00049)) == "the limit of 1 second was reached (1 spent)"
     assert str(Exhausted("seconds", 0.25, 100.1257)) == "the limit of 0.25 seconds was reached (100.126 spent)"
@@ -469,12 +482,12 @@ def test_counts_are_told_exactly_and_seconds_to_the_millisecond() -> None:
     assert str(Exhausted("tokens", many, many)) == f"the limit of {many} tokens was reached ({many} spent)"
 
 
-def test_what_was_wanted_does_not_tell_two_spent_limits_apart() -> None:
+def test_exhausted_limits_compare_without_the_wanted_amount() -> None:
     assert Exhausted("tool_calls", 3, 2, wanted=2) == Exhausted("tool_calls", 3, 2, wanted=5)
     assert Exhausted("tool_calls", 3, 2) != Exhausted("tool_calls", 3, 3)
 
 
-# ---- a budget and what is asked within it
+# ---- a budget and the effects of its node
 
 
 @charged(when_spent=Stopped)
@@ -484,7 +497,7 @@ def wonder(topic: Topic) -> Asks[Question, Topic | Interview]:
     return Topic(topic.name, topic.questions - 1) if topic.questions else Interview((answer,))
 
 
-def test_an_entry_is_paid_for_once_though_its_effects_are_answered_one_by_one() -> None:
+def test_entry_is_charged_once_in_manual_stepping() -> None:
     wondering = metered(when_spent=Stopped, budget=PATIENCE)(wonder)
     machine = graph(edges(wondering, on(Topic, wondering) | on(Interview, END) | on(Stopped, END)), start=wondering)
     result = run_script(lambda: Script(machine, Topic("tea", 2), reporter()))

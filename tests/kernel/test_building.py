@@ -1,4 +1,4 @@
-"""A table is total, or it is not built; everything that is wrong with it is said at once, with what to write."""
+"""A graph needs a total table; every fault is reported at once, with its remedy."""
 
 import enum
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from tests.kernel.machines import (
     triple,
 )
 
-# The checkers refuse these tables too (see tests/typing); here they have to get past them.
+# Any: type checkers refuse these tables, too (see tests/typing).
 row: Any = edges
 built: Any = graph
 
@@ -45,7 +45,7 @@ def faults_of(table: Any, start: Any) -> list[str]:
     return [fault.text for fault in caught.value.faults]
 
 
-def test_a_total_table_is_built() -> None:
+def test_total_table_is_built() -> None:
     assert str(DIAMOND) == (
         "split --Even--> halve\nsplit --Odd--> triple\nhalve --Sum--> join\ntriple --Sum--> join\njoin --Total--> END"
     )
@@ -57,14 +57,14 @@ def test_a_total_table_is_built() -> None:
     assert repr(END) == "END"
 
 
-def test_an_unknown_node_is_looked_up_with_a_hint() -> None:
+def test_lookup_of_an_unknown_node_gives_a_hint() -> None:
     with pytest.raises(KeyError, match=r"the graph has no node hlave; did you mean halve\?"):
         DIAMOND["hlave"]
     with pytest.raises(KeyError, match="the graph has no node walk; its nodes are tick, tock"):
         CLOCK["walk"]
 
 
-def test_a_missing_edge_is_said_with_the_only_node_that_takes_it() -> None:
+def test_missing_edge_is_reported_with_its_only_target() -> None:
     table = row(split, on(Even, halve)) | edges(halve, on(Sum, join)) | edges(join, on(Total, END))
     assert "split may return Odd, which no edge takes; add on(Odd, ...)" in faults_of(table, split)
     table = row(tick, on(Tock, tock)) | edges(tock, on(Tick, tick))
@@ -73,26 +73,26 @@ def test_a_missing_edge_is_said_with_the_only_node_that_takes_it() -> None:
     assert faults_of(table, tick) == ["tick may return Tock, which no edge takes; add on(Tock, tock)"]
 
 
-def test_a_node_without_a_row_is_said() -> None:
+def test_node_without_a_row_is_reported() -> None:
     table = edges(split, on(Even, halve) | on(Odd, triple)) | edges(triple, on(Sum, join)) | edges(join, on(Total, END))
     assert faults_of(table, split) == ["halve has no row; add edges(halve, ...)"]
 
 
-def test_a_start_without_a_row_is_said() -> None:
+def test_start_without_a_row_is_reported() -> None:
     assert "split has no row; add edges(split, ...)" in faults_of(edges(join, on(Total, END)), split)
 
 
-def test_an_outcome_that_cannot_occur_is_said() -> None:
+def test_impossible_outcome_is_reported() -> None:
     table = row(join, on(Total, END) | on(Even, END))
     assert faults_of(table, join) == ["join never returns Even; remove on(Even, END)"]
 
 
-def test_an_outcome_with_two_edges_is_said() -> None:
+def test_outcome_with_two_edges_is_reported() -> None:
     table = edges(join, on(Total, END) | on(Total, END))
     assert faults_of(table, join) == ["join routes Total twice; remove on(Total, END)"]
 
 
-def test_an_outcome_that_does_not_fit_its_target_is_said() -> None:
+def test_outcome_that_its_target_rejects_is_reported() -> None:
     to_join: Any = on
     table = row(split, to_join(Even, join) | to_join(Odd, join)) | edges(join, on(Total, END))
     assert faults_of(table, split) == [
@@ -101,34 +101,34 @@ def test_an_outcome_that_does_not_fit_its_target_is_said() -> None:
     ]
 
 
-def test_two_rows_of_one_node_are_said_once() -> None:
+def test_two_rows_of_one_node_are_reported_once() -> None:
     table = edges(join, on(Total, END)) | edges(join, on(Total, END))
     assert faults_of(table, join) == ["join has two rows; join its routes with | in one row"]
 
 
-def test_two_nodes_of_one_name_are_said_once() -> None:
+def test_two_nodes_with_one_name_are_reported_once() -> None:
     other = rename(triple, "halve")
     table = edges(split, on(Even, halve) | on(Odd, other)) | edges(halve, on(Sum, join)) | edges(join, on(Total, END))
     assert faults_of(table, split) == [
         "two nodes are named halve; rename one of the functions",
-        # A name is all that an edge has, so the other one's edge is taken for one to the first.
+        # An edge has only the name of its target, so it counts as an edge to the first node.
         "split sends Odd to halve, which takes Even; send it to a node that takes it",
     ]
 
 
-def test_a_node_named_end_is_said() -> None:
+def test_node_named_end_is_reported() -> None:
     named = rename(join, "END")
     assert "the name END is reserved for the end of a run; rename the node's function" in faults_of(
         edges(named, on(Total, END)), named
     )
 
 
-def test_an_unreachable_node_is_said() -> None:
+def test_unreachable_node_is_reported() -> None:
     table = edges(join, on(Total, END)) | edges(halve, on(Sum, join))
     assert faults_of(table, join) == ["halve cannot be reached from join; route an outcome to it, or remove its row"]
 
 
-def test_a_node_that_cannot_reach_the_end_is_said() -> None:
+def test_node_that_cannot_reach_end_is_reported() -> None:
     @node
     def ticking(at: Tick) -> Tock:
         return Tock(at.count)
@@ -140,15 +140,15 @@ def test_a_node_that_cannot_reach_the_end_is_said() -> None:
     ]
 
 
-def test_a_missing_edge_is_not_blamed_on_its_neighbours_too() -> None:
-    # Without the edge for Even, halve is out of reach and split's part of the way is open; only the edge is named.
+def test_missing_edge_is_reported_only_once() -> None:
+    # Without the edge for Even, nothing reaches halve; only the missing edge is reported.
     table = row(split, on(Odd, triple)) | (
         edges(halve, on(Sum, join)) | edges(triple, on(Sum, join)) | edges(join, on(Total, END))
     )
     assert faults_of(table, split) == ["split may return Even, which no edge takes; add on(Even, halve)"]
 
 
-def test_a_node_that_asks_has_to_say_what_a_spent_limit_makes_of_it() -> None:
+def test_asking_node_needs_a_when_spent() -> None:
     @node
     def look_up(left: Left) -> Asks[CallTool, Total]:
         result = yield from ask(CallTool("search", "tea"))
@@ -168,7 +168,7 @@ def test_a_node_that_asks_has_to_say_what_a_spent_limit_makes_of_it() -> None:
     ]
 
 
-# ---- outcomes as classes
+# ---- classes of outcomes
 
 
 @dataclass(frozen=True)
@@ -214,50 +214,50 @@ class Colour(enum.Enum):
     RED = "red"
 
 
-def returning(kind: type) -> Any:
-    def made(number: Number) -> Any:
+def node_returning(kind: type) -> Any:
+    def create(number: Number) -> Any:
         return kind()
 
-    made.__annotations__["return"] = kind
-    return node(made)
+    create.__annotations__["return"] = kind
+    return node(create)
 
 
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
-        (NotFinal, ["made returns NotFinal, which is not final; write @final above class NotFinal"]),
+        (NotFinal, ["create returns NotFinal, which is not final; write @final above class NotFinal"]),
         (
             NotFrozen,
-            ["made returns NotFrozen, which is not frozen; write @dataclass(frozen=True) above class NotFrozen"],
+            ["create returns NotFrozen, which is not frozen; write @dataclass(frozen=True) above class NotFrozen"],
         ),
         (
             PlainWithFields,
             [
-                "made returns PlainWithFields, which is not frozen; write @dataclass(frozen=True) above class "
+                "create returns PlainWithFields, which is not frozen; write @dataclass(frozen=True) above class "
                 "PlainWithFields"
             ],
         ),
         (
             LooseModel,
-            ["made returns LooseModel, which is not frozen; write @dataclass(frozen=True) above class LooseModel"],
+            ["create returns LooseModel, which is not frozen; write @dataclass(frozen=True) above class LooseModel"],
         ),
-        (str, ["made returns str, which is a built-in class; return a frozen dataclass that holds the value"]),
+        (str, ["create returns str, which is a built-in class; return a frozen dataclass that holds the value"]),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
-def test_an_outcome_that_is_not_final_and_frozen_is_said(kind: type, texts: list[str]) -> None:
-    made = returning(kind)
-    assert faults_of(row(made, on(kind, END)), made) == texts
+def test_outcome_must_be_final_and_frozen(kind: type, texts: list[str]) -> None:
+    create = node_returning(kind)
+    assert faults_of(row(create, on(kind, END)), create) == texts
 
 
 @pytest.mark.parametrize("kind", [PlainMarker, FrozenModel, Pair, Colour])
 def test_outcomes_may_be_markers_models_tuples_and_enums(kind: type) -> None:
-    made = returning(kind)
-    machine: Graph[Any, Any] = built(row(made, on(kind, END)), start=made)
+    create = node_returning(kind)
+    machine: Graph[Any, Any] = built(row(create, on(kind, END)), start=create)
     assert [edge.outcome for edge in machine.edges] == [kind]
 
 
-def test_two_outcomes_of_one_name_are_said_once() -> None:
+def test_two_outcomes_with_one_name_are_reported_once() -> None:
     def other_total() -> type:
         @final
         @dataclass(frozen=True)
@@ -267,23 +267,23 @@ def test_two_outcomes_of_one_name_are_said_once() -> None:
         return Total
 
     other = other_total()
-    made = returning(other)
+    create = node_returning(other)
     table = row(split, on(Even, halve) | on(Odd, triple)) | (
         edges(halve, on(Sum, join))
         | edges(triple, on(Sum, join))
         | edges(join, on(Total, END))
-        | row(made, on(other, END))
+        | row(create, on(other, END))
     )
     assert faults_of(table, split) == [
         "two outcomes are named Total; rename one of the classes",
-        "made cannot be reached from split; route an outcome to it, or remove its row",
+        "create cannot be reached from split; route an outcome to it, or remove its row",
     ]
 
 
-# ---- everything at once
+# ---- several faults
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_every_fault_is_reported_at_once() -> None:
     @node
     def loose(left: Left) -> NotFinal | NotFrozen | Left:
         return NotFinal()
@@ -321,7 +321,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     )
 
 
-def test_a_missing_stop_edge_names_the_stopped_response() -> None:
+def test_missing_stop_edge_names_stopped_response() -> None:
     from graphexec import AgentFinish, StoppedResponse
     from graphexec.executor import LimitReached, Replied, parse, plan, stopped_response
     from graphexec.executor.table import Acted, Observed, Ready, check_return_direct, dispatch_tools
@@ -339,7 +339,7 @@ def test_a_missing_stop_edge_names_the_stopped_response() -> None:
 
 
 @pytest.mark.parametrize("draw", [str, repr, "{:mermaid}".format, "{:dot}".format])
-def test_a_self_loop_is_shown_in_every_form(draw: Callable[[object], str]) -> None:
+def test_self_loop_is_drawn_in_every_format(draw: Callable[[object], str]) -> None:
     machine = graph(edges(countdown, on(Left, countdown) | on(Stopped, END) | on_landed()), start=countdown)
     assert "countdown" in draw(machine)
 
@@ -353,14 +353,14 @@ def on_landed() -> Any:
 # ---- routes
 
 
-def test_routes_are_a_function_of_the_outcomes_that_end_the_run() -> None:
+def test_routes_return_only_outcomes_that_end_the_run() -> None:
     routes = on(Even, END) | on(Odd, triple)
     assert routes(Even(2)) == Even(2)
     with pytest.raises(LookupError, match="Odd does not end the run"):
         routes(Odd(1))
 
 
-def test_routes_that_are_not_made_of_on_are_refused() -> None:
+def test_routes_without_on_are_refused() -> None:
     with pytest.raises(TypeError) as caught:
         row(join, "somewhere")
     assert str(caught.value) == "the routes of join are 'somewhere'; write on(Outcome, target) | on(...)"

@@ -1,4 +1,4 @@
-"""A node that asks while it is closed: nothing of it is carried out, and the stop wins."""
+"""A node that asks for effects while it is closed: they are not carried out, and the original stop wins."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MACHINES = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def nothing_unraisable() -> Iterator[None]:
-    """What Python reports when it frees a generator is a warning, and so an error."""
+    """Turn the warnings of freed generators into errors."""
     yield
     gc.collect()
 
@@ -64,7 +64,7 @@ def ran(machine: Any, context: RunContext, how: str) -> Any:
 
 
 class Answers:
-    """Answers so many questions; then it fails, or hangs."""
+    """Return a context that answers some questions, and then fails or hangs."""
 
     def __init__(self, most: int, then: str = "fail") -> None:
         self.asked: list[str] = []
@@ -97,7 +97,7 @@ class Answers:
 
 @HOW
 @MACHINES
-def test_an_error_wins(machine: Any, how: str) -> None:
+def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(2)
     with pytest.raises(OSError, match="it broke"):
         ran(machine, answers.context(how, Limits()), how)
@@ -106,7 +106,7 @@ def test_an_error_wins(machine: Any, how: str) -> None:
 
 @HOW
 @MACHINES
-def test_a_deadline_wins(machine: Any, how: str) -> None:
+def test_deadline_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(2, "hang")
     done = ran(machine, answers.context(how, Limits(seconds=0.5)), how)
     answers.released.set()
@@ -116,7 +116,7 @@ def test_a_deadline_wins(machine: Any, how: str) -> None:
 
 @HOW
 @MACHINES
-def test_a_limit_wins(machine: Any, how: str) -> None:
+def test_limit_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(99)
     done = ran(machine, answers.context(how, Limits(fan_out=4)), how)
     assert done.outcome.limit.limit == "fan_out"
@@ -125,7 +125,7 @@ def test_a_limit_wins(machine: Any, how: str) -> None:
 
 @HOW
 @MACHINES
-def test_a_closed_stream_wins(machine: Any, how: str) -> None:
+def test_closed_stream_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(99)
     context = answers.context(how, Limits())
 
@@ -156,7 +156,7 @@ def breaks_while_closed(topic: Topic) -> Asks[Question, Interview]:
 
 
 @HOW
-def test_an_error_of_the_cleanup_itself_is_raised(how: str) -> None:
+def test_error_in_the_cleanup_is_raised(how: str) -> None:
     machine = machine_of(breaks_while_closed)
     with pytest.raises(RuntimeError, match="the cleanup broke"):
         ran(machine, Answers(99).context(how, Limits(fan_out=4)), how)
@@ -172,10 +172,10 @@ def never_gives_up(topic: Topic) -> Asks[Question, Interview]:
 
 @HOW
 @pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
-def test_the_stop_wins_over_one_that_never_gives_up(how: str) -> None:
+def test_node_that_never_stops_yielding_is_abandoned(how: str) -> None:
     answers = Answers(99)
     done = ran(machine_of(never_gives_up), answers.context(how, Limits(fan_out=4)), how)
     assert done.outcome.limit.limit == "fan_out"
     assert answers.asked == ["go on"] * 4
-    # Python says of it what the fixture would hear.
+    # Python reports the abandoned generator to the hook that the fixture replaced.
     gc.collect()

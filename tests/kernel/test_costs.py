@@ -1,4 +1,4 @@
-"""The limit on cost: money, as the replies of `priced` models say, compared before each model call."""
+"""The limit on cost: replies of `priced` models report it, and each model call compares it first."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
 def costing(limits: Limits, *costs: float) -> RunContext:
-    """Model calls that cost so much, one after another; the last for ever."""
+    """Return a context whose model calls have these costs in turn; the last cost repeats."""
     left = list(costs)
 
-    def answered(call: CallModel) -> ModelReply:
+    def answer(call: CallModel) -> ModelReply:
         return ModelReply("so", cost=left.pop(0) if len(left) > 1 else left[0])
 
-    return make_run_context({CallModel: answered}, limits=limits)
+    return make_run_context({CallModel: answer}, limits=limits)
 
 
 def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
@@ -65,7 +65,7 @@ def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
     return result.outcome.limit, result.spent
 
 
-def test_it_is_compared_before_each_call_and_the_last_call_can_exceed_it() -> None:
+def test_last_call_can_exceed_the_cost_limit() -> None:
     limit, spent = spent_on(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
     assert spent["model_calls"] == 3
     assert spent["cost"] == 4.75
@@ -73,12 +73,12 @@ def test_it_is_compared_before_each_call_and_the_last_call_can_exceed_it() -> No
     assert str(limit) == "the limit of 1 on the cost was reached (4.75 spent)"
 
 
-def test_what_is_spent_to_the_last_cent_allows_no_call_more() -> None:
+def test_no_call_follows_an_exactly_reached_limit() -> None:
     limit, spent = spent_on(agent_limits(cost=1.0), 0.5)
     assert (spent["model_calls"], spent["cost"], limit.reached) == (2, 1.0, 1.0)
 
 
-def test_small_money_is_told_in_six_figures() -> None:
+def test_small_cost_is_shown_with_six_digits() -> None:
     assert str(Exhausted("cost", 0.01, 0.0123456789)) == "the limit of 0.01 on the cost was reached (0.0123457 spent)"
 
 
@@ -88,7 +88,7 @@ def test_invalid_cost_is_refused(cost: Any) -> None:
         run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
 
 
-def test_nothing_gives_money_back() -> None:
+def test_cost_never_decreases() -> None:
     with pytest.raises(InvalidReplyError) as caught:
         run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
     snapshot = snapshot_of(caught.value)
@@ -105,7 +105,7 @@ def test_call_without_a_cost_costs_nothing() -> None:
     costs=st.lists(st.floats(0, 5), min_size=1, max_size=6),
     most=st.floats(0.01, 6),
 )
-def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: list[float], most: float) -> None:
+def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> None:
     done = run(PROMPTS, Prompt(), costing(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
@@ -125,7 +125,7 @@ def test_a_run_makes_a_call_if_and_only_if_less_than_the_limit_is_spent(costs: l
         (True, "the limit cost is True; give an amount of money"),
     ],
 )
-def test_a_limit_that_is_no_money_is_refused(cost: Any, result: str) -> None:
+def test_invalid_cost_limit_is_refused(cost: Any, result: str) -> None:
     with pytest.raises(LimitsError) as refused:
         agent_limits(cost=cost)
     assert str(refused.value).startswith(result)
@@ -142,13 +142,13 @@ def poll(topics: Topics) -> Asks[CallModel, Tick]:
 POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
 
 
-def test_of_calls_at_once_each_reply_is_paid_for() -> None:
+def test_every_reply_of_a_batch_is_charged() -> None:
     result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), costing(agent_limits(cost=1), 0.5)))
     assert result.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
     assert result.spent["cost"] == 1.0
 
 
-def test_what_is_spent_survives_text() -> None:
+def test_cost_survives_serialization() -> None:
     snapshot = Snapshot("prompt", Prompt(3), spent=Spent(meters={"model_calls": 3, "cost": 0.1 + 0.2}))
     again = Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert again == snapshot
@@ -157,10 +157,10 @@ def test_what_is_spent_survives_text() -> None:
     assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 
-# ---- the proof
+# ---- proofs
 
 
-def test_cost_alone_ends_no_run_for_certain_as_a_call_may_cost_nothing() -> None:
+def test_cost_limit_alone_proves_nothing() -> None:
     verdict = PROMPTS.verify(agent_limits(cost=0.5))
     codes = {finding.code for finding in verdict.findings}
     assert (verdict.status, "GX010" in codes) == ("refuted", True)
@@ -170,7 +170,7 @@ def test_cost_alone_ends_no_run_for_certain_as_a_call_may_cost_nothing() -> None
     assert codes == {"GX016"}
 
 
-def test_a_proof_with_a_cost_has_the_way_that_it_takes() -> None:
+def test_proof_covers_the_edge_of_a_cost_limit() -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[], max_iterations=2, max_cost=0.5)
     certificate = proof_of(executor)
     check(certificate, executor.graph)
@@ -179,7 +179,7 @@ def test_a_proof_with_a_cost_has_the_way_that_it_takes() -> None:
     assert (way.source, way.kind) == ("plan", "within")
 
 
-def test_an_explorer_lets_a_call_take_all_the_money() -> None:
+def test_explorer_tries_a_call_that_costs_everything() -> None:
     executor = spending(0.0)
     oracle = replies_of(executor)
 
@@ -199,13 +199,13 @@ def test_an_explorer_lets_a_call_take_all_the_money() -> None:
     assert dear(agent_limits(cost=0.5, tokens=9)) == {"money", "tokens"}
 
 
-def test_an_explorer_finds_the_run_that_its_money_stops() -> None:
+def test_explorer_finds_the_run_stopped_by_cost() -> None:
     executor = spending(0.0)
     start = Ready(Run({"input": "q"}))
     free = explore(executor.graph, Limits(iterations=3), start, replies_of(executor))
     paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), start, replies_of(executor))
     assert paid.longest == free.longest
-    # Stopped early, after one call or two.
+    # Runs that stop after one or two calls.
     assert paid.endings["StoppedResponse"] > free.endings["StoppedResponse"]
 
 
@@ -218,9 +218,9 @@ def spending(*costs: float, **limits: Any) -> AgentExecutor:
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS)
-def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
+def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
     executor = spending(0.5, 0.25, max_cost=1.0)
-    result = driver(Script(executor.graph, *_begun(executor)))
+    result = driver(Script(executor.graph, *_start(executor)))
     assert isinstance(result.outcome, StoppedResponse)
     assert (result.outcome.reason, result.outcome.output) == (
         "Stopped after 3 steps: the limit of 1 on the cost was reached (1 spent).",
@@ -229,12 +229,12 @@ def test_an_executor_stops_when_its_money_is_spent(driver: Any) -> None:
     assert (result.spent["model_calls"], result.spent["cost"], len(result.outcome.steps)) == (3, 1.0, 3)
 
 
-def _begun(executor: AgentExecutor) -> tuple[Any, RunContext]:
+def _start(executor: AgentExecutor) -> tuple[Any, RunContext]:
     return Ready(Run({"input": "q"})), executor.run_context
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS)
-def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited(driver: Any) -> None:
+def test_unreported_cost_under_a_limit_is_refused(driver: Any) -> None:
     def executor(**limits: Any) -> AgentExecutor:
         model = ScriptedModel([ACT], repeat_last=True)
         return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
@@ -242,30 +242,30 @@ def test_a_reply_that_does_not_say_what_it_cost_is_refused_where_cost_is_limited
     result = r"plan asked for CallModel, .* wrap the model: priced\(model, Price\(\.\.\.\)\)"
     free = executor(max_cost=1.0)
     with pytest.raises(InputError, match=result):
-        driver(Script(free.graph, *_begun(free)))
+        driver(Script(free.graph, *_start(free)))
     unlimited = executor(max_iterations=2)
-    assert driver(Script(unlimited.graph, *_begun(unlimited))).spent["cost"] == 0.0
+    assert driver(Script(unlimited.graph, *_start(unlimited))).spent["cost"] == 0.0
 
 
-def test_a_callable_agent_costs_nothing() -> None:
+def test_callable_agent_costs_nothing() -> None:
     executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "so"}), tools=[], max_cost=0.01)
     assert executor.run("q").spent["cost"] == 0.0
 
 
-def test_a_result_says_what_it_cost() -> None:
+def test_result_has_its_cost() -> None:
     result = spending(0.5, max_iterations=2).run("q")
     assert result.spent["cost"] == 1.0
 
 
 @pytest.mark.parametrize("cost", [0.25, 0.5, 3.0])
-def test_a_trace_that_tells_of_costs_conforms(cost: float) -> None:
+def test_trace_with_costs_conforms(cost: float) -> None:
     executor = spending(cost, max_cost=1.0, max_iterations=9)
     found = audit(trace_of(spending(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
     assert found.violations == ()
     assert found.status == "stopped"
 
 
-def test_a_trace_that_stops_for_money_which_is_not_spent_does_not_conform() -> None:
+def test_trace_stopped_below_its_limit_does_not_conform() -> None:
     executor = spending(0.5, max_cost=1.0)
     trace = trace_of(spending(0.5, max_cost=1.0))
     for record in trace:
@@ -275,7 +275,7 @@ def test_a_trace_that_stops_for_money_which_is_not_spent_does_not_conform() -> N
 
 
 @pytest.mark.parametrize("cost", [-0.5, math.inf, math.nan])
-def test_a_trace_with_a_cost_that_is_no_money_does_not_conform(cost: float) -> None:
+def test_trace_with_an_invalid_cost_does_not_conform(cost: float) -> None:
     executor = spending(0.5, max_iterations=2)
     trace = trace_of(spending(0.5, max_iterations=2))
     result = next(record for record in trace if record["event"] == "answered")

@@ -1,4 +1,4 @@
-"""A draft may be wrong: it can be looked at and verified, and it runs as far as it goes."""
+"""Drafts may have faults: they can be drawn and verified, and run until an edge is missing."""
 
 from typing import Any
 
@@ -8,25 +8,25 @@ from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, nod
 from graphexec.errors import NodeError, UnhandledOutcomeError
 from graphexec.kernel import Edge
 from tests.drivers import LIVE, Script, run_script
-from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, nobody, split, triple
+from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, split, triple, without_handlers
 
 row: Any = edges
 lax: Any = draft
 
 
 def unfinished() -> Any:
-    """The diamond, in which nobody has thought of odd numbers yet, and a node is named that has no row."""
+    """Return the diamond without an edge for odd numbers, and with a node that has no row."""
     return draft(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
 
 
-def test_a_table_that_is_no_graph_yet_is_a_draft() -> None:
+def test_incomplete_table_can_be_drafted() -> None:
     machine = unfinished()
     assert (str(machine), machine.start) == ("split --Even--> halve\nhalve --Sum--> join", "split")
     with pytest.raises(GraphError):
         graph(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
 
 
-def test_a_right_table_makes_the_same_machine_either_way() -> None:
+def test_draft_of_a_total_table_equals_its_graph() -> None:
     table = (
         edges(split, on(Even, halve) | on(Odd, triple))
         | edges(halve, on(Sum, join))
@@ -35,21 +35,21 @@ def test_a_right_table_makes_the_same_machine_either_way() -> None:
     )
     drafted, checked = draft(table, start=split), graph(table, start=split)
     assert (str(drafted), list(drafted.nodes)) == (str(checked), list(checked.nodes))
-    assert run_script(lambda: Script(drafted, Number(3), nobody())).outcome == Total("tripled to 10")
+    assert run_script(lambda: Script(drafted, Number(3), without_handlers())).outcome == Total("tripled to 10")
 
 
-def test_a_draft_runs_as_far_as_its_edges_go() -> None:
+def test_draft_runs_until_an_edge_is_missing() -> None:
     with pytest.raises(UnhandledOutcomeError) as caught:
-        run_script(lambda: Script(unfinished(), Number(3), nobody()))
+        run_script(lambda: Script(unfinished(), Number(3), without_handlers()))
     error = caught.value
     assert (error.node, error.outcome) == ("split", Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        run_script(lambda: Script(unfinished(), Number(4), nobody()))
+        run_script(lambda: Script(unfinished(), Number(4), without_handlers()))
 
 
-def test_a_node_that_is_only_named_has_no_edges_and_a_row_that_nothing_leads_to_is_there() -> None:
+def test_draft_keeps_rowless_and_unreachable_nodes() -> None:
     @node
     def settle(total: Total) -> Sum:
         return Sum(1, total.text)
@@ -57,11 +57,11 @@ def test_a_node_that_is_only_named_has_no_edges_and_a_row_that_nothing_leads_to_
     machine = lax(row(split, on(Even, halve) | on(Odd, triple)) | row(settle, on(Sum, join)), start=split)
     assert list(machine.nodes) == ["split", "settle", "halve", "triple", "join"]
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total"):
-        run_script(lambda: Script(machine, Snapshot("settle", Total("so")), nobody()), drivers=LIVE)
+        run_script(lambda: Script(machine, Snapshot("settle", Total("so")), without_handlers()), drivers=LIVE)
 
 
-def test_an_edge_of_or_to_a_node_that_the_machine_does_not_have_is_listed_and_leads_nowhere() -> None:
-    # As what is read from elsewhere may have them.
+def test_edge_of_a_missing_node_leads_nowhere() -> None:
+    # A graph that was built without `graph` may have such edges.
     machine: Graph[Number, Any] = Graph(
         [split, halve],
         [Edge("split", Even, "halve"), Edge("split", Odd, "triple"), Edge("triple", Sum, "join")],
@@ -69,18 +69,18 @@ def test_an_edge_of_or_to_a_node_that_the_machine_does_not_have_is_listed_and_le
     )
     assert len(machine.edges) == 3
     with pytest.raises(UnhandledOutcomeError, match="halve returned a Sum"):
-        run_script(lambda: Script(machine, Number(4), nobody()))
+        run_script(lambda: Script(machine, Number(4), without_handlers()))
     with pytest.raises(UnhandledOutcomeError, match="split returned an Odd"):
-        run_script(lambda: Script(machine, Number(3), nobody()))
+        run_script(lambda: Script(machine, Number(3), without_handlers()))
 
 
-def test_what_is_wrong_with_a_draft_is_found_when_it_is_verified() -> None:
+def test_verification_reports_the_faults_of_a_draft() -> None:
     verdict = unfinished().verify()
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
 
 
-def test_what_is_no_table_is_not_drafted() -> None:
+def test_draft_of_an_invalid_table_is_refused() -> None:
     with pytest.raises(NodeError, match=r"the table is \[\]; write edges"):
         lax([], start=split)
     with pytest.raises(NodeError, match="is not a node; decorate the function with @node"):

@@ -1,4 +1,4 @@
-"""Exceptions carry what programs decide by."""
+"""Exceptions carry data as attributes."""
 
 from graphexec.errors import ContextOverflowError, RateLimitError
 

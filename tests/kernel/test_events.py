@@ -1,4 +1,4 @@
-"""What a run tells its observers: each thing when it happens, in the same order whoever drives."""
+"""Events: each one is emitted when it happens, in the same order with every driver."""
 
 import asyncio
 import dataclasses
@@ -48,7 +48,7 @@ from tests.kernel.machines import (
 )
 
 
-def test_the_events_of_a_clock() -> None:
+def test_events_of_a_clock() -> None:
     spent = Exhausted("iterations", 1, 1)
     result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=1)))
     *events, last = result.events
@@ -64,7 +64,7 @@ def test_the_events_of_a_clock() -> None:
     assert (last.outcome, last.spent) == (Stopped(Tick(1), spent), Spent(iterations=1))
 
 
-def test_the_events_of_a_batch() -> None:
+def test_events_of_a_batch() -> None:
     observed = run_script(lambda: Script(SURVEY, Topics(("a", "b")), surveyors()))
     members = (CallTool("a", "now"), CallTool("b", "now"))
     results = (ToolResult("a"), ToolResult("b"))
@@ -82,19 +82,19 @@ def test_the_events_of_a_batch() -> None:
     assert isinstance(last, Done)
 
 
-def test_a_resumed_node_is_not_entered_again() -> None:
+def test_resumed_node_has_no_second_entered_event() -> None:
     from graphexec import Snapshot
 
     result = run_script(lambda: Script(INTERVIEW, Snapshot("interview", Topic("tea", 2), ("fine",)), reporter()))
     assert [type(event).__name__ for event in result.events] == ["Asked", "Answered", "Moved", "Done"]
 
 
-def test_an_effect_that_is_not_paid_for_is_not_told() -> None:
+def test_refused_effect_has_no_event() -> None:
     result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tool_calls=0))))
     assert [type(event).__name__ for event in result.events] == ["Entered", "Moved", "Done"]
 
 
-def test_an_event_comes_before_the_next_thing_happens() -> None:
+def test_event_precedes_the_next_action() -> None:
     seen: list[str] = []
 
     def answer(question: Question) -> str:
@@ -107,7 +107,7 @@ def test_an_event_comes_before_the_next_thing_happens() -> None:
     assert seen == ["Entered", "Asked", "answered", "Answered", "Moved", "Done"]
 
 
-# ---- closed early
+# ---- streams that are closed early
 
 CLOSED: list[str] = []
 
@@ -134,7 +134,7 @@ def until(events: Generator[Any, None, None], kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [Asked, Answered])
-def test_a_stream_that_is_closed_early_closes_the_node(kind: type) -> None:
+def test_closing_a_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
     events = stream(CAREFUL, Left(1), reporter())
     until(events, kind)
@@ -145,7 +145,7 @@ def test_a_stream_that_is_closed_early_closes_the_node(kind: type) -> None:
 
 
 @pytest.mark.parametrize("kind", [Asked, Answered])
-def test_an_async_stream_that_is_closed_early_closes_the_node(kind: type) -> None:
+def test_closing_an_async_stream_closes_the_node(kind: type) -> None:
     CLOSED.clear()
 
     async def watch() -> None:
@@ -165,17 +165,19 @@ KEPT: list[Any] = []
 
 @charged(when_spent=Stopped)
 @node
-def kept(left: Left) -> Asks[Question, Total]:
-    # Somebody holds on to the generator, so that it does not close itself when it is forgotten.
+def keep_generator(left: Left) -> Asks[Question, Total]:
+    # A second reference keeps the generator from closing itself.
     asking: Asks[Question, Total] = careful.function(left)
     KEPT.append(asking)
     return asking
 
 
 @pytest.mark.parametrize("kind", [Asked, Answered])
-def test_a_node_is_closed_even_if_somebody_holds_on_to_it(kind: type) -> None:
+def test_node_is_closed_despite_other_references(kind: type) -> None:
     CLOSED.clear()
-    events = stream(graph(edges(kept, on(Total, END) | on(Stopped, END)), start=kept), Left(1), reporter())
+    events = stream(
+        graph(edges(keep_generator, on(Total, END) | on(Stopped, END)), start=keep_generator), Left(1), reporter()
+    )
     until(events, kind)
     assert CLOSED == []
     events.close()
@@ -183,7 +185,7 @@ def test_a_node_is_closed_even_if_somebody_holds_on_to_it(kind: type) -> None:
     KEPT.clear()
 
 
-def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
+def test_closed_stream_carries_out_nothing() -> None:
     asked: list[str] = []
 
     def answer(question: Question) -> str:
@@ -196,14 +198,14 @@ def test_nothing_is_carried_out_after_a_stream_is_closed() -> None:
     assert asked == ["tea 0 0"]
 
 
-def test_a_stream_that_is_never_iterated_does_nothing() -> None:
+def test_stream_without_iteration_does_nothing() -> None:
     asked: list[object] = []
     answer: Any = asked.append
     stream(INTERVIEW, Topic("tea"), make_run_context({Question: answer})).close()
     assert asked == []
 
 
-def test_the_outcome_of_the_last_move_is_the_outcome() -> None:
+def test_last_move_has_the_outcome_of_the_run() -> None:
     result = run_script(lambda: Script(INTERVIEW, Topic("tea", 1), reporter()))
     moved, done = result.events[-2:]
     assert isinstance(moved, Moved)
@@ -212,8 +214,8 @@ def test_the_outcome_of_the_last_move_is_the_outcome() -> None:
     assert moved.outcome == Interview(("re: tea 0 0",))
 
 
-def test_a_call_took_the_time_it_took_and_no_more() -> None:
-    """Not the time of the pure nodes before it, nor the consumer's."""
+def test_answered_has_the_seconds_of_the_call() -> None:
+    """It excludes the time of pure nodes and of the consumer."""
     clock = FakeClock()
 
     def answer(question: Question) -> str:

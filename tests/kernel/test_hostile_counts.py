@@ -1,4 +1,4 @@
-"""Counts from effects, from JSON and by hand: whole or finite and at least 0, of any size, or our own error."""
+"""Counts from effects, JSON and callers are finite, at least 0 and of any size; others raise our own error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_invalid_amount_of_a_fractional_meter_is_refused(amount: Any) -> None:
 
 
 @pytest.mark.parametrize("amounts", [None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1}], ids=repr)
-def test_measure_that_returns_other_amounts_is_refused(amounts: Any) -> None:
+def test_wrong_number_of_measured_amounts_is_refused(amounts: Any) -> None:
     with pytest.raises(InputError, match="return an amount, or None, for each of coins, grams"):
         weighing(amounts)
 
@@ -112,11 +112,11 @@ def test_no_reported_amount_makes_a_run_exceed_its_bound(amounts: list[Any]) -> 
     assert calls <= 5
 
 
-# ---- what is spent, by hand and from JSON
+# ---- spending from callers and from JSON
 
 
 def make(kind: Callable[..., Any], fields: Mapping[str, Any]) -> Any:
-    """Call a class as a user without a type checker does."""
+    """Call a class like a user without a type checker."""
     return kind(**fields)
 
 
@@ -136,7 +136,7 @@ def test_spent_refuses_invalid_counts(name: str, count: Any) -> None:
 
 @pytest.mark.parametrize("counts", [None, 3, [("coins", 1)]])
 @pytest.mark.parametrize("name", ["budgets", "meters"])
-def test_spent_refuses_what_has_no_names(name: str, counts: Any) -> None:
+def test_spent_refuses_values_other_than_mappings(name: str, counts: Any) -> None:
     with pytest.raises(SnapshotError, match=f"Spent has {name}=.*; give a dict of names and counts"):
         make(Spent, {name: counts})
 
@@ -189,23 +189,23 @@ def refused(text: str, machine: Any = INTERVIEW) -> str:
 def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> None:
     if (name, text) == ("seconds", "0.5"):
         return
-    stored = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: "#"}}).replace('"#"', text)
-    assert refused(stored).startswith(f"Spent has {name}=")
+    stored_value = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: "#"}}).replace('"#"', text)
+    assert refused(stored_value).startswith(f"Spent has {name}=")
 
 
 @pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', f"-1{'0' * 5000}"])
 @pytest.mark.parametrize("name", ["budgets", "meters"])
 def test_stored_counts_by_name_that_are_invalid_are_refused(name: str, text: str) -> None:
-    stored = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: {"coins": "#"}}}).replace('"#"', text)
-    assert refused(stored).startswith(f"Spent has {name}['coins']=")
+    stored_value = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: {"coins": "#"}}}).replace('"#"', text)
+    assert refused(stored_value).startswith(f"Spent has {name}['coins']=")
 
 
 @pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
 @pytest.mark.parametrize("name", ["value", "reached"])
 def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
     limit = {"limit": "seconds", "value": 1, "reached": 2, name: "#"}
-    stored = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
-    assert refused(stored).startswith(f"Exhausted has {name}=")
+    stored_value = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
+    assert refused(stored_value).startswith(f"Exhausted has {name}=")
 
 
 @final
@@ -226,8 +226,8 @@ NOTES = graph(edges(note_weight, on(Weighed, END)), start=note_weight)
 LIMIT = {"limit": "coins", "value": 1, "reached": 1, "wanted": 1, "outer": False}
 
 
-def stored(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
-    """Return a stored value whose count, weight or limit has this JSON text in the place of a number."""
+def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
+    """Return a stored value with `text` in the place of one of its numbers."""
     whole = json.loads(Snapshot("note_weight", Weighed(1, 0.5, Exhausted("coins", 1, 1), notes)).to_json())
     data = whole["value"]["data"]
     (data["limit"] if field in LIMIT else data)[field] = "#"
@@ -238,12 +238,12 @@ def stored(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
 @pytest.mark.parametrize("field", ["count", "weight", "value", "reached", "wanted"])
 @pytest.mark.parametrize("notes", [(), ("\ud800",)], ids=["plain", "half a surrogate pair"])
 def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
-    assert "does not fit this graph" in refused(stored(field, text, notes), NOTES)
+    assert "does not fit this graph" in refused(stored_value(field, text, notes), NOTES)
 
 
 @pytest.mark.parametrize("text", ["1.0", "1.5"])
-def test_stored_fraction_is_no_integer(text: str) -> None:
-    assert "does not fit this graph" in refused(stored("count", text), NOTES)
+def test_stored_fraction_as_an_integer_is_refused(text: str) -> None:
+    assert "does not fit this graph" in refused(stored_value("count", text), NOTES)
 
 
 @pytest.mark.parametrize("count", [HUGE, -HUGE, 0], ids=["huge", "negative", "zero"])
@@ -259,10 +259,10 @@ def test_value_is_read_as_it_was_stored(count: int, note: str) -> None:
 @pytest.mark.parametrize(
     "text", ["true", "-1", "1e400", "NaN", f"1{'0' * 5000}", "[" * 100_000 + "]" * 100_000, "[" * 900 + "]" * 900]
 )
-def test_any_field_of_a_snapshot_is_read_or_refused(field: str, text: str) -> None:
-    stored = json.dumps({**GOOD, field: "#"}).replace('"#"', text)
+def test_any_snapshot_field_is_read_or_refused(field: str, text: str) -> None:
+    stored_value = json.dumps({**GOOD, field: "#"}).replace('"#"', text)
     try:
-        Snapshot.from_json(stored, INTERVIEW)
+        Snapshot.from_json(stored_value, INTERVIEW)
     except SnapshotError:
         return
     assert (field, text) in [("entered", "true"), ("sequence", f"1{'0' * 5000}")]
@@ -276,7 +276,7 @@ def test_integers_of_any_size_are_stored_and_read() -> None:
     assert (read.spent.iterations, read.sequence) == (HUGE, HUGE)
 
 
-def test_run_goes_on_from_integers_of_any_size() -> None:
+def test_run_resumes_with_integers_of_any_size() -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=HUGE))
     done = CLOCK.run(at, handlers={}, limits=Limits(iterations=HUGE + 2), allow_nonterminating=True)
     assert done.spent.iterations == HUGE + 2
@@ -379,6 +379,6 @@ class _Unprintable:
 
 
 @pytest.mark.parametrize("make", [_Unprintable, lambda: (HUGE,)])
-def test_value_that_cannot_be_shown_is_named_by_its_class(make: Callable[[], Any]) -> None:
+def test_value_with_failing_repr_is_shown_by_class(make: Callable[[], Any]) -> None:
     with pytest.raises(GraphexecError, match=r"the limit iterations is <(_Unprintable|tuple) that cannot be shown>"):
         Limits(iterations=make())

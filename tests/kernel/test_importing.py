@@ -1,11 +1,11 @@
-"""`import graphexec` is light: what is heavy is loaded when it is used."""
+"""`import graphexec` is light: heavy modules are imported on first use."""
 
 import json
 import subprocess
 import sys
 import textwrap
 
-# Half of it is pydantic's core and dataclasses; a new dependency at the top of a module would show.
+# Half of them belong to pydantic and dataclasses; a new top-level dependency would exceed the number.
 MOST = 150
 
 
@@ -20,24 +20,24 @@ def loaded(*lines: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_importing_loads_few_modules_and_nothing_heavy() -> None:
+def test_import_loads_few_modules() -> None:
     modules = loaded("import graphexec")
     heavy = {"asyncio", "httpx", "networkx", "typer", "rich", "pydantic", "xllamacpp"}
     assert modules & heavy == set()
     assert len(modules) <= MOST, f"{len(modules)} modules: {sorted(modules)}"
 
 
-def test_the_models_load_no_client_before_the_first_call() -> None:
+def test_models_load_no_client_before_the_first_call() -> None:
     modules = loaded("import graphexec.models")
     assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
-def test_drawing_is_loaded_when_a_picture_is_asked_for() -> None:
+def test_drawing_is_imported_by_the_first_picture() -> None:
     assert not any(name.startswith("graphexec.draw") for name in loaded("import graphexec"))
     assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
 
 
-def test_the_first_proof_of_a_process_loads_no_networkx() -> None:
+def test_first_proof_does_not_import_networkx() -> None:
     modules = loaded(
         "import graphexec",
         "from graphexec.models import ScriptedModel",

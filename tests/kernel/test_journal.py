@@ -1,4 +1,4 @@
-"""A journal holds a run's replies; everything else follows from them, and is followed again."""
+"""A journal holds the replies of a run; `replay` derives everything else from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def executor(replies: list[str], **options: Any) -> AgentExecutor:
     st.integers(0, 4),
     st.sampled_from(["force", "generate"]),
 )
-def test_following_a_journal_gives_the_events_of_the_run(replies: list[str], iterations: int, stopping: str) -> None:
+def test_replay_yields_the_events_of_the_run(replies: list[str], iterations: int, stopping: str) -> None:
     ticks = iter(range(10_000))
     watched = executor(replies, max_iterations=iterations, early_stopping_method=stopping)
     object.__setattr__(watched.run_context, "clock", lambda: float(next(ticks)))
@@ -51,7 +51,7 @@ def test_following_a_journal_gives_the_events_of_the_run(replies: list[str], ite
     assert len(done.journal) == done.spent["model_calls"] + done.spent["tool_calls"]
 
 
-def test_every_way_of_running_keeps_the_same_journal() -> None:
+def test_every_driver_keeps_the_same_journal() -> None:
     def replies(result: RunResult) -> list[object]:
         assert result.journal is not None
         return [reply for reply, _, _ in result.journal]
@@ -65,7 +65,7 @@ def test_every_way_of_running_keeps_the_same_journal() -> None:
     assert kept == replies(asyncio.run(executor(script, observers=[seen.append]).arun("?")))
 
 
-def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:
+def test_journal_of_a_resumed_run_starts_there() -> None:
     failing = AgentExecutor(agent=create_react_agent(ScriptedModel([CALL]), [look_up]), tools=[look_up])
     with pytest.raises(AssertionError) as caught:
         failing.run("?")
@@ -79,7 +79,7 @@ def test_a_run_that_is_gone_on_with_has_a_journal_from_there() -> None:
     assert done.outcome == result.ending
 
 
-def test_a_deadline_that_cut_is_followed_too() -> None:
+def test_replay_includes_cut_effects() -> None:
     ticks = iter([0.0, 0.0, 0.0, 0.0, 9.0, *[9.0] * 100])
     late = executor([CALL], max_execution_time=5)
     object.__setattr__(late.run_context, "clock", lambda: next(ticks))
@@ -91,7 +91,7 @@ def test_a_deadline_that_cut_is_followed_too() -> None:
     assert done.outcome == result.ending
 
 
-def test_a_journal_that_breaks_off_is_followed_as_far_as_it_goes() -> None:
+def test_incomplete_journal_is_replayed_to_its_end() -> None:
     result = executor([CALL, FINISH]).run("?")
     journal = result.journal
     assert journal is not None

@@ -1,4 +1,4 @@
-"""Meters, limits and counts as values: what is invalid, and that they are immutable, hashable and picklable."""
+"""Meters, limits and counts are validated, immutable, hashable and picklable values."""
 
 import copy
 import dataclasses
@@ -29,7 +29,7 @@ def counts_of(given: Mapping[str, float]) -> Counts:
 # ---- meters
 
 
-def test_meter_is_its_name() -> None:
+def test_meters_are_equal_by_name() -> None:
     assert (str(PAYMENTS), PAYMENTS.whole, FEES.whole) == ("payments", True, False)
     assert Meter("payments", unit="payments", remedy="count them") == PAYMENTS
     assert Meter("payments", whole=False) != PAYMENTS
@@ -47,17 +47,17 @@ def test_name_must_be_an_identifier(kind: type[Meter | Budget], name: Any) -> No
 
 @pytest.mark.parametrize("kind", [Meter, Budget])
 @pytest.mark.parametrize("name", ["seconds", "fan_out", "restarts"])
-def test_name_of_a_limit_is_taken(kind: type[Meter | Budget], name: str) -> None:
+def test_meter_name_of_a_limit_is_refused(kind: type[Meter | Budget], name: str) -> None:
     with pytest.raises(LimitsError, match=f"^{name} is a limit already; find another name for the "):
         kind(name)
 
 
-def test_no_meter_counts_iterations() -> None:
+def test_meter_named_iterations_is_refused() -> None:
     with pytest.raises(LimitsError, match="iterations are counted at entries and not by effects; find another name"):
         Meter("iterations")
 
 
-# ---- what effects charge and measure
+# ---- charges and measures of effects
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_fractional_meter_cannot_be_charged() -> None:
         type("Pay", (Effect,), {"charges": {FEES: 1}})
 
 
-def test_measures_need_a_measure() -> None:
+def test_measures_need_a_measure_method() -> None:
     with pytest.raises(NodeError) as caught:
         type("Pay", (Effect,), {"measures": (FEES, PAYMENTS)})
     assert str(caught.value) == "Pay measures fees, payments but defines no measure method; define measure(self, reply)"
@@ -142,7 +142,7 @@ def test_budgets_must_be_a_mapping() -> None:
 
 
 @pytest.mark.parametrize("name", ["iterations", "seconds", "fan_out", "restarts"])
-def test_limits_have_names_of_their_own(name: str) -> None:
+def test_budget_named_like_a_limit_is_refused(name: str) -> None:
     with pytest.raises(LimitsError) as caught:
         Limits(budgets={name: 5})
     assert str(caught.value) == f"{name} is a limit and not a budget; write Limits({name}=...)"
@@ -168,7 +168,7 @@ def test_limits_are_immutable() -> None:
         values.budgets["revisions"] = 4
 
 
-def test_limits_keep_nothing_of_what_they_were_given() -> None:
+def test_limits_copy_their_arguments() -> None:
     given: dict[Meter, float | None] = {PAYMENTS: 3}
     budgets: dict[str, int | None] = {"revisions": 2}
     limits = Limits(given, budgets=budgets)
@@ -200,7 +200,7 @@ def test_replaced_limits_are_validated() -> None:
 # ---- counts and mappings
 
 
-def test_what_was_never_spent_is_zero() -> None:
+def test_missing_count_is_zero() -> None:
     counts = counts_of({"payments": 2})
     assert (counts["payments"], counts["fees"], list(counts), len(counts)) == (2, 0, ["payments"], 1)
     assert Spent(meters=counts)[FEES] == Spent()["payments"] == 0
@@ -209,16 +209,16 @@ def test_what_was_never_spent_is_zero() -> None:
 
 @given(amounts, amounts)
 def test_counts_compare_without_zeros(one: dict[str, int], other: dict[str, int]) -> None:
-    def spent(counts: dict[str, int]) -> dict[str, int]:
+    def nonzero(counts: dict[str, int]) -> dict[str, int]:
         return {name: count for name, count in counts.items() if count}
 
-    equal = spent(one) == spent(other)
+    equal = nonzero(one) == nonzero(other)
     assert (counts_of(one) == counts_of(other)) is equal
     assert (counts_of(one) == other) is equal
     assert not equal or hash(counts_of(one)) == hash(counts_of(other))
 
 
-def test_counts_are_no_number() -> None:
+def test_counts_do_not_equal_a_number() -> None:
     unlike: Any = 0
     assert counts_of({}) != unlike
     assert counts_of({"payments": 0}) == NOTHING
@@ -230,7 +230,7 @@ def test_unknown_name_is_a_key_error() -> None:
 
 
 @given(amounts)
-def test_mapping_is_what_it_holds(given: dict[str, int]) -> None:
+def test_mapping_shows_its_items(given: dict[str, int]) -> None:
     mapping = FrozenMapping(tuple(given), tuple(given.values()))
     assert mapping == given
     assert (list(mapping), len(mapping), repr(mapping)) == (list(given), len(given), repr(given))
@@ -250,8 +250,8 @@ def test_copies_are_equal(given: dict[str, int]) -> None:
             assert hash(copied) == hash(value)
 
 
-def test_charges_of_each_effect_alone_are_refused() -> None:
-    """A proof and the engine count by class: of a field they saw nothing."""
+def test_charges_as_a_field_are_refused() -> None:
+    """Proofs and the engine count by class, so they would miss a field."""
 
     with pytest.raises(NodeError) as caught:
 
@@ -275,7 +275,7 @@ def test_charges_of_each_effect_alone_are_refused() -> None:
         yield from ask(Report())
         return ""
 
-    # A name of this function: no decorator resolves it.
+    # A local name, which no decorator can resolve.
     report.__annotations__ = {"value": int, "return": Asks[Report, str]}
     with pytest.raises(NodeError, match="Report has measures that differ from effect to effect"):
         node(report)

@@ -1,4 +1,4 @@
-"""Nodes of classes that are local to a function, with annotations that are text (PEP 563)."""
+"""Nodes whose annotations are strings (PEP 563) and name classes that are local to a function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphexec.runtime import make_run_context
 from tests.drivers import LIVE, Script, run_script
 
 
-def test_local_classes_are_seen() -> None:
+def test_local_classes_are_resolved() -> None:
     @dataclass(frozen=True)
     class Colour(Effect[str]):
         of: str

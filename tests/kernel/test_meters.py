@@ -1,4 +1,4 @@
-"""The engine spends, not the node: everything is charged before it happens, and what is spent takes a drawn edge."""
+"""The engine charges everything before it happens; a limit takes an edge of the table."""
 
 import math
 from typing import Any
@@ -42,43 +42,43 @@ from tests.kernel.machines import (
     Total,
     limited,
     model_of,
-    nobody,
     surveyors,
+    without_handlers,
 )
 
 # ---- iterations
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 7])
-def test_a_metered_node_is_entered_as_often_as_the_limit_says(limit: int) -> None:
+def test_limit_bounds_the_entries_of_a_metered_node(limit: int) -> None:
     result = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=limit)))
     assert result.outcome == Stopped(Tick(limit), Exhausted("iterations", limit, limit))
     assert result.spent.iterations == limit
 
 
-def test_the_default_limit_is_fifteen_iterations() -> None:
+def test_default_limit_is_fifteen_iterations() -> None:
     assert Limits().iterations == 15
-    assert run_script(lambda: Script(CLOCK, Tick(), nobody())).outcome.at == Tick(15)
+    assert run_script(lambda: Script(CLOCK, Tick(), without_handlers())).outcome.at == Tick(15)
 
 
 @pytest.mark.parametrize(("needed", "limit", "ends"), [(3, 3, "Landed"), (4, 3, "Stopped"), (1, 1, "Landed")])
-def test_the_last_entry_that_is_paid_for_counts(needed: int, limit: int, ends: str) -> None:
+def test_last_allowed_entry_is_counted(needed: int, limit: int, ends: str) -> None:
     result = run_script(lambda: Script(SELF_LOOP, Left(needed), limited(iterations=limit)))
     assert type(result.outcome).__name__ == ends
     assert result.spent.iterations == limit
 
 
-def test_without_a_limit_a_meter_only_counts() -> None:
-    result = run_script(lambda: Script(SELF_LOOP, Left(100), nobody(Limits(iterations=None))))
+def test_meter_without_a_limit_only_counts() -> None:
+    result = run_script(lambda: Script(SELF_LOOP, Left(100), without_handlers(Limits(iterations=None))))
     assert (result.outcome, result.spent.iterations) == (Landed(), 100)
 
 
-def test_a_node_without_a_meter_costs_nothing() -> None:
+def test_node_without_a_meter_costs_nothing() -> None:
     result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(Limits(iterations=0))))
     assert (type(result.outcome), result.spent.iterations) == (Survey, 0)
 
 
-def test_a_node_that_is_entered_and_then_stopped_was_entered() -> None:
+def test_stopped_node_has_paid_for_its_entry() -> None:
     @metered(when_spent=Stopped)
     @node
     def call(left: Left) -> Asks[CallTool, Landed]:
@@ -104,7 +104,7 @@ def test_model_calls_are_charged_one_by_one(limit: int) -> None:
 @pytest.mark.parametrize(
     ("calls", "limit", "carried_out"), [(0, 0, 0), (1, 0, None), (3, 3, 3), (3, 2, None), (3, 4, 3), (1, None, 1)]
 )
-def test_a_batch_is_charged_as_a_whole_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
+def test_batch_is_charged_completely_or_not_at_all(calls: int, limit: int | None, carried_out: int | None) -> None:
     called: list[str] = []
 
     def survey(call: CallTool) -> ToolResult:
@@ -136,7 +136,7 @@ BRAINSTORM = graph(edges(brainstorm, on(Prompt, brainstorm) | on(Stopped, END)),
 
 
 @pytest.mark.parametrize(("limit", "calls"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4)])
-def test_a_batch_of_model_calls_does_not_overshoot(limit: int, calls: int) -> None:
+def test_batch_does_not_exceed_the_model_calls(limit: int, calls: int) -> None:
     result = run_script(lambda: Script(BRAINSTORM, Prompt(), model_of(Usage(2, 3), agent_limits(model_calls=limit))))
     assert result.outcome == Stopped(Prompt(calls), Exhausted("model_calls", limit, calls))
     assert (result.spent["model_calls"], result.spent["prompt_tokens"], reported_tokens(result.spent)) == (
@@ -146,7 +146,7 @@ def test_a_batch_of_model_calls_does_not_overshoot(limit: int, calls: int) -> No
     )
 
 
-def test_a_call_that_fails_was_charged() -> None:
+def test_failed_call_is_charged() -> None:
     def failing(call: CallTool) -> ToolResult:
         raise OSError("the line is dead")
 
@@ -182,15 +182,15 @@ def test_tokens_are_compared_before_each_model_call(limit: int, usage: Usage, ca
     assert result.spent["prompt_tokens"] == calls * usage.prompt_tokens
 
 
-def test_a_spent_token_limit_does_not_stop_a_tool_call() -> None:
+def test_token_limit_does_not_stop_a_tool_call() -> None:
     result = run_script(lambda: Script(SURVEY, Topics(("a",)), surveyors(agent_limits(tokens=0))))
     assert isinstance(result.outcome, Survey)
 
 
-# ---- what is asked first
+# ---- the order of limits
 
 
-def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
+def test_first_of_several_limits_is_reported() -> None:
     def of(**limits: Any) -> str:
         result = run_script(lambda: Script(PROMPTS, Prompt(), model_of(Usage(), agent_limits(**limits))))
         return result.outcome.limit.limit
@@ -200,19 +200,19 @@ def test_of_several_spent_limits_the_first_in_order_is_named() -> None:
     assert of(model_calls=0) == "model_calls"
 
 
-def test_seconds_stop_a_metered_node_before_iterations_do() -> None:
-    result = run_script(lambda: Script(CLOCK, Tick(), nobody(Limits(seconds=0, iterations=0))))
+def test_seconds_are_checked_before_iterations() -> None:
+    result = run_script(lambda: Script(CLOCK, Tick(), without_handlers(Limits(seconds=0, iterations=0))))
     assert result.outcome.limit == Exhausted("seconds", 0, 0)
 
 
-def test_an_effect_without_a_budget_is_free() -> None:
+def test_effect_without_charges_is_free() -> None:
     class Look(Effect[str]):
         pass
 
     assert (dict(Look.charges), Look.measures) == ({}, ())
 
 
-# ---- limits themselves
+# ---- limits as values
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_an_effect_without_a_budget_is_free() -> None:
     ],
     ids=["negative", "infinite", "nan", "text", "bool"],
 )
-def test_a_limit_that_is_none_is_refused(name: str, value: Any, text: str | None) -> None:
+def test_invalid_limit_is_refused(name: str, value: Any, text: str | None) -> None:
     with pytest.raises(LimitsError) as caught:
         agent_limits(**{name: value})
     assert str(caught.value).startswith(f"the limit {name} is ")
@@ -239,7 +239,7 @@ def test_a_limit_that_is_none_is_refused(name: str, value: Any, text: str | None
         assert str(caught.value) == f"the limit {name} {text}"
 
 
-def test_the_texts_of_limits_that_are_none() -> None:
+def test_invalid_limits_are_reported_precisely() -> None:
     def text(**limits: Any) -> str:
         with pytest.raises(LimitsError) as caught:
             agent_limits(**limits)
@@ -255,12 +255,12 @@ def test_the_texts_of_limits_that_are_none() -> None:
     )
 
 
-def test_zero_and_none_are_limits_of_their_own() -> None:
+def test_zero_and_none_are_valid_limits() -> None:
     assert agent_limits(iterations=0, seconds=0, model_calls=0, tool_calls=0, tokens=0) != Limits(iterations=None)
     assert Limits(seconds=0.5).seconds == 0.5
 
 
-def test_an_exhausted_limit_can_be_read() -> None:
+def test_exhausted_limit_has_a_readable_text() -> None:
     assert str(Exhausted("model_calls", 3, 3)) == "the limit of 3 model calls was reached (3 spent)"
     assert str(Exhausted("seconds", 0.5, 0.75)) == "the limit of 0.5 seconds was reached (0.75 spent)"
 
@@ -269,16 +269,16 @@ def test_usages_are_added() -> None:
     assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
 
 
-def test_what_is_spent_counts_both_kinds_of_tokens() -> None:
+def test_tokens_include_input_and_output() -> None:
     assert reported_tokens(Spent(meters={"prompt_tokens": 3, "completion_tokens": 4, "tokens": 7})) == 7
 
 
-def test_what_a_batch_would_exceed_is_said() -> None:
+def test_refused_batch_reports_the_limit() -> None:
     limit = Exhausted("tool_calls", 3, 0, wanted=5)
     assert str(limit) == "the limit of 3 tool calls does not allow 5 more (0 spent)"
 
 
-def test_the_tokens_of_finished_calls_count_though_a_sibling_was_cut() -> None:
+def test_finished_calls_of_a_cut_batch_count_tokens() -> None:
     @charged(when_spent=Stopped)
     @node
     def both(left: Left) -> Asks[CallModel, Total]:

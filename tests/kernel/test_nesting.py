@@ -1,4 +1,4 @@
-"""A graph in a node's place is inlined: one flat table, whose budgets are the child's own or are shared."""
+"""Subgraphs are inlined into one flat table; their budgets are their own or shared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,15 +33,15 @@ from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
 from graphexec.runtime import RunContext
 from tests.drivers import Script, run_script
-from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, nobody, reporter
+from tests.kernel.machines import CLOCK, Question, Stopped, Tick, limited, reporter, without_handlers
 
-# ---- the child: it tries as often as it is worth, and counts its tries
+# ---- the child: it attempts each task up to a number of tries
 
 
 @final
 @dataclass(frozen=True)
 class Task:
-    """What each task is worth in tries; the first is at hand."""
+    """The allowed tries of each remaining task."""
 
     tries: tuple[int, ...]
 
@@ -89,7 +89,7 @@ def attempt(trying: Trying) -> Trying | Solved:
 
 
 def solver(*budgets: Budget, resets: Sequence[Budget] = ()) -> Graph[Task, Solved | Failed]:
-    """Look, and attempt until it is solved; an attempt costs one of each of the budgets."""
+    """Return a graph that attempts a task until it is solved; an attempt costs one of each budget."""
     costly: Any = attempt
     for budget in budgets:
         costly = metered(when_spent=Failed, budget=budget)(costly)
@@ -112,7 +112,7 @@ def apologise(failed: Failed) -> Report:
 
 
 def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
-    """A loop of tasks, each of which the child solves."""
+    """Return a loop over tasks; the child solves each one."""
     machine: Graph[Task, Report] = graph(
         loosely(solve, on(Solved, deliver) | on(Failed, apologise))
         | edges(deliver, on(Task, solve) | on(Report, END))
@@ -123,7 +123,7 @@ def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
 
 
 def reported(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
-    outcome = run_script(lambda: Script(machine, Task(tries), within or nobody())).outcome
+    outcome = run_script(lambda: Script(machine, Task(tries), within or without_handlers())).outcome
     assert isinstance(outcome, Report)
     return outcome.text
 
@@ -131,7 +131,7 @@ def reported(machine: Graph[Task, Any], *tries: int, within: RunContext | None =
 # ---- the table
 
 
-def test_the_nodes_of_a_nested_graph_stand_under_its_name_in_one_flat_table() -> None:
+def test_subgraph_nodes_are_inlined_with_a_prefix() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
     assert list(machine.nodes) == ["solve.look", "solve.attempt", "deliver", "apologise"]
     assert machine.start == "solve.look"
@@ -146,13 +146,13 @@ def test_the_nodes_of_a_nested_graph_stand_under_its_name_in_one_flat_table() ->
     ]
 
 
-def test_its_own_budgets_are_named_after_it_and_the_others_are_what_they_are() -> None:
+def test_only_own_budgets_get_the_prefix() -> None:
     machine = office(embed(solver(TRIES, SHARED), "solve", own=[TRIES]))
     assert machine.budgets == {"solve.tries": 3, "shared": 100}
     assert machine["solve.attempt"].meters == (Budget("solve.tries", 3), SHARED)
 
 
-def test_a_graph_may_start_with_an_ordinary_node_and_come_to_a_nested_one() -> None:
+def test_subgraph_may_follow_an_ordinary_node() -> None:
     @node
     def accept(report: Report) -> Task:
         return Task((1, 2))
@@ -163,11 +163,11 @@ def test_a_graph_may_start_with_an_ordinary_node_and_come_to_a_nested_one() -> N
     )
     assert machine.start == "accept"
     assert "accept --Task (solve.tries again)--> solve.look" in str(machine).splitlines()
-    result = run_script(lambda: Script(machine, Report(""), nobody()))
+    result = run_script(lambda: Script(machine, Report(""), without_handlers()))
     assert (result.outcome, result.spent.budgets) == (Solved((2,)), {"solve.tries": 2})
 
 
-def test_the_node_that_is_embedded_takes_and_returns_what_the_graph_does() -> None:
+def test_embedded_node_has_the_types_of_its_graph() -> None:
     solve = embed(solver(TRIES), "solve", own=[TRIES])
     assert repr(solve) == "<node solve: Task -> Solved | Failed>"
     assert (solve.returns, solve.kind, solve.metered, solve.least, solve.most) == (
@@ -182,32 +182,32 @@ def test_the_node_that_is_embedded_takes_and_returns_what_the_graph_does() -> No
         stray(3)
 
 
-# ---- what runs, and what it spends
+# ---- runs and their spending
 
 
-def test_a_nested_graph_runs_as_if_its_nodes_had_been_written_there() -> None:
+def test_subgraph_runs_like_its_inlined_nodes() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
     assert reported(machine, 2, 0, 1) == "all solved"
 
 
-def test_its_own_budgets_are_full_again_at_each_entry() -> None:
+def test_each_entry_resets_own_budgets() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
     assert reported(machine, 2, 2, 2, 2) == "all solved"
     assert reported(machine, 2, 3) == "Trying (0,): the limit of 3 solve.tries was reached (3 spent)"
 
 
-def test_what_is_not_its_own_it_shares_with_the_graph_around_it() -> None:
+def test_other_budgets_are_shared_with_the_outer_graph() -> None:
     machine = office(embed(solver(TRIES), "solve"))
     assert machine.budgets == {"tries": 3}
     assert reported(machine, 2, 2) == "Trying (2,): the limit of 3 tries was reached (3 spent)"
 
 
-def test_the_limits_of_a_run_know_its_budgets_by_their_whole_names() -> None:
+def test_limits_use_the_full_names_of_own_budgets() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    assert reported(machine, 4, 4, within=nobody(Limits(budgets={"solve.tries": 5}))) == "all solved"
+    assert reported(machine, 4, 4, within=without_handlers(Limits(budgets={"solve.tries": 5}))) == "all solved"
 
 
-def test_it_may_have_iterations_of_its_own() -> None:
+def test_subgraph_may_own_iterations() -> None:
     machine = office(embed(solver(ITERATIONS), "solve", own=[Budget("iterations", 3)]))
     assert machine.budgets == {"solve.iterations": 3}
     result = run_script(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
@@ -218,15 +218,15 @@ def test_it_may_have_iterations_of_its_own() -> None:
     )
 
 
-def test_an_edge_within_it_resets_its_own_budgets_under_their_whole_names() -> None:
+def test_inner_edge_resets_own_budgets_by_full_name() -> None:
     inner = solver(TRIES, SHARED, resets=[TRIES, SHARED])
     machine = office(embed(inner, "solve", own=[TRIES]))
     assert "solve.look --Trying (solve.tries, shared again)--> solve.attempt" in str(machine).splitlines()
-    result = run_script(lambda: Script(machine, Task((2, 2)), nobody()))
+    result = run_script(lambda: Script(machine, Task((2, 2)), without_handlers()))
     assert result.spent.budgets == {"solve.tries": 3, "shared": 3}
 
 
-def test_an_edge_that_leaves_it_resets_what_it_says_itself_and_what_its_row_says() -> None:
+def test_leaving_edge_combines_both_resets() -> None:
     @metered(when_spent=Failed, budget=SHARED)
     @metered(when_spent=Failed, budget=TRIES)
     @node
@@ -249,10 +249,10 @@ def test_an_edge_that_leaves_it_resets_what_it_says_itself_and_what_its_row_says
     ]
 
 
-# ---- several, and deep ones
+# ---- several and nested subgraphs
 
 
-def test_a_graph_may_be_embedded_twice_each_time_with_budgets_of_its_own() -> None:
+def test_graph_embedded_twice_has_separate_budgets() -> None:
     first: Any = embed(solver(TRIES), "first", own=[TRIES])
     second: Any = embed(solver(TRIES), "second", own=[Budget("tries", 1)])
 
@@ -268,12 +268,12 @@ def test_a_graph_may_be_embedded_twice_each_time_with_budgets_of_its_own() -> No
         start=first,
     )
     assert machine.budgets == {"first.tries": 3, "second.tries": 1}
-    result = run_script(lambda: Script(machine, Task((2, 0)), nobody()))
+    result = run_script(lambda: Script(machine, Task((2, 0)), without_handlers()))
     assert (result.outcome, result.spent.budgets) == (Solved(()), {"first.tries": 3, "second.tries": 1})
     assert reported(machine, 2, 1) == "Trying (0,): the limit of 1 second.trie was reached (1 spent)"
 
 
-def test_one_nested_graph_may_lead_straight_into_another_or_into_itself() -> None:
+def test_subgraph_may_lead_to_another_or_itself() -> None:
     @node
     def begin_again(solved: Solved) -> Task | Report:
         return Task(solved.left) if solved.left else Report("done")
@@ -300,10 +300,10 @@ def test_one_nested_graph_may_lead_straight_into_another_or_into_itself() -> Non
         loosely(turning, on(Task, turning) | on(Solved, END) | on(Failed, END)), start=turning
     )
     assert str(loop).splitlines()[0] == "turning.turn --Task--> turning.turn"
-    assert run_script(lambda: Script(loop, Task((2,)), nobody())).outcome == Solved(())
+    assert run_script(lambda: Script(loop, Task((2,)), without_handlers())).outcome == Solved(())
 
 
-def test_graphs_may_be_nested_in_nested_graphs() -> None:
+def test_subgraphs_may_contain_subgraphs() -> None:
     inner = office(embed(solver(TRIES), "solve", own=[TRIES]))
     work: Any = embed(inner, "work", own=[Budget("solve.tries", 2)])
     machine: Graph[Task, Report] = graph(loosely(work, on(Report, END)), start=work)
@@ -314,7 +314,7 @@ def test_graphs_may_be_nested_in_nested_graphs() -> None:
     assert reported(machine, 1, 2) == "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)"
 
 
-def test_budgets_of_a_graph_within_it_are_its_own_wherever_it_stands() -> None:
+def test_inner_subgraph_keeps_its_own_budgets() -> None:
     def inner(tries: int) -> Graph[Task, Report]:
         return office(embed(solver(TRIES), "solve", own=[Budget("tries", tries)]))
 
@@ -329,12 +329,12 @@ def test_budgets_of_a_graph_within_it_are_its_own_wherever_it_stands() -> None:
         start=first,
     )
     assert machine.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
-    result = run_script(lambda: Script(machine, Task((2,)), nobody()))
+    result = run_script(lambda: Script(machine, Task((2,)), without_handlers()))
     assert result.outcome == Report("Trying (1,): the limit of 1 second.solve.trie was reached (1 spent)")
     assert result.spent.budgets == {"first.solve.tries": 3, "second.solve.tries": 1}
 
 
-def test_a_run_in_a_nested_graph_can_be_stored_and_taken_up_again() -> None:
+def test_run_in_a_subgraph_can_be_resumed() -> None:
     @charged(when_spent=Failed)
     @node
     def consult(task: Task) -> Asks[Question, Solved]:
@@ -352,10 +352,10 @@ def test_a_run_in_a_nested_graph_can_be_stored_and_taken_up_again() -> None:
     assert result.outcome == Report("all solved")
 
 
-# ---- proofs of it
+# ---- proofs
 
 
-def test_a_nested_loop_is_proved_with_the_loop_around_it() -> None:
+def test_nested_loops_are_proved_together() -> None:
     @metered(when_spent=Failed)
     @node
     def hand_out(task: Task) -> Task:
@@ -374,20 +374,20 @@ def test_a_nested_loop_is_proved_with_the_loop_around_it() -> None:
 
     bounded = machine(hand_out, loosely(hand_out, on(Task, solve) | on(Failed, apologise)))
     assert bounded.verify(Limits(iterations=4)).proved
-    # Nothing bounds how often it is entered, and each entry fills its budget again.
+    # Nothing limits its entries, and each entry resets its budget.
     assert not office(solve).verify().proved
 
 
-# ---- what is refused
+# ---- invalid subgraphs
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a.b", "1st"])
-def test_a_nested_graph_has_a_name_as_other_nodes_do(name: str) -> None:
+def test_invalid_subgraph_name_is_refused(name: str) -> None:
     with pytest.raises(NodeError, match="a node cannot be named"):
         embed(solver(TRIES), name)
 
 
-def test_it_owns_only_what_meters_one_of_its_nodes() -> None:
+def test_own_budget_must_meter_an_inner_node() -> None:
     def text(child: Graph[Any, Any], *own: Budget) -> str:
         with pytest.raises(NodeError) as caught:
             embed(child, "solve", own=own)
@@ -410,14 +410,14 @@ def faults(build: Any) -> list[str]:
     return [f"{fault.code} {fault.node}: {fault.text}" for fault in caught.value.faults]
 
 
-def test_its_row_is_total_like_any_other() -> None:
+def test_row_of_a_subgraph_must_be_total() -> None:
     solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
     assert faults(lambda: graph(loosely(solve, on(Solved, END)), start=solve)) == [
         "GX002 solve: solve may return Failed, which no edge takes; add on(Failed, ...)"
     ]
 
 
-def test_what_is_wrong_with_its_budgets_is_found_with_those_of_the_others() -> None:
+def test_conflicting_budgets_of_a_subgraph_are_reported() -> None:
     @metered(when_spent=Failed, budget=Budget("shared", 5))
     @node
     def hand_out(task: Task) -> Task:
@@ -435,7 +435,7 @@ def test_what_is_wrong_with_its_budgets_is_found_with_those_of_the_others() -> N
     ]
 
 
-def test_a_budget_that_the_graph_around_it_spends_is_not_mixed_up_with_its_own() -> None:
+def test_outer_budget_stays_apart_from_own_budget() -> None:
     @metered(when_spent=Failed, budget=Budget("tries", 9))
     @node
     def hand_out(task: Task) -> Task:
@@ -449,7 +449,7 @@ def test_a_budget_that_the_graph_around_it_spends_is_not_mixed_up_with_its_own()
     assert machine.budgets == {"tries": 9, "solve.tries": 3}
 
 
-def test_an_edge_may_reset_what_only_a_nested_graph_spends() -> None:
+def test_outer_edge_may_reset_an_inner_budget() -> None:
     solve: Any = embed(solver(TRIES), "solve")
     machine: Graph[Task, Any] = graph(
         loosely(solve, on(Solved, deliver, resets=[TRIES]) | on(Failed, apologise))
@@ -461,10 +461,10 @@ def test_an_edge_may_reset_what_only_a_nested_graph_spends() -> None:
     assert reported(machine, 2, 2, 2) == "all solved"
 
 
-# ---- drafts with nested graphs
+# ---- drafts with subgraphs
 
 
-def test_a_draft_is_inlined_as_well_and_what_has_no_edge_has_none() -> None:
+def test_subgraphs_of_a_draft_are_inlined() -> None:
     solve: Any = embed(solver(TRIES), "solve", own=[TRIES])
     machine = draft(loosely(solve, on(Solved, END)), start=solve)
     assert str(machine).splitlines() == [
@@ -475,7 +475,7 @@ def test_a_draft_is_inlined_as_well_and_what_has_no_edge_has_none() -> None:
     assert machine.start == "solve.look"
 
 
-def test_a_clock_in_a_node_ticks_as_it_does_alone() -> None:
+def test_embedded_clock_runs_as_it_does_alone() -> None:
     clock: Any = embed(CLOCK, "clock")
     machine: Graph[Tick, Any] = graph(loosely(clock, on(Stopped, END)), start=clock)
     alone = run_script(lambda: Script(CLOCK, Tick(), limited(iterations=3)))
@@ -483,7 +483,7 @@ def test_a_clock_in_a_node_ticks_as_it_does_alone() -> None:
     assert (nested.outcome, nested.spent) == (alone.outcome, alone.spent)
 
 
-def test_embedding_what_has_no_graph_is_refused() -> None:
+def test_embedding_a_value_without_a_graph_is_refused() -> None:
     given: Any
     for given in (None, "clock", 3):
         with pytest.raises(InputError, match=r"is not a graph; write embed\(graph, name\)"):

@@ -1,4 +1,4 @@
-"""A node is a function whose annotations say what it takes and what may come of it; anything else is refused."""
+"""A node is a function whose annotations declare its value and its outcomes; others are refused."""
 
 import asyncio
 import functools
@@ -15,7 +15,7 @@ from graphexec.kernel import Perform, rename
 from graphexec.kernel.serialization import reply_adapter
 from tests.kernel.machines import Errand, Even, Left, Number, Odd, Question, Stopped, Sum, Tick, Total, countdown, halve
 
-# Functions that no checker lets through.
+# Functions that type checkers refuse.
 decorate: Any = node
 
 
@@ -23,10 +23,10 @@ class Translator:
     pass
 
 
-# ---- what is read from a function
+# ---- valid functions
 
 
-def test_a_pure_node_is_read_from_its_annotations() -> None:
+def test_pure_node_is_read_from_its_annotations() -> None:
     @node
     def sort(number: Number) -> Even | Odd:
         """Sort."""
@@ -37,7 +37,7 @@ def test_a_pure_node_is_read_from_its_annotations() -> None:
     assert repr(sort) == "<node sort: Number -> Even | Odd>"
 
 
-def test_a_node_that_asks_is_read_from_its_annotations() -> None:
+def test_asking_node_is_read_from_its_annotations() -> None:
     @node
     def look(number: Number | Left) -> Asks[CallTool | Question, Even | Odd]:
         answer = yield from ask(Question("even?"))
@@ -47,7 +47,7 @@ def test_a_node_that_asks_is_read_from_its_annotations() -> None:
     assert look.effects == (CallTool, Question)
 
 
-def test_a_function_that_returns_another_ones_generator_asks_too() -> None:
+def test_function_returning_a_generator_is_an_asking_node() -> None:
     def asking(number: Number) -> Asks[Question, Total]:
         return Total((yield from ask(Question("why?"))))
 
@@ -58,7 +58,7 @@ def test_a_function_that_returns_another_ones_generator_asks_too() -> None:
     assert (look.kind, look.effects, look.outcomes) == ("asks", (Question,), (Total,))
 
 
-def test_an_async_and_an_opaque_node_ask_to_be_performed() -> None:
+def test_async_and_opaque_nodes_ask_for_perform() -> None:
     @node
     async def fetch(number: Number) -> Total:
         return Total("fetched")
@@ -75,7 +75,7 @@ def test_an_async_and_an_opaque_node_ask_to_be_performed() -> None:
         assert (one.kind, one.effects, one.outcomes) == ("opaque", (Perform,), (Total,))
 
 
-def test_further_parameters_without_a_default_are_settings() -> None:
+def test_other_parameters_without_default_are_settings() -> None:
     @node
     def translate(number: Number, translator: Translator, *, flag: bool = False) -> Total:
         return Total("")
@@ -83,7 +83,7 @@ def test_further_parameters_without_a_default_are_settings() -> None:
     assert translate.settings == {"translator": (Translator,)}
 
 
-def test_a_method_that_is_bound_can_be_a_node() -> None:
+def test_bound_method_can_be_a_node() -> None:
     class Shop:
         def sell(self, number: Number) -> Total:
             return Total(str(number.value))
@@ -91,7 +91,7 @@ def test_a_method_that_is_bound_can_be_a_node() -> None:
     assert node(Shop().sell).takes == (Number,)
 
 
-def test_metered_and_charged_add_the_outcome_of_a_spent_limit() -> None:
+def test_metered_and_charged_add_the_when_spent_outcome() -> None:
     assert (countdown.metered, countdown.spent_outcome, countdown.when_spent) == (True, Stopped, Stopped)
     assert countdown.outcomes[-1] is Stopped
 
@@ -111,14 +111,14 @@ def test_when_spent_may_be_a_function() -> None:
     assert metered(when_spent=give_up)(halve).outcomes == (Sum, Total)
 
 
-def test_a_renamed_node_is_the_same_under_another_name() -> None:
+def test_rename_changes_only_the_name() -> None:
     other = rename(halve, "cut_in_half")
     assert (other.name, other.function, halve.name) == ("cut_in_half", halve.function, "halve")
     with pytest.raises(NodeError, match="a node cannot be named 'cut in half'; give it a name that a function could"):
         rename(halve, "cut in half")
 
 
-# ---- what is refused
+# ---- invalid functions
 
 
 def unannotated(number: Number, flag: bool) -> Total:
@@ -192,7 +192,7 @@ def setting_without_annotation(number: Number, translator: Translator) -> Total:
     return Total("")
 
 
-# Unannotated functions are refused by the checkers before anything else.
+# Any: type checkers refuse functions without annotations.
 unannotated.__annotations__.clear()
 del without_return.__annotations__["return"]
 del setting_without_annotation.__annotations__["translator"]
@@ -225,7 +225,7 @@ def nameless(number: Number) -> Total:
     return Total("")
 
 
-# As of a lambda.
+# The name of a lambda.
 nameless.__name__ = "<lambda>"
 
 
@@ -300,7 +300,7 @@ class Instance:
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__) if callable(value) else "",
 )
-def test_a_function_that_cannot_be_a_node_is_refused_with_what_to_write(function: Any, text: str) -> None:
+def test_invalid_node_function_is_refused_with_a_remedy(function: Any, text: str) -> None:
     with pytest.raises(NodeError) as caught:
         decorate(function)
     assert str(caught.value) == text
@@ -308,11 +308,11 @@ def test_a_function_that_cannot_be_a_node_is_refused_with_what_to_write(function
     assert isinstance(caught.value, TypeError)
 
 
-def test_a_plain_generator_annotation_is_as_good_as_asks() -> None:
+def test_generator_annotation_works_like_asks() -> None:
     assert decorate(yields_without_asks).effects == (CallTool,)
 
 
-def test_an_annotation_that_cannot_be_resolved_is_refused() -> None:
+def test_unresolved_annotation_is_refused() -> None:
     def lost(number: Number) -> Total:
         return Total("")
 
@@ -325,14 +325,14 @@ def test_an_annotation_that_cannot_be_resolved_is_refused() -> None:
     )
 
 
-def test_an_opaque_function_does_not_yield() -> None:
+def test_opaque_function_that_yields_is_refused() -> None:
     make_opaque: Any = opaque
     with pytest.raises(NodeError) as caught:
         make_opaque(yields_without_asks)
     assert str(caught.value) == "yields_without_asks yields effects, so it is not opaque; decorate it with @node"
 
 
-def test_when_spent_has_to_take_what_the_node_takes() -> None:
+def test_when_spent_must_take_the_nodes_value() -> None:
     @final
     @dataclass(frozen=True)
     class OutOfTicks:
@@ -347,7 +347,7 @@ def test_when_spent_has_to_take_what_the_node_takes() -> None:
     )
 
 
-def test_when_spent_says_its_one_outcome() -> None:
+def test_when_spent_needs_exactly_one_outcome() -> None:
     def silent(value: object, limit: Exhausted) -> Total:
         return Total("")
 
@@ -367,7 +367,7 @@ def test_when_spent_says_its_one_outcome() -> None:
     assert str(caught.value) == "undecided returns 2 outcomes, but a limit takes one edge; return one class"
 
 
-def test_when_spent_may_take_a_protocol_and_leave_its_value_unannotated() -> None:
+def test_when_spent_may_take_a_protocol_or_anything() -> None:
     def by_protocol(value: HasValue, limit: Exhausted) -> Total:
         return Total("")
 
@@ -398,18 +398,18 @@ class Special(Question):
     pass
 
 
-def test_the_reply_of_an_effect_is_read_from_its_class() -> None:
+def test_reply_type_is_read_from_the_effect_class() -> None:
     assert reply_adapter(Question).validate_python("yes") == "yes"
     assert reply_adapter(Special).validate_python("yes") == "yes"
 
 
-def test_an_effect_that_does_not_say_its_reply_is_refused() -> None:
+def test_effect_without_a_reply_type_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
         reply_adapter(Unsaid)
     assert str(caught.value) == "Unsaid does not declare its reply; write class Unsaid(Effect[Reply])"
 
 
-def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
+def test_effect_with_an_unstorable_reply_is_refused() -> None:
     with pytest.raises(NodeError) as caught:
         reply_adapter(Strange)
     assert str(caught.value) == (
@@ -418,7 +418,7 @@ def test_an_effect_whose_reply_json_cannot_express_is_refused() -> None:
     )
 
 
-def test_an_effect_costs_no_tokens_and_has_no_reply_for_being_cut_unless_it_says_so() -> None:
+def test_effect_defaults_to_no_cost_or_cut_reply() -> None:
     exhausted = Exhausted("seconds", 1, 2)
     assert tuple(Question("?").measure("any")) == ()
     assert Question("?").cut(exhausted) is None
@@ -430,7 +430,7 @@ def test_an_effect_costs_no_tokens_and_has_no_reply_for_being_cut_unless_it_says
     assert All((Question("?"),)).effects == (Question("?"),)
 
 
-def test_the_function_of_a_node_can_still_be_called_by_itself() -> None:
+def test_function_of_a_node_remains_callable() -> None:
     assert halve.function(Even(8)) == Sum(4, "halved")
 
     @node

@@ -1,4 +1,4 @@
-"""What holds for every machine whose loops are all metered: it ends, within the bound, along its own table."""
+"""Every machine whose loops are all metered ends within its bound, along its own table."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context
 from tests.drivers import LIVE, Driver, Script, drive_from_text, run_script
 
-# ---- outcomes: each carries the choices that are still to be made, so that a run is a function of its value
+# ---- outcomes: each carries the remaining choices, so that the value determines the whole run
 
 
 @final
@@ -48,7 +48,7 @@ COLOURS = (Red, Green, Blue)
 
 @dataclass(frozen=True)
 class Plan:
-    """One node of a random machine: what may come of it, what it asks for, and where each outcome leads."""
+    """One node of a random machine: its outcomes, its effects, and the target of each outcome."""
 
     outcomes: tuple[type, ...]
     targets: tuple[int | None, ...]
@@ -57,23 +57,23 @@ class Plan:
     metered: bool = False
 
 
-def made(number: int, plan: Plan) -> Node[Any, Any]:
-    """The node of a plan: it asks, then returns the outcome that the next choice says."""
+def make_node(number: int, plan: Plan) -> Node[Any, Any]:
+    """Return the node of a plan: it asks for its effects, then returns the outcome of the next choice."""
 
-    def decided(value: Any) -> Any:
-        # Once the choices are used up it takes its first outcome for ever.
+    def choose_outcome(value: Any) -> Any:
+        # Without further choices, it always returns its first outcome.
         choice, rest = (value.choices[0], value.choices[1:]) if value.choices else (0, ())
         return plan.outcomes[choice % len(plan.outcomes)](rest)
 
     def pure(value: Any) -> Any:
-        return decided(value)
+        return choose_outcome(value)
 
     def asking(value: Any) -> Any:
         for _ in range(plan.asks):
             yield CallModel(CompletionRequest("?"))
         if plan.batch:
             yield All(tuple(CallTool(str(index), "") for index in range(plan.batch)))
-        return decided(value)
+        return choose_outcome(value)
 
     function: Any = asking if plan.asks or plan.batch else pure
     function.__name__ = f"node{number}"
@@ -101,7 +101,7 @@ def _annotated(outcomes: Any, plan: Plan) -> Any:
 
 @st.composite
 def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
-    """A random machine of up to five nodes whose unmetered edges only lead forward, so that every loop is metered."""
+    """Draw a machine of up to five nodes whose unmetered edges only lead forward, so every loop is metered."""
     count = draw(st.integers(1, 5))
     plans: list[Plan] = []
     for number in range(count):
@@ -110,7 +110,7 @@ def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
             draw(st.sampled_from([*range(count), None] if number < count - 1 else [*range(count)]) | st.none())
             for _ in outcomes
         ]
-        # Every node is reached from the one before it, and the last one reaches the end.
+        # Each node leads to the next one, and the last one to END.
         targets[0] = number + 1 if number + 1 < count else None
         plans.append(
             Plan(
@@ -121,7 +121,7 @@ def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
                 metered=draw(st.booleans()),
             )
         )
-    # A node that an edge leads back to is metered.
+    # The target of every backward edge is metered.
     back = {
         target
         for number, plan in enumerate(plans)
@@ -132,11 +132,11 @@ def machines(draw: st.DrawFn) -> tuple[Graph[Any, Any], list[Plan]]:
         Plan(plan.outcomes, plan.targets, plan.asks, plan.batch, plan.metered or number in back)
         for number, plan in enumerate(plans)
     ]
-    return built(plans), plans
+    return build_graph(plans), plans
 
 
-def built(plans: list[Plan]) -> Graph[Any, Any]:
-    nodes = [made(number, plan) for number, plan in enumerate(plans)]
+def build_graph(plans: list[Plan]) -> Graph[Any, Any]:
+    nodes = [make_node(number, plan) for number, plan in enumerate(plans)]
     table: Any = None
     for one, plan in zip(nodes, plans, strict=True):
         routes: Any = None
@@ -152,7 +152,7 @@ def built(plans: list[Plan]) -> Graph[Any, Any]:
 
 
 def longest_unmetered_path(plans: list[Plan]) -> int:
-    """How many nodes can be visited after a metered one until the next, or the end."""
+    """Return the most nodes that a run can visit between two metered ones, or before the end."""
 
     def from_node(number: int) -> int:
         inner = [
@@ -197,7 +197,7 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
     result = run_script(script)
     visited = [event.node for event in result.events if isinstance(event, Entered)]
     moves = [event for event in result.events if isinstance(event, Moved)]
-    # It ends within the bound.
+    # The run ends within the bound.
     assert limits.iterations is not None
     assert len(visited) <= (limits.iterations + 1) * (1 + longest_unmetered_path(plans))
     # The trace is a path of the table, from its start to its end.
@@ -205,13 +205,13 @@ def check_a_run(machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, cho
     assert all((move.node, type(move.outcome), move.target) in lines for move in moves)
     assert [move.node for move in moves] == visited
     assert [table.start, *(move.target for move in moves)] == [*visited, "END"]
-    # Each node asked for exactly what it declares, if nothing was spent.
+    # If no limit stopped the run, each node asked for exactly what it declares.
     for position, name in enumerate(visited):
         plan = plans[int(name.removeprefix("node"))]
         asked = [event for event in _of_visit(result.events, position) if isinstance(event, Asked)]
         whole = plan.asks + plan.batch
         assert len(asked) == whole or (len(asked) < whole and isinstance(moves[position].outcome, OutOf))
-    # Nothing was overspent, and what was spent was carried out.
+    # No limit was exceeded, and every charge was carried out.
     spent = result.spent
     assert spent.iterations <= limits.iterations
     assert spent["model_calls"] == calls.count("model")
@@ -229,7 +229,7 @@ def _of_visit(events: tuple[Any, ...], visit: int) -> list[Any]:
 
 
 @given(machines(), LIMITS, CHOICES)
-def test_a_run_ends_within_its_bound_along_its_table(
+def test_run_ends_within_its_bound(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...]
 ) -> None:
     check_a_run(machine, limits, choices)
@@ -245,7 +245,7 @@ def test_many_runs_end_within_their_bounds(
 
 
 @given(machines(), LIMITS, CHOICES, st.integers(0, 50), st.sampled_from(LIVE))
-def test_a_pause_anywhere_makes_no_difference(
+def test_pause_at_any_state_changes_no_result(
     machine: tuple[Graph[Any, Any], list[Plan]], limits: Limits, choices: tuple[int, ...], at: int, driver: Driver
 ) -> None:
     table, _ = machine
@@ -264,7 +264,7 @@ def test_a_pause_anywhere_makes_no_difference(
 
 
 @given(machines())
-def test_surgery_that_changes_nothing_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
+def test_identity_surgery_changes_nothing(machine: tuple[Graph[Any, Any], list[Plan]]) -> None:
     from graphexec import replace, wrap
     from graphexec.kernel import bind
 

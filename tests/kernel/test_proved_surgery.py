@@ -1,4 +1,4 @@
-"""Surgery leaves a machine proved to end that was: what would let its runs go on for ever is refused, with the loop."""
+"""Surgery keeps a proof of termination: a change that loses it is refused, and the error shows the loop."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from graphexec import (
     splice,
 )
 from tests.drivers import Script, run_script
-from tests.kernel.machines import limited, nobody
+from tests.kernel.machines import limited, without_handlers
 
 
 @final
@@ -82,7 +82,7 @@ UNPROVED: Graph[Step, Result] = graph(
 
 
 def again(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
-    """The machine with a node on its last edge that may lead back to itself, and spends nothing."""
+    """Return the machine with a node on its last edge that may lead to itself and spends nothing."""
 
     @node
     def check(result: Result) -> Doubt | Result:
@@ -96,7 +96,7 @@ def again(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
     return splice(of, table, after=conclude, on=Result, **options)
 
 
-def test_a_loop_that_spends_nothing_is_not_spliced_into_a_machine_that_is_proved_to_end() -> None:
+def test_splice_of_a_free_loop_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         again(machine(Budget("patience", 5)))
     (fault,) = caught.value.faults
@@ -106,19 +106,19 @@ def test_a_loop_that_spends_nothing_is_not_spliced_into_a_machine_that_is_proved
     assert "; " in fault.text
 
 
-def test_it_is_where_the_runs_may_go_on_for_ever() -> None:
+def test_free_loop_is_spliced_on_request() -> None:
     changed = again(machine(Budget("patience", 5)), allow_nonterminating=True)
     assert "ponder" in changed
     assert not changed.verify().proved
-    assert run_script(lambda: Script(changed, Step(0), nobody())).outcome == Result(3)
+    assert run_script(lambda: Script(changed, Step(0), without_handlers())).outcome == Result(3)
 
 
-def test_what_was_not_proved_before_need_not_be_afterwards() -> None:
+def test_unproved_machine_may_stay_unproved() -> None:
     assert not UNPROVED.verify().proved
     assert "ponder" in again(UNPROVED)
 
 
-def test_a_budget_without_a_limit_is_taken_to_have_one_as_the_run_may_give_it() -> None:
+def test_budget_without_a_limit_counts_as_limited() -> None:
     assert not machine(PATIENCE).verify().proved
     with pytest.raises(GraphError):
         again(machine(PATIENCE))
@@ -129,11 +129,11 @@ def test_a_budget_without_a_limit_is_taken_to_have_one_as_the_run_may_give_it() 
         return Result(step.number)
 
     changed = replace(machine(PATIENCE), advance)
-    assert run_script(lambda: Script(changed, Step(2), nobody())).outcome == Result(2)
+    assert run_script(lambda: Script(changed, Step(2), without_handlers())).outcome == Result(2)
     assert changed.verify(Limits(budgets={"patience": 3})).proved
 
 
-def test_a_replacement_keeps_the_meters_of_what_it_replaces() -> None:
+def test_replacement_must_keep_the_meters() -> None:
     with pytest.raises(GraphError) as caught:
         replace(machine(PATIENCE), metered(when_spent=Halted)(advance), allow_nonterminating=True)
     assert [(fault.code, fault.node) for fault in caught.value.faults] == [("GX025", "advance")]
@@ -142,14 +142,14 @@ def test_a_replacement_keeps_the_meters_of_what_it_replaces() -> None:
     )
 
 
-def test_a_replacement_may_be_metered_by_more() -> None:
+def test_replacement_may_have_more_meters() -> None:
     costly = metered(when_spent=Halted)(metered(when_spent=Halted, budget=PATIENCE)(advance))
     changed = replace(machine(PATIENCE), costly)
     result = run_script(lambda: Script(changed, Step(0), limited(iterations=2)))
     assert result.outcome == Halted(Step(2), Exhausted("iterations", 2, 2))
 
 
-# ---- under some limits
+# ---- proofs under some limits
 
 
 @final
@@ -175,7 +175,7 @@ class Late:
 
 
 def reviewed(effect: type[Effect[str]], **options: bool) -> Graph[Any, Any]:
-    """The machine with a node that asks once whether the result will do, and goes back where it will not."""
+    """Return the machine with a node that checks the result with one effect, and may lead back."""
 
     def review(result: Result) -> Any:
         return result if (yield from ask(effect())) == "yes" else Step(result.number)
@@ -195,18 +195,18 @@ def plain(step: Step) -> Result:
     return Result(step.number)
 
 
-def test_a_loop_that_some_limit_ends_may_be_spliced() -> None:
+def test_loop_that_some_limit_ends_may_be_spliced() -> None:
     machine = reviewed(Call)
     assert not machine.verify().proved
     assert machine.verify(Limits({CALLS: 10})).proved
 
 
-def test_a_loop_that_no_limit_ends_may_not() -> None:
+def test_loop_that_no_limit_ends_is_refused() -> None:
     with pytest.raises(GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
         reviewed(Fetch)
 
 
-def test_a_loop_that_is_there_only_with_a_limit_may_be_spliced() -> None:
+def test_loop_made_by_one_limit_is_spliced() -> None:
     @charged(when_spent=Halted, asks=1)
     @node
     def inquire(step: Step) -> Asks[Call, Result]:
@@ -222,7 +222,7 @@ def test_a_loop_that_is_there_only_with_a_limit_may_be_spliced() -> None:
     assert not machine.verify(Limits({CALLS: 3})).proved
 
 
-def test_a_loop_that_is_there_with_any_limit_may_not() -> None:
+def test_loop_made_by_every_limit_is_refused() -> None:
     @node
     def rest(halted: Halted) -> Step | Halted:
         return halted.at if halted.at.number else halted

@@ -1,4 +1,4 @@
-"""A run with a proof's ranks is held to them: every step lowers the rank, or the run is ended."""
+"""The engine checks the ranks of a proof: a step that does not lower the rank ends the run."""
 
 import itertools
 import re
@@ -34,15 +34,15 @@ from graphexec.kernel.counters import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script
-from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, nobody
+from tests.kernel.machines import CLOCK, DIAMOND, Number, Odd, Stopped, Tick, Total, without_handlers
 
 
-def ranked(ranks: Ranks, **limits: Any) -> RunContext:
+def with_ranks(ranks: Ranks, **limits: Any) -> RunContext:
     return RunContext({}, agent_limits(**limits), ranks=ranks)
 
 
-def refused(machine: Graph[Any, Any], value: object, within: RunContext) -> str:
-    """What the run of a machine is ended with, watched or not."""
+def rank_error(machine: Graph[Any, Any], value: object, within: RunContext) -> str:
+    """Return the error that ends the run, observed or not."""
     with pytest.raises(CertificateError) as caught:
         run_script(lambda: Script(machine, value, within), drivers=LIVE)
     return str(caught.value)
@@ -53,55 +53,55 @@ TICKING: Ranks = {"tick": ((1, ("iterations",)), (1, ())), "tock": ((1, ("iterat
 
 
 def deeper(ranks: Ranks) -> Ranks:
-    """The same ranks with a level more: the engine reckons with those that an agent has in a shorter way."""
+    """Return the same ranks with two more levels, which the engine cannot reduce to single numbers."""
     return {name: (*rank, (0, ()), (0, ())) for name, rank in ranks.items()}
 
 
-@pytest.mark.parametrize("made", [dict, deeper])
-def test_a_run_whose_rank_falls_is_not_disturbed(made: Callable[[Ranks], Ranks]) -> None:
-    result = run_script(lambda: Script(DIAMOND, Number(4), ranked(made(WAY))), drivers=LIVE)
+@pytest.mark.parametrize("transform", [dict, deeper])
+def test_falling_rank_changes_nothing(transform: Callable[[Ranks], Ranks]) -> None:
+    result = run_script(lambda: Script(DIAMOND, Number(4), with_ranks(transform(WAY))), drivers=LIVE)
     assert result.outcome == Total("halved to 2")
-    ticked = run_script(lambda: Script(CLOCK, Tick(), ranked(made(TICKING), iterations=3)), drivers=LIVE)
+    ticked = run_script(lambda: Script(CLOCK, Tick(), with_ranks(transform(TICKING), iterations=3)), drivers=LIVE)
     assert ticked.outcome == Stopped(Tick(3), Exhausted("iterations", 3, 3))
 
 
-def test_a_run_that_is_advanced_by_hand_is_held_to_them_too() -> None:
+def test_manual_stepping_checks_ranks() -> None:
     with pytest.raises(CertificateError, match="the rank does not fall from halve"):
         advance(DIAMOND, begin(DIAMOND, Number(4)), Limits(), ranks={**WAY, "join": ((4, ()),)})
 
 
 @pytest.mark.parametrize("level", [2, 3, 4])
-def test_a_step_that_does_not_lower_the_rank_ends_the_run(level: int) -> None:
+def test_step_without_a_lower_rank_ends_the_run(level: int) -> None:
     ranks = {**WAY, "join": ((level, ()),)}
-    assert refused(DIAMOND, Number(4), ranked(deeper(ranks))) == (
+    assert rank_error(DIAMOND, Number(4), with_ranks(deeper(ranks))) == (
         f"the rank does not fall from halve (2, 0, 0) to join ({level}, 0, 0); the certificate belongs to another "
         "machine or to other limits, or an outer run has a limit that the proof did not include; prove the machine "
         "again, with that limit"
     )
-    # Reckoned with in the shorter way, each is one number.
-    text = refused(DIAMOND, Number(4), ranked(ranks))
+    # Without them, the engine reduces each rank to one number.
+    text = rank_error(DIAMOND, Number(4), with_ranks(ranks))
     assert re.match(r"the rank does not fall from halve \(\d+,\) to join \(\d+,\); the certificate belongs to", text)
 
 
-def test_the_step_after_that_is_not_taken() -> None:
-    within = ranked({**WAY, "halve": ((3, ()),)})
+def test_no_step_follows_a_rank_error() -> None:
+    within = with_ranks({**WAY, "halve": ((3, ()),)})
     events = stream(DIAMOND, Number(4), within)
     assert [type(next(events)).__name__ for _ in range(2)] == ["Entered", "Moved"]
     with pytest.raises(CertificateError):
         next(events)
-    # A run that goes another way is not held to what it does not come to.
+    # A run that does not reach the node is not checked there.
     assert run(DIAMOND, Number(3), within).outcome == Total("tripled to 10")
 
 
 def test_ranks_are_compared_from_left_to_right() -> None:
-    # Of the iterations one more is spent at each tick, which counts for more than where in the loop the run is.
+    # Each tick spends an iteration, which counts more than the position in the loop.
     swapped: Ranks = {"tick": ((1, ("iterations",)), (2, ())), "tock": ((1, ("iterations",)), (1, ()))}
-    assert refused(CLOCK, Tick(), ranked(deeper(swapped), iterations=3)) == (
+    assert rank_error(CLOCK, Tick(), with_ranks(deeper(swapped), iterations=3)) == (
         "the rank does not fall from tock (1, 2, 1, 0, 0) to tick (1, 2, 2, 0, 0); the certificate belongs to "
         "another machine or to other limits, or an outer run has a limit that the proof did not include; prove the "
         "machine again, with that limit"
     )
-    assert "from tock (" in refused(CLOCK, Tick(), ranked(swapped, iterations=3))
+    assert "from tock (" in rank_error(CLOCK, Tick(), with_ranks(swapped, iterations=3))
 
 
 @final
@@ -141,7 +141,7 @@ PAID_WALK: Graph[Here, Total | Past] = graph(
 
 
 def _ranks() -> Iterator[Rank]:
-    """Ranks as a proof makes them: of components 0 and 2 iterations are left, of 1 and 3 nothing is counted."""
+    """Draw ranks like those of proofs: components 0 and 2 count the remaining iterations, 1 and 3 count nothing."""
     for component in range(4):
         if component % 2:
             yield ((component, ()),)
@@ -150,13 +150,13 @@ def _ranks() -> Iterator[Rank]:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])
-@pytest.mark.parametrize("made", [dict, deeper])
-def test_a_step_is_taken_exactly_if_it_lowers_the_rank(made: Callable[[Ranks], Ranks], limit: int) -> None:
+@pytest.mark.parametrize("transform", [dict, deeper])
+def test_step_is_taken_only_if_the_rank_falls(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     def value(rank: Rank, iterations: int) -> list[int]:
         return [number for part, budgets in rank for number in (part, *[limit - iterations for _ in budgets])]
 
     for before, after in itertools.product(_ranks(), repeat=2):
-        within = ranked(made({"go": before, "arrive": after}), iterations=limit)
+        within = with_ranks(transform({"go": before, "arrive": after}), iterations=limit)
         for spent, machine in itertools.product(range(limit + 1), (WALK, PAID_WALK)):
             at = Snapshot("go", Here(), spent=Spent(iterations=spent))
             costs = int(machine is PAID_WALK)
@@ -169,53 +169,53 @@ def test_a_step_is_taken_exactly_if_it_lowers_the_rank(made: Callable[[Ranks], R
                     run(machine, at, within)
 
 
-def test_a_rank_may_count_several_budgets_in_a_level_together_with_their_order() -> None:
+def test_level_may_count_several_budgets() -> None:
     both: Ranks = {
         "tick": ((1, ("iterations", "tool_calls")), (1, ())),
         "tock": ((1, ("iterations", "tool_calls")), (2, ())),
     }
-    result = run_script(lambda: Script(CLOCK, Tick(), ranked(both, iterations=2, tool_calls=5)), drivers=LIVE)
+    result = run_script(lambda: Script(CLOCK, Tick(), with_ranks(both, iterations=2, tool_calls=5)), drivers=LIVE)
     assert result.spent == Spent(iterations=2)
 
 
 @pytest.mark.parametrize("name", ["iterations", "model_calls", "tool_calls", "tokens", "elsewhere"])
-def test_what_a_rank_counts_has_a_limit(name: str) -> None:
+def test_rank_needs_limits_on_its_budgets(name: str) -> None:
     ranks: Ranks = {"split": ((3, (name,)),)}
-    assert refused(DIAMOND, Number(4), ranked(ranks, iterations=None)) == (
+    assert rank_error(DIAMOND, Number(4), with_ranks(ranks, iterations=None)) == (
         f"the rank counts {name}, which has no limit; prove the machine with these limits"
     )
 
 
-def test_what_is_left_of_iterations_without_a_limit_is_not_known() -> None:
-    assert refused(CLOCK, Tick(), ranked(TICKING, iterations=None)) == (
+def test_rank_needs_a_limit_on_iterations() -> None:
+    assert rank_error(CLOCK, Tick(), with_ranks(TICKING, iterations=None)) == (
         "the rank counts iterations, which has no limit; prove the machine with these limits"
     )
 
 
-@pytest.mark.parametrize("made", [dict, deeper])
+@pytest.mark.parametrize("transform", [dict, deeper])
 @pytest.mark.parametrize("limit", [0, 3])
-def test_a_run_that_is_taken_up_with_lower_limits_comes_to_its_stop(made: Callable[[Ranks], Ranks], limit: int) -> None:
+def test_resume_with_lower_limits_stops(transform: Callable[[Ranks], Ranks], limit: int) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=13), entered=True)
-    result = run_script(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=limit)), drivers=LIVE)
+    result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=limit)), drivers=LIVE)
     assert result.outcome == Stopped(Tick(1), Exhausted("iterations", limit, 13))
 
 
-@pytest.mark.parametrize("made", [dict, deeper])
-def test_where_more_is_spent_than_may_be_nothing_is_left_and_never_less(made: Callable[[Ranks], Ranks]) -> None:
+@pytest.mark.parametrize("transform", [dict, deeper])
+def test_overspent_budget_counts_as_zero_remaining(transform: Callable[[Ranks], Ranks]) -> None:
     ranks: Ranks = {**WAY, "halve": ((2, ("iterations",)), (0, ()))}
     at = Snapshot("split", Number(4), spent=Spent(iterations=13))
-    result = run_script(lambda: Script(DIAMOND, at, ranked(made(ranks), iterations=3)), drivers=LIVE)
+    result = run_script(lambda: Script(DIAMOND, at, with_ranks(transform(ranks), iterations=3)), drivers=LIVE)
     assert result.outcome == Total("halved to 2")
 
 
-@pytest.mark.parametrize("made", [dict, deeper])
-def test_all_that_a_rank_counts_may_be_spent(made: Callable[[Ranks], Ranks]) -> None:
+@pytest.mark.parametrize("transform", [dict, deeper])
+def test_rank_allows_spending_the_whole_budget(transform: Callable[[Ranks], Ranks]) -> None:
     at = Snapshot("tick", Tick(), spent=Spent(iterations=3))
-    result = run_script(lambda: Script(CLOCK, at, ranked(made(TICKING), iterations=3)), drivers=LIVE)
+    result = run_script(lambda: Script(CLOCK, at, with_ranks(transform(TICKING), iterations=3)), drivers=LIVE)
     assert result.outcome == Stopped(Tick(), Exhausted("iterations", 3, 3))
 
 
-# ---- what is left of each
+# ---- remaining amounts
 
 
 @final
@@ -264,28 +264,28 @@ def thinking(counted: str, usage: Usage, **limits: Any) -> RunContext:
         ("patience", {"budgets": {"patience": 2}}, 2),
     ],
 )
-def test_a_rank_falls_with_whatever_each_turn_spends(counted: str, limits: Any, turns: int) -> None:
+def test_rank_falls_with_any_budget_spent_per_turn(counted: str, limits: Any, turns: int) -> None:
     result = run_script(lambda: Script(THINKING, Turn(0), thinking(counted, Usage(1, 1), **limits)), drivers=LIVE)
     assert (result.outcome.at, result.outcome.limit.limit) == (Turn(turns), counted)
 
 
-def test_the_tokens_that_the_last_call_takes_beyond_the_limit_are_not_counted_by_the_rank() -> None:
+def test_tokens_beyond_the_limit_do_not_affect_ranks() -> None:
     result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(3, 2), tokens=9)), drivers=LIVE)
     assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(2), Exhausted("tokens", 9, 10)), 10)
 
 
-def test_a_run_that_took_more_tokens_than_it_may_take_now_is_at_the_end_of_its_rank() -> None:
+def test_resume_with_fewer_tokens_has_the_lowest_rank() -> None:
     at = Snapshot("think", Turn(0), spent=Spent(meters={"prompt_tokens": 5, "tokens": 5}))
     result = run_script(lambda: Script(THINKING, at, thinking("tokens", Usage(), tokens=0)), drivers=LIVE)
     assert result.outcome == Over(Turn(0), Exhausted("tokens", 0, 5))
 
 
-def test_a_call_takes_one_token_at_least_also_where_its_provider_reports_none() -> None:
+def test_call_without_reported_tokens_counts_one() -> None:
     result = run_script(lambda: Script(THINKING, Turn(0), thinking("tokens", Usage(), tokens=3)), drivers=LIVE)
     assert (result.outcome, reported_tokens(result.spent)) == (Over(Turn(3), Exhausted("tokens", 3, 3)), 0)
 
 
-def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_rank_too() -> None:
+def test_call_without_reported_tokens_lowers_the_rank() -> None:
     def within() -> RunContext:
         usages = iter([Usage(3, 3), *[Usage()] * 9])
         result = make_run_context(
@@ -299,43 +299,43 @@ def test_a_call_that_reports_no_token_after_one_that_reported_many_lowers_the_ra
     assert (reported_tokens(result.spent), silent_calls(result.spent), result.spent["tokens"]) == (6, 2, 8)
 
 
-def test_a_rank_that_counts_what_a_turn_does_not_spend_does_not_fall() -> None:
-    assert refused(THINKING, Turn(0), thinking("iterations", Usage())) == (
+def test_rank_of_an_unspent_budget_does_not_fall() -> None:
+    assert rank_error(THINKING, Turn(0), thinking("iterations", Usage())) == (
         "the rank does not fall from think (1, 15) to think (1, 15); the certificate belongs to another machine or "
         "to other limits, or an outer run has a limit that the proof did not include; prove the machine again, with "
         "that limit"
     )
 
 
-# ---- where a run is taken up again
+# ---- resumed runs
 
 
-def test_a_run_taken_up_at_a_gate_is_held_to_the_rank_there() -> None:
+def test_resume_before_an_entry_checks_the_rank() -> None:
     ranks = {**WAY, "join": ((2, ()),)}
     at = Snapshot("triple", Odd(3))
-    assert "from triple (2, 0, 0) to join (2, 0, 0)" in refused(DIAMOND, at, ranked(deeper(ranks)))
-    assert "the rank does not fall from triple (" in refused(DIAMOND, at, ranked(ranks))
+    assert "from triple (2, 0, 0) to join (2, 0, 0)" in rank_error(DIAMOND, at, with_ranks(deeper(ranks)))
+    assert "the rank does not fall from triple (" in rank_error(DIAMOND, at, with_ranks(ranks))
 
 
-def test_a_run_taken_up_in_a_node_is_held_to_the_ranks_from_the_next_node_on() -> None:
-    # What was left when it came into the node is not known any more.
+def test_resume_inside_a_node_checks_later_ranks() -> None:
+    # The amounts that remained at the entry are unknown.
     ranks = {**WAY, "join": ((2, ()),)}
     inside = Snapshot("triple", Odd(3), entered=True)
     later = Snapshot("split", Number(3), entered=True)
-    for made in (ranks, deeper(ranks)):
-        result = run_script(lambda made=made: Script(DIAMOND, inside, ranked(made)), drivers=LIVE)  # type: ignore[misc]
+    for variant in (ranks, deeper(ranks)):
+        result = run_script(lambda variant=variant: Script(DIAMOND, inside, with_ranks(variant)), drivers=LIVE)  # type: ignore[misc]
         assert result.outcome == Total("tripled to 10")
-        assert "the rank does not fall from triple (" in refused(DIAMOND, later, ranked(made))
+        assert "the rank does not fall from triple (" in rank_error(DIAMOND, later, with_ranks(variant))
 
 
-def test_the_ranks_of_a_proof_fall_in_every_run_of_its_machine() -> None:
+def test_ranks_of_a_proof_fall_in_every_run() -> None:
     @metered(when_spent=Over, budget=PATIENCE)
     @node
     def turn(now: Turn) -> Turn | Total:
         return Turn(now.number + 1) if now.number < 9 else Total("")
 
     machine = graph(edges(turn, on(Turn, turn) | on(Total, END) | on(Over, END)), start=turn)
-    certificate = machine.verify(nobody().limits).certificate
+    certificate = machine.verify(without_handlers().limits).certificate
     assert certificate is not None
-    result = run_script(lambda: Script(machine, Turn(0), ranked(certificate.ranks or {})), drivers=LIVE)
+    result = run_script(lambda: Script(machine, Turn(0), with_ranks(certificate.ranks or {})), drivers=LIVE)
     assert result.outcome == Over(Turn(4), Exhausted("patience", 4, 4))

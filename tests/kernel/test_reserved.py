@@ -1,4 +1,4 @@
-"""What is reserved: a node whose calls no limit stops, counted all the same, with a grace beyond the deadline."""
+"""Reserved nodes: no limit stops their calls, which are still counted, and they have a grace after the deadline."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ BOTH: tuple[Graph[Ready, Ending], ...] = (GENERATING_AGENT_EXECUTOR, STRICT_GENE
 
 @final
 @dataclass(frozen=True)
-class Said:
-    """The last words."""
+class Summary:
+    """The last answer of a stopped run."""
 
     words: tuple[str, ...]
 
@@ -66,7 +66,7 @@ class Said:
 @final
 @dataclass(frozen=True)
 class Silent:
-    """There were none."""
+    """The outcome without a last answer."""
 
     at: Stopped
     limit: Exhausted
@@ -85,16 +85,16 @@ def prompt(given: Prompt) -> Asks[CallModel, Prompt]:
 
 @reserved(when_spent=Silent, asks=4, grace=2)
 @node
-def conclude(stopped: Stopped) -> Asks[CallModel | CallTool, Said]:
+def conclude(stopped: Stopped) -> Asks[CallModel | CallTool, Summary]:
     first = yield from ask(question("sum up"))
     second = yield from ask(question("in a word"))
     results = yield from ask_all([CallTool("mail", first.content), CallTool("mail", second.content)])
-    return Said((first.content, second.content, *(str(result.observation) for result in results)))
+    return Summary((first.content, second.content, *(str(result.observation) for result in results)))
 
 
-# Calls until a limit is spent, then four more.
-LAST_WORDS: Graph[Prompt, Said | Silent] = graph(
-    edges(prompt, on(Prompt, prompt) | on(Stopped, conclude)) | edges(conclude, on(Said, END) | on(Silent, END)),
+# It calls the model until a limit stops it, then makes four reserved calls.
+LAST_WORDS: Graph[Prompt, Summary | Silent] = graph(
+    edges(prompt, on(Prompt, prompt) | on(Stopped, conclude)) | edges(conclude, on(Summary, END) | on(Silent, END)),
     start=prompt,
 )
 
@@ -109,7 +109,7 @@ def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
     )
 
 
-# ---- no limit stops it, and everything is counted
+# ---- limits and counts
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def office(limits: Limits, *, cost: float = 0.0) -> RunContext:
         (agent_limits(model_calls=1, tokens=1, cost=0.1, tool_calls=1, fan_out=1), 1),
     ],
 )
-def test_its_calls_pass_every_limit_on_them_and_are_counted(limits: Limits, calls: int) -> None:
+def test_reserved_calls_are_counted_but_never_stopped(limits: Limits, calls: int) -> None:
     result = run_script(lambda: Script(LAST_WORDS, Prompt(), office(limits, cost=1.0)))
-    assert result.outcome == Said(
+    assert result.outcome == Summary(
         ("re: sum up", "re: in a word", "sent re: sum up", "sent re: in a word"),
     )
     assert (result.spent["model_calls"], result.spent["tool_calls"]) == (calls + 2, 2)
@@ -135,13 +135,13 @@ def test_its_calls_pass_every_limit_on_them_and_are_counted(limits: Limits, call
     assert result.spent["cost"] == calls + 2
 
 
-def test_a_run_that_was_taken_up_too_often_is_left_by_its_spent_limit() -> None:
+def test_too_many_restarts_stop_reserved_calls() -> None:
     crashed = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=2))
     result = run_script(lambda: Script(LAST_WORDS, crashed, office(agent_limits(model_calls=0, restarts=1))))
     assert result.outcome == Silent(Stopped(Prompt(), Exhausted("model_calls", 0, 0)), Exhausted("restarts", 1, 2))
     assert result.spent["model_calls"] == 0
     once = Snapshot("conclude", Stopped(Prompt(), Exhausted("model_calls", 0, 0)), spent=Spent(restarts=1))
-    assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Said)
+    assert isinstance(run(LAST_WORDS, once, office(agent_limits(model_calls=0, restarts=1))).outcome, Summary)
 
 
 # ---- the deadline
@@ -151,7 +151,7 @@ TEN = Limits(seconds=10)
 
 
 def concluding(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
-    """The run at its first reserved call, its time being over."""
+    """Return the run at its first reserved call, after the deadline."""
     first = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), limits)
     assert isinstance(first, PendingEffect)
     assert first.deadline == limits.seconds
@@ -161,38 +161,38 @@ def concluding(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
     return last
 
 
-def test_its_deadline_is_so_much_later_and_none_where_there_is_none() -> None:
+def test_grace_extends_the_deadline() -> None:
     assert concluding().deadline == 12
     other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
     assert isinstance(other, PendingEffect)
     assert other.deadline is None
 
 
-def test_cut_there_it_leaves_by_its_spent_limit_with_the_runs_own_limit() -> None:
+def test_cut_after_the_grace_reports_the_runs_limit() -> None:
     settled = concluding().cut(at=11.5)
     done = advance(LAST_WORDS, Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
     assert done == advance(LAST_WORDS, settled, TEN)
     assert not isinstance(done, PendingEffect)
-    # It has had all the time there was, also where the clock is a little behind.
+    # A cut call used all remaining time, even if the clock lags slightly.
     assert done.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert done.spent.seconds == 12
     assert done.spent["model_calls"] == 2
 
 
-def test_it_asks_for_nothing_any_more_when_its_grace_is_over() -> None:
+def test_reserved_calls_stop_after_the_grace() -> None:
     state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=12.0), TEN)
     assert not isinstance(state, PendingEffect)
     assert state.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert state.spent["model_calls"] == 2
 
 
-def test_it_asks_on_as_long_as_its_grace_lasts() -> None:
+def test_reserved_calls_continue_during_the_grace() -> None:
     state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=11.9), TEN)
     assert isinstance(state, PendingEffect)
     assert state.deadline == 12
 
 
-def test_of_a_batch_that_is_cut_what_has_finished_is_kept() -> None:
+def test_cut_batch_keeps_finished_replies() -> None:
     words = concluding().reply(ModelReply("a"), at=11.0)
     second = advance(LAST_WORDS, words, TEN)
     assert isinstance(second, PendingEffect)
@@ -201,38 +201,36 @@ def test_of_a_batch_that_is_cut_what_has_finished_is_kept() -> None:
     done = advance(LAST_WORDS, mails.cut(at=12.0, finished=(ToolResult("sent"), Cut())), TEN)
     assert not isinstance(done, PendingEffect)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
-    assert done.outcome == Said(("a", "b", "sent", cut))
+    assert done.outcome == Summary(("a", "b", "sent", cut))
 
 
 def slow(clock: FakeClock, seconds: float, limits: Limits = TEN) -> RunContext:
-    """Each model call takes so many seconds of the fake clock."""
+    """Return a context whose model calls take `seconds` of the fake clock."""
 
-    def answered(call: CallModel) -> ModelReply:
+    def answer(call: CallModel) -> ModelReply:
         clock.advance(seconds)
         return ModelReply("so")
 
-    return make_run_context(
-        {CallModel: answered, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock
-    )
+    return make_run_context({CallModel: answer, CallTool: lambda call: ToolResult("sent")}, limits=limits, clock=clock)
 
 
 @pytest.mark.parametrize(
     ("seconds", "outcome", "calls"),
     [
-        # 4, 8, 12: over; the last words are too late by now.
+        # Calls end at 4, 8 and 12 seconds, when the grace is over.
         (4.0, Silent, 3),
-        # 3, 6, 9, 12: the same at the very second.
+        # Calls end at 3, 6, 9 and 12, exactly at the end of the grace.
         (3.0, Silent, 4),
-        # 5, 10: over; 15: said, and too late to say more.
+        # Calls end at 5 and 10, the deadline; a reserved call ends at 15, too late for another.
         (5.0, Silent, 3),
-        # 10 times 1; 11; 12: too late for the mails.
+        # Ten calls of 1 second; reserved calls end at 11 and 12, too late for the mails.
         (1.0, Silent, 12),
-        # 20 times half; 10.5 and 11.
-        (0.5, Said, 22),
+        # Twenty calls of half a second; reserved calls end at 10.5 and 11.
+        (0.5, Summary, 22),
     ],
 )
-def test_every_driver_gives_it_the_grace_and_no_more(seconds: float, outcome: type, calls: int) -> None:
-    def script() -> Script[Prompt, Said | Silent]:
+def test_every_driver_enforces_the_grace(seconds: float, outcome: type, calls: int) -> None:
+    def script() -> Script[Prompt, Summary | Silent]:
         return Script(LAST_WORDS, Prompt(), slow(FakeClock(), seconds))
 
     result = run_script(script)
@@ -241,18 +239,18 @@ def test_every_driver_gives_it_the_grace_and_no_more(seconds: float, outcome: ty
 
 
 @pytest.mark.parametrize("driver", ["sync", "async"])
-def test_a_call_that_never_answers_is_cut_when_the_grace_is_over(driver: str) -> None:
+def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
     clock, released = FakeClock(), threading.Event()
 
-    def answered(call: CallModel) -> ModelReply:
+    def answer(call: CallModel) -> ModelReply:
         if call.request == CompletionRequest("sum up"):
             released.wait(30)
         else:
-            # Just before the end of the grace: it is real time that the driver waits.
+            # Just before the end of the grace, because the driver waits in real time.
             clock.advance(11.99)
         return ModelReply("so")
 
-    made = make_run_context({CallModel: answered}, limits=TEN, clock=clock)
+    made = make_run_context({CallModel: answer}, limits=TEN, clock=clock)
     try:
         done = run(LAST_WORDS, Prompt(), made) if driver == "sync" else asyncio.run(arun(LAST_WORDS, Prompt(), made))
     finally:
@@ -267,21 +265,21 @@ SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.2))
 
 @pytest.mark.parametrize("driver", ["run", "arun", "stream", "astream"])
 @pytest.mark.parametrize("hanging", ["sum up", "a mail"])
-def test_a_cut_call_is_followed_by_the_grace_of_the_next(driver: str, hanging: str) -> None:
-    """The deadline cuts a call that hangs; what is reserved is asked for then, and cut when its grace is over."""
+def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
+    """The deadline cuts a hanging call; a reserved call follows, and is cut after its grace."""
     released = threading.Event()
 
-    def answered(call: CallModel) -> ModelReply:
+    def answer(call: CallModel) -> ModelReply:
         if call.request in (CompletionRequest("call 0"), CompletionRequest(hanging)):
             released.wait(30)
         return ModelReply("a mail" if call.request == CompletionRequest("in a word") else "so")
 
-    def sent(call: CallTool) -> ToolResult:
+    def send(call: CallTool) -> ToolResult:
         if call.tool_input == hanging:
             released.wait(30)
         return ToolResult("sent")
 
-    made = make_run_context({CallModel: answered, CallTool: sent}, limits=Limits(seconds=0.05))
+    made = make_run_context({CallModel: answer, CallTool: send}, limits=Limits(seconds=0.05))
 
     async def last() -> Any:
         return [event async for event in astream(SOON, Prompt(), made)][-1]
@@ -307,18 +305,18 @@ def test_a_cut_call_is_followed_by_the_grace_of_the_next(driver: str, hanging: s
         assert done.outcome.at.limit.limit == "seconds"
         assert done.spent["model_calls"] == 2
     else:
-        assert isinstance(done.outcome, Said)
+        assert isinstance(done.outcome, Summary)
         assert done.outcome.words[:3] == ("so", "a mail", "sent")
         assert done.outcome.words[3].startswith("mail was cut off: the limit of 0.05 seconds was reached")
         assert (done.spent["model_calls"], done.spent["tool_calls"]) == (3, 2)
 
 
-# ---- how it is written
+# ---- decorators
 
 
-def words(stopped: Stopped) -> Asks[CallModel, Said]:
+def words(stopped: Stopped) -> Asks[CallModel, Summary]:
     reply = yield from ask(question("sum up"))
-    return Said((reply.content,))
+    return Summary((reply.content,))
 
 
 @pytest.mark.parametrize(
@@ -329,44 +327,44 @@ def words(stopped: Stopped) -> Asks[CallModel, Said]:
         lambda: metered(when_spent=Silent, budget=Budget("alpha", 1))(reserved(when_spent=Silent)(node(words))),
     ],
 )
-def test_what_is_reserved_is_not_metered_in_whatever_order(written: Callable[[], Any]) -> None:
+def test_reserved_node_cannot_be_metered(written: Callable[[], Any]) -> None:
     with pytest.raises(NodeError, match="words is reserved, so its entry costs nothing; leave out @metered"):
         written()
 
 
 @pytest.mark.parametrize("grace", [-1, -0.001, math.inf, math.nan, True, False])
-def test_a_grace_that_is_no_time_is_refused(grace: Any) -> None:
+def test_invalid_grace_is_refused(grace: Any) -> None:
     with pytest.raises(NodeError, match=f"grace is {grace}; give seconds, 0 or more"):
         reserved(when_spent=Silent, grace=grace)
 
 
-def test_a_node_that_asks_for_nothing_has_nothing_to_reserve() -> None:
-    def silent(stopped: Stopped) -> Said:
-        return Said(())
+def test_reserved_needs_a_node_that_asks() -> None:
+    def silent(stopped: Stopped) -> Summary:
+        return Summary(())
 
     with pytest.raises(NodeError, match="silent"):
         reserved(when_spent=Silent)(node(silent))
 
 
-def test_a_grace_of_nothing_reserves_the_calls_and_no_time() -> None:
+def test_zero_grace_reserves_only_the_calls() -> None:
     machine: Any = graph(
         edges(prompt, on(Prompt, prompt) | on(Stopped, without_time))
-        | edges(without_time, on(Said, END) | on(Silent, END)),
+        | edges(without_time, on(Summary, END) | on(Silent, END)),
         start=prompt,
     )
-    assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Said)
+    assert isinstance(run(machine, Prompt(), office(agent_limits(model_calls=1))).outcome, Summary)
     result = run_script(lambda: Script(machine, Prompt(), slow(FakeClock(), 6.0)))
     assert result.outcome == Silent(Stopped(Prompt(2), Exhausted("seconds", 10, 12.0)), Exhausted("seconds", 10, 12.0))
 
 
 @reserved(when_spent=Silent, grace=0)
 @node
-def without_time(stopped: Stopped) -> Asks[CallModel, Said]:
+def without_time(stopped: Stopped) -> Asks[CallModel, Summary]:
     reply = yield from ask(question("sum up"))
-    return Said((reply.content,))
+    return Summary((reply.content,))
 
 
-# ---- the proof
+# ---- proofs
 
 
 def proof(machine: Graph[Any, Any], limits: Limits) -> Certificate:
@@ -377,7 +375,7 @@ def proof(machine: Graph[Any, Any], limits: Limits) -> Certificate:
 
 @pytest.mark.parametrize("machine", BOTH)
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-def test_generating_costs_one_model_call_and_the_bound_is_reached(machine: Graph[Any, Any], iterations: int) -> None:
+def test_generate_costs_one_more_model_call(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations)
     certificate = proof(machine, limits)
     bounds = certificate.bounds
@@ -400,12 +398,12 @@ def test_generating_costs_one_model_call_and_the_bound_is_reached(machine: Graph
         (agent_limits(iterations=3, model_calls=7), 4),
         (agent_limits(iterations=3, tokens=2), 3),
         (Limits(iterations=2, seconds=4), 3),
-        # The call that a crash cut off is asked for, and counted, again.
+        # The call that a crash interrupted is made and counted again.
         (Limits(iterations=2, restarts=1), 4),
         (agent_limits(iterations=2, tool_calls=1, fan_out=1), 3),
     ],
 )
-def test_several_limits_leave_one_call_for_the_end(machine: Graph[Any, Any], limits: Limits, calls: int) -> None:
+def test_one_call_remains_for_the_end(machine: Graph[Any, Any], limits: Limits, calls: int) -> None:
     certificate = proof(machine, limits)
     assert certificate.bounds.model_calls.number == calls
     check(certificate, machine)
@@ -416,16 +414,16 @@ def test_several_limits_leave_one_call_for_the_end(machine: Graph[Any, Any], lim
 
 
 @given(iterations=st.integers(0, 30), calls=st.none() | st.integers(0, 30))
-def test_the_bound_is_the_smaller_limit_and_one(iterations: int, calls: int | None) -> None:
+def test_bound_is_the_smaller_limit_plus_one(iterations: int, calls: int | None) -> None:
     bound = proof(GENERATING_AGENT_EXECUTOR, agent_limits(iterations=iterations, model_calls=calls)).bounds.model_calls
     assert bound.number == (iterations if calls is None else min(iterations, calls)) + 1
 
 
-def test_its_time_is_the_limit_the_grace_and_what_a_cancelled_call_may_take() -> None:
+def test_time_bound_includes_grace_and_cancellation() -> None:
     bound = proof(GENERATING_AGENT_EXECUTOR, Limits(seconds=4)).bounds.seconds
     assert (bound.form, bound.number) == ("seconds + 10.05", 14.05)
     machine = graph(
-        edges(perhaps, on(Said, END) | on(Stopped, conclude)) | edges(conclude, on(Said, END) | on(Silent, END)),
+        edges(perhaps, on(Summary, END) | on(Stopped, conclude)) | edges(conclude, on(Summary, END) | on(Silent, END)),
         start=perhaps,
     )
     assert proof(machine, Limits(seconds=4)).bounds.seconds.number == 6.05
@@ -434,7 +432,7 @@ def test_its_time_is_the_limit_the_grace_and_what_a_cancelled_call_may_take() ->
 @final
 @dataclass(frozen=True)
 class Over:
-    """A limit stopped even the reserved calls."""
+    """The outcome if a limit stops the reserved calls, too."""
 
     at: Prompt
     limit: Exhausted
@@ -447,7 +445,7 @@ def again(given: Prompt) -> Asks[CallModel, Prompt]:
     return Prompt(given.calls + 1)
 
 
-def test_reserved_calls_alone_end_no_loop() -> None:
+def test_reserved_calls_alone_bound_no_loop() -> None:
     machine = graph(edges(again, on(Prompt, again) | on(Over, END)), start=again)
     verdict = machine.verify(agent_limits(iterations=3, model_calls=3, tokens=3))
     assert verdict.status == "refuted"
@@ -456,13 +454,13 @@ def test_reserved_calls_alone_end_no_loop() -> None:
 
 @charged(when_spent=Stopped, asks=(0, 1))
 @node
-def perhaps(given: Prompt) -> Asks[CallModel, Said]:
+def perhaps(given: Prompt) -> Asks[CallModel, Summary]:
     reply = yield from ask(question("perhaps"))
-    return Said((reply.content,))
+    return Summary((reply.content,))
 
 
-def test_reserved_calls_use_up_the_limits_of_others() -> None:
-    """Found by a random machine: what is stopped by a spent limit goes back to what spent it."""
+def test_reserved_calls_use_up_other_limits() -> None:
+    """Found by a random machine: the outcome for a limit leads back to the node that it stopped."""
 
     @reserved(when_spent=Silent, asks=(0, 1))
     @node
@@ -471,7 +469,7 @@ def test_reserved_calls_use_up_the_limits_of_others() -> None:
         return Prompt()
 
     machine = graph(
-        edges(perhaps, on(Said, END) | on(Stopped, first)) | edges(first, on(Prompt, perhaps) | on(Silent, END)),
+        edges(perhaps, on(Summary, END) | on(Stopped, first)) | edges(first, on(Prompt, perhaps) | on(Silent, END)),
         start=first,
     )
     limits = agent_limits(tokens=1)
@@ -485,7 +483,7 @@ def test_reserved_calls_use_up_the_limits_of_others() -> None:
 
 
 def generating(steps: int, **limits: Any) -> AgentExecutor:
-    """Calls a tool in each of so many steps; asked to conclude, it does."""
+    """Call a tool in each of `steps` steps, then conclude."""
 
     def decide(done: Sequence[object], inputs: dict[str, Any]) -> AgentAction | AgentFinish:
         finished = len(done) >= steps or "conclude" in inputs
@@ -495,9 +493,7 @@ def generating(steps: int, **limits: Any) -> AgentExecutor:
 
 
 @given(steps=st.integers(0, 4), iterations=st.integers(0, 4), calls=st.none() | st.integers(0, 4))
-def test_a_run_whose_last_words_are_generated_conforms_to_its_proof(
-    steps: int, iterations: int, calls: int | None
-) -> None:
+def test_run_with_a_generated_end_conforms(steps: int, iterations: int, calls: int | None) -> None:
     executor = generating(steps, max_iterations=iterations, max_model_calls=calls)
     trace = trace_of(executor)
     found = audit(trace, proof_of(executor))
@@ -508,7 +504,7 @@ def test_a_run_whose_last_words_are_generated_conforms_to_its_proof(
     assert trace[-1]["spent"]["model_calls"] == spent + stopped
 
 
-def test_of_more_calls_than_are_reserved_an_audit_tells() -> None:
+def test_audit_reports_excess_reserved_calls() -> None:
     executor = generating(9, max_iterations=3, max_model_calls=2)
     trace = trace_of(executor)
     assert trace[-1]["spent"]["model_calls"] == 3
@@ -522,15 +518,15 @@ def test_of_more_calls_than_are_reserved_an_audit_tells() -> None:
 # ---- the explorer
 
 
-def drawn(*nodes: DrawnNode) -> Graph[Any, Any]:
+def build_graph(*nodes: DrawnNode) -> Graph[Any, Any]:
     return DrawnGraph(nodes).graph
 
 
-def test_a_reply_within_the_grace_leaves_time_to_ask_again() -> None:
-    """The explorer answered late at the very end of the grace only, and saw no run that goes on from there."""
+def test_explorer_tries_replies_within_the_grace() -> None:
+    """Regression: the explorer tried late replies only at the end of the grace, and missed runs that continue."""
     grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
-    # Behind a gate that only time closes, back to what is reserved.
-    machine = drawn(
+    # A node that only the deadline stops leads back to the reserved node.
+    machine = build_graph(
         DrawnNode((DrawnEdge("Red", 1),), **grace),
         DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=0),
     )
@@ -539,10 +535,10 @@ def test_a_reply_within_the_grace_leaves_time_to_ask_again() -> None:
     assert {finding.code for finding in machine.verify(limits).findings if finding.severity == "error"} == {"GX012"}
 
 
-def test_a_run_whose_grace_is_over_is_not_like_one_that_has_some_left() -> None:
+def test_explorer_distinguishes_states_by_remaining_grace() -> None:
     grace: dict[str, Any] = {"asks": "tools", "least": 1, "most": 1, "grace": 10.0}
-    machine = drawn(
-        # Cut, it is at the gate at once, and too late for any more; answered late, by a detour and in time.
+    machine = build_graph(
+        # A cut call returns at once, when the grace is over; a late reply takes a detour, and is in time.
         DrawnNode((DrawnEdge("Red", 1),), **grace, spent=2),
         DrawnNode((DrawnEdge("Red", 2),)),
         DrawnNode((DrawnEdge("Red", None),), meters=("iterations",), spent=3),
@@ -555,9 +551,9 @@ def test_a_run_whose_grace_is_over_is_not_like_one_that_has_some_left() -> None:
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
-def test_a_reserved_call_that_a_crash_cut_off_is_made_again_beyond_its_limit(restarts: int) -> None:
-    """Found by a random machine: the bound had one call for the end, however often that is taken up again."""
-    machine = drawn(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))
+def test_crashed_reserved_call_is_made_again(restarts: int) -> None:
+    """Found by a random machine: the bound counted one final call, even if restarts make it again."""
+    machine = build_graph(DrawnNode((DrawnEdge("Red", None),), asks="models", least=0, most=1, grace=0.0))
     limits = agent_limits(tokens=0, restarts=restarts)
     certificate = proof(machine, limits)
     check(certificate, machine)
@@ -568,8 +564,8 @@ def test_a_reserved_call_that_a_crash_cut_off_is_made_again_beyond_its_limit(res
     assert both.bounds.model_calls.number == reached.model_calls == 1 + restarts
 
 
-def test_what_is_reserved_and_never_asks_is_stopped_by_no_time() -> None:
-    machine = drawn(
+def test_reserved_node_that_never_asks_is_not_stopped() -> None:
+    machine = build_graph(
         DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), asks="models", least=0, most=0, grace=1.0),
     )
     (finding,) = [one for one in machine.verify(Limits(seconds=5)).findings if one.code == "GX010"]
@@ -577,7 +573,7 @@ def test_what_is_reserved_and_never_asks_is_stopped_by_no_time() -> None:
     assert execute(machine, finding.witness, 50) == 50
 
 
-def test_what_is_reserved_is_said_by_number() -> None:
+def test_reserved_calls_are_described_by_number() -> None:
     everything: Any = None
     with pytest.raises(
         NodeError, match=r"is reserved and needs the number of its effects; write asks=1, or \(least, most\)$"

@@ -1,4 +1,4 @@
-"""A run goes on from its snapshot: no clock starts again, no budget is refilled, nothing answered is asked again."""
+"""A resumed run keeps its clock, its spending and its replies."""
 
 import json
 from dataclasses import replace
@@ -33,8 +33,8 @@ from tests.kernel.machines import (
     Topics,
     limited,
     model_of,
-    nobody,
     reporter,
+    without_handlers,
 )
 
 
@@ -42,11 +42,11 @@ def texts(script: Script[Any, Any]) -> tuple[str, ...]:
     return drive_from_text(script).texts
 
 
-# ---- nothing is asked twice
+# ---- replies are kept
 
 
 @pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
-def test_from_every_state_only_what_is_not_answered_is_asked(driver: Driver) -> None:
+def test_resume_asks_only_for_missing_replies(driver: Driver) -> None:
     for number, text in enumerate(texts(Script(INTERVIEW, Topic("tea", 4), reporter()))):
         asked: list[str] = []
 
@@ -60,34 +60,34 @@ def test_from_every_state_only_what_is_not_answered_is_asked(driver: Driver) -> 
         assert result.outcome == Interview(tuple(f"re: tea {n} {n}" for n in range(4)))
 
 
-def test_an_opaque_node_whose_outcome_is_stored_is_not_called_again() -> None:
-    *_, last = texts(Script(ERRAND, Errand(), nobody()))
+def test_opaque_node_with_a_stored_outcome_is_skipped() -> None:
+    *_, last = texts(Script(ERRAND, Errand(), without_handlers()))
     data = json.loads(last)
     assert (data["node"], len(data["replies"])) == ("come_back", 1)
     snapshot = Snapshot.from_json(last, ERRAND)
-    # Nobody is there to perform it.
+    # There is no handler that could perform it.
     state = advance(ERRAND, snapshot, Limits())
     assert isinstance(state, Done)
     assert state.outcome == Home(("left", "back"))
 
 
-def test_a_batch_that_is_answered_is_not_asked_again() -> None:
+def test_answered_batch_is_not_asked_again() -> None:
     from graphexec.effects import CallTool, ToolResult
 
     def script() -> Script[Any, Any]:
         return Script(SURVEY, Topics(("a", "b")), make_run_context({CallTool: lambda call: ToolResult(call.name)}))
 
     *_, last = texts(script())
-    done = run(SURVEY, Snapshot.from_json(last, SURVEY), nobody())
+    done = run(SURVEY, Snapshot.from_json(last, SURVEY), without_handlers())
     assert done.spent["tool_calls"] == 2
     assert done.outcome == drive_from_text(script()).outcome
 
 
-# ---- nothing is refilled
+# ---- spending and clock are kept
 
 
 @pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
-def test_budgets_are_not_refilled_by_a_resume(driver: Driver) -> None:
+def test_resume_does_not_reset_budgets(driver: Driver) -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(PROMPTS, value, model_of(Usage(2, 1), agent_limits(model_calls=5, tokens=100)))
 
@@ -99,8 +99,8 @@ def test_budgets_are_not_refilled_by_a_resume(driver: Driver) -> None:
         assert reported_tokens(result.spent) == reported_tokens(whole.spent) == 15
 
 
-def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
-    # The state before the call is what a process that crashed in it goes on from: its attempt counts.
+def test_crash_after_a_charge_is_counted() -> None:
+    # After a crash during the call, the run resumes from the state before it; the attempt counts.
     limits = agent_limits(model_calls=3)
     snapshot = begin(PROMPTS, Prompt())
     for attempt in range(3):
@@ -113,7 +113,7 @@ def test_a_crash_between_charge_and_reply_is_paid_for() -> None:
     assert end.outcome == Stopped(Prompt(), Exhausted("model_calls", 3, 3))
 
 
-def test_a_crash_loop_ends_like_any_other_loop() -> None:
+def test_crash_loop_ends() -> None:
     def failing(call: CallModel) -> ModelReply:
         raise OSError("the line is dead")
 
@@ -131,7 +131,7 @@ def test_a_crash_loop_ends_like_any_other_loop() -> None:
     assert (calls, done.outcome) == (4, Stopped(Prompt(), Exhausted("model_calls", 4, 4)))
 
 
-def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
+def test_resume_does_not_charge_the_entry_again() -> None:
     from graphexec import END, Asks, ask, edges, graph, metered, node, on
 
     @metered(when_spent=Stopped)
@@ -154,9 +154,9 @@ def test_an_entry_that_is_paid_for_is_not_charged_again_on_a_resume() -> None:
 
 
 @pytest.mark.parametrize("driver", [*LIVE, drive_from_text], ids=lambda driver: driver.__name__)
-def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
-    def made() -> RunContext:
-        # Another process: its clock says something else entirely.
+def test_clock_continues_after_a_resume(driver: Driver) -> None:
+    def make_context() -> RunContext:
+        # Another process has another clock.
         clock = FakeClock(5_000_000.0)
 
         def answer(question: Question) -> str:
@@ -166,15 +166,15 @@ def test_the_clock_goes_on_from_where_it_was(driver: Driver) -> None:
         return RunContext(handlers_for({Question: answer}), Limits(seconds=10), clock=clock)
 
     snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=7.0))
-    result = driver(Script(INTERVIEW, snapshot, made()))
+    result = driver(Script(INTERVIEW, snapshot, make_context()))
     assert result.outcome == Stopped(Topic("tea", 3), Exhausted("seconds", 10, 11.0))
     snapshot = Snapshot("interview", Topic("tea", 3), ("fine",), Spent(seconds=2.0))
-    result = driver(Script(INTERVIEW, snapshot, made()))
+    result = driver(Script(INTERVIEW, snapshot, make_context()))
     assert (type(result.outcome), result.spent.seconds) == (Interview, 10.0)
 
 
 @given(at=st.integers(0, 12), limit=st.integers(0, 12))
-def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
+def test_pause_at_any_state_changes_nothing(at: int, limit: int) -> None:
     def script(value: Any) -> Script[Any, Any]:
         return Script(PROMPTS, value, model_of(Usage(1, 0), agent_limits(model_calls=limit, tokens=9)))
 
@@ -188,7 +188,7 @@ def test_a_pause_anywhere_changes_nothing(at: int, limit: int) -> None:
 # ---- snapshots as text
 
 
-def test_a_snapshot_is_plain_data() -> None:
+def test_snapshot_is_plain_data() -> None:
     snapshot = Snapshot("interview", Topic("tea", 2), ("fine",), Spent(iterations=3, seconds=1.5))
     assert json.loads(snapshot.to_json()) == {
         "version": 2,
@@ -216,20 +216,20 @@ def test_snapshot_of_another_version_is_refused() -> None:
             Snapshot.from_json(text, INTERVIEW)
 
 
-def test_a_snapshot_that_was_read_can_be_written_again() -> None:
+def test_snapshot_from_json_can_be_stored_again() -> None:
     machines: list[tuple[Any, object, RunContext]] = [
         (INTERVIEW, Topic("tea"), reporter()),
-        (ERRAND, Errand(), nobody()),
+        (ERRAND, Errand(), without_handlers()),
         (PROMPTS, Prompt(), model_of(Usage(), agent_limits(model_calls=2))),
         (CLOCK, Tick(), limited(iterations=2)),
     ]
-    for machine, value, made in machines:
-        script: Script[Any, Any] = Script(machine, value, made)
+    for machine, value, context in machines:
+        script: Script[Any, Any] = Script(machine, value, context)
         for text in texts(script):
             assert Snapshot.from_json(text, script.graph).to_json() == text
 
 
-def test_a_cut_is_stored() -> None:
+def test_cut_is_stored() -> None:
     state = advance(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits(seconds=1))
     assert isinstance(state, PendingEffect)
     text = state.cut(at=2.0).to_json()
@@ -277,14 +277,14 @@ def changed(**changes: Any) -> str:
         (changed(spent=None), "the snapshot at interview does not fit this graph: "),
     ],
 )
-def test_what_is_no_snapshot_of_this_graph_is_refused(text: str, says: str) -> None:
+def test_snapshot_of_another_graph_is_refused(text: str, says: str) -> None:
     with pytest.raises(SnapshotError) as caught:
         Snapshot.from_json(text, INTERVIEW)
     assert str(caught.value).startswith(says)
 
 
 @given(st.text() | st.binary().map(repr) | st.recursive(st.none() | st.text(), st.lists).map(json.dumps))
-def test_garbage_is_refused_and_nothing_else_is_raised(text: str) -> None:
+def test_garbage_raises_only_snapshot_errors(text: str) -> None:
     with pytest.raises(SnapshotError):
         Snapshot.from_json(text, INTERVIEW)
 
@@ -297,12 +297,12 @@ JSON = st.recursive(
 
 
 @given(key=st.sampled_from(["node", "value", "replies", "spent"]), value=JSON)
-def test_a_snapshot_with_one_part_exchanged_is_read_or_refused(key: str, value: object) -> None:
+def test_altered_snapshot_is_read_or_refused(key: str, value: object) -> None:
     try:
         snapshot = Snapshot.from_json(changed(**{key: value}), INTERVIEW)
     except SnapshotError:
         return
-    # What could be read can be gone on with, or is refused where the reply is needed.
+    # A snapshot that can be read can be resumed, or is refused when its reply is used.
     try:
         advance(INTERVIEW, snapshot, Limits())
     except SnapshotError:
@@ -313,13 +313,13 @@ def test_a_snapshot_with_one_part_exchanged_is_read_or_refused(key: str, value: 
     ("reply", "machine"),
     [({"class": "str", "data": 3}, INTERVIEW), ({"class": "str", "data": None}, INTERVIEW)],
 )
-def test_a_stored_reply_of_another_type_is_refused(reply: object, machine: Any) -> None:
+def test_stored_reply_of_another_type_is_refused(reply: object, machine: Any) -> None:
     snapshot = Snapshot.from_json(changed(replies=[{"reply": reply}]), machine)
     with pytest.raises(SnapshotError, match="a stored reply is not a reply to Question"):
         advance(machine, snapshot, Limits())
 
 
-def test_a_stored_batch_of_another_length_is_refused() -> None:
+def test_stored_batch_of_another_length_is_refused() -> None:
     first = advance(SURVEY, begin(SURVEY, Topics(("a", "b"))), Limits())
     assert isinstance(first, PendingEffect)
     data = json.loads(first.snapshot.to_json())
@@ -330,7 +330,7 @@ def test_a_stored_batch_of_another_length_is_refused() -> None:
         advance(SURVEY, snapshot, Limits())
 
 
-def test_a_stored_outcome_of_an_opaque_node_that_the_graph_does_not_have_is_refused() -> None:
+def test_stored_outcome_of_an_unknown_class_is_refused() -> None:
     data = json.loads(begin(ERRAND, Errand()).to_json())
     data["replies"] = [{"reply": {"class": "Nowhere", "data": {}}}]
     with pytest.raises(SnapshotError, match="the snapshot holds a Nowhere, which no edge of this graph carries"):
@@ -355,7 +355,7 @@ def loop() -> list[Any]:
     [Thing(), loop(), b"\xff", lambda: 1, {1: Thing()}, (Thing(),)],
     ids=["an object", "a list in itself", "bytes", "a function", "an object in a dict", "an object in a tuple"],
 )
-def test_a_value_that_json_cannot_express_is_refused_with_its_node(inside: Any) -> None:
+def test_value_without_a_json_form_is_refused(inside: Any) -> None:
     for snapshot in (
         Snapshot("interview", inside),
         Snapshot("interview", Topic(inside)),
@@ -365,7 +365,7 @@ def test_a_value_that_json_cannot_express_is_refused_with_its_node(inside: Any) 
             snapshot.to_json()
 
 
-def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
+def test_class_that_pydantic_cannot_read_is_refused() -> None:
     from dataclasses import make_dataclass
 
     lost = make_dataclass("Lost", [("where", "Nowhere")], frozen=True)
@@ -373,7 +373,7 @@ def test_a_class_that_pydantic_cannot_read_is_refused() -> None:
         Snapshot("interview", lost(1)).to_json()
 
 
-def test_a_handler_may_reply_anything_json_has() -> None:
+def test_handler_may_reply_any_json_value() -> None:
     for reply in ("", "ü\n\x00", "9" * 1000):
         context = make_run_context({Question: lambda _, reply=reply: reply})
         result = run_script(lambda context=context: Script(INTERVIEW, Topic("tea", 1), context))  # type: ignore[misc]

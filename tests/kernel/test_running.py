@@ -1,4 +1,4 @@
-"""A machine is run by its own methods: proved first, and then as the runner runs it, in all four ways."""
+"""The methods of a machine prove it first, and then run it like the runner: `run`, `arun`, `stream`, `astream`."""
 
 import asyncio
 import threading
@@ -48,25 +48,25 @@ def arun(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
 
 
 def stream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
-    return _done(list(machine.stream(value, **options)))
+    return _last_event(list(machine.stream(value, **options)))
 
 
 def astream(machine: Graph[Any, Any], value: Any, **options: Any) -> Done[Any]:
-    return _done(asyncio.run(_collected(machine.astream(value, **options))))
+    return _last_event(asyncio.run(_collected(machine.astream(value, **options))))
 
 
 async def _collected(events: AsyncGenerator[Event[Any], None]) -> list[Event[Any]]:
     return [event async for event in events]
 
 
-def _done(events: list[Event[Any]]) -> Done[Any]:
+def _last_event(events: list[Event[Any]]) -> Done[Any]:
     done = events[-1]
     assert isinstance(done, Done)
     return done
 
 
 def travels(miles: float | None, log: list[Travel] | None = None) -> Handlers:
-    """Handlers for the road: each travel goes so far, and is logged."""
+    """Return handlers for the road: each travel has these miles, and is logged."""
 
     def answer(effect: Travel) -> float | None:
         if log is not None:
@@ -77,7 +77,7 @@ def travels(miles: float | None, log: list[Travel] | None = None) -> Handlers:
 
 
 def answers(text: str) -> Handlers:
-    """Handlers for the interview: each answer is the same."""
+    """Return handlers for the interview: each answer is the same."""
 
     def answer(_: Question) -> str:
         return text
@@ -90,7 +90,7 @@ in_every_way = pytest.mark.parametrize("way", WAYS)
 
 
 def comparable(done: Done[Any]) -> object:
-    """The end of a run without its seconds."""
+    """Return the end of a run without its seconds."""
     spent = done.spent
     return done.outcome, done.snapshot.node, spent.iterations, spent.budgets, spent.meters
 
@@ -105,7 +105,7 @@ MACHINES: dict[str, tuple[Graph[Any, Any], Callable[[int], object], Handlers]] =
 
 
 @given(name=st.sampled_from(sorted(MACHINES)), number=st.integers(0, 8), most=st.integers(0, 8))
-def test_methods_run_as_the_runner_does(name: str, number: int, most: int) -> None:
+def test_methods_run_like_the_runner(name: str, number: int, most: int) -> None:
     machine, start, handlers = MACHINES[name]
     limits = Limits({TOLLS: most, MILES: 6.5}, iterations=most)
     expected = comparable(runner.run(machine, start(number), runner.make_run_context(handlers, limits=limits)))
@@ -137,13 +137,13 @@ def test_unproved_machine_is_refused(way: Way) -> None:
 
 
 @pytest.mark.parametrize("start", [ROAD.stream, ROAD.astream])
-def test_streams_refuse_before_they_are_iterated(start: Callable[..., object]) -> None:
+def test_stream_refuses_before_the_first_event(start: Callable[..., object]) -> None:
     with pytest.raises(UnprovedError):
         start(Trip(2), handlers=travels(1.0))
 
 
 @in_every_way
-def test_unproved_machine_may_run_forever(way: Way) -> None:
+def test_unproved_machine_runs_on_request(way: Way) -> None:
     done = way(ROAD, Trip(20), handlers=travels(1.0), allow_nonterminating=True)
     assert (done.outcome, done.spent[TOLLS], done.spent[MILES]) == (Arrived(), 20, 20.0)
 
@@ -160,7 +160,7 @@ def test_unknown_budget_is_refused(way: Way) -> None:
         way(SELF_LOOP, Left(1), limits=Limits(budgets={"patience": 1}))
 
 
-# ---- limits on meters of its own
+# ---- limits on meters
 
 
 @in_every_way
@@ -186,7 +186,7 @@ def test_unreported_amount_with_a_limit_is_an_error(way: Way) -> None:
     with pytest.raises(InputError) as caught:
         way(ROAD, Trip(2), handlers=travels(None), limits=Limits({TOLLS: 3, MILES: 10.0}))
     assert str(caught.value) == (
-        "travel asked for Travel, and the reply does not report its miles, which is limited; tell how far it was"
+        "travel asked for Travel, and the reply does not report its miles, which is limited; report the miles"
     )
 
 
@@ -206,7 +206,7 @@ def test_negative_amounts_are_refused(way: Way) -> None:
     )
 
 
-# ---- what it begins with, and who answers
+# ---- values, snapshots and handlers
 
 
 @in_every_way
@@ -233,14 +233,14 @@ def test_resumed_run_keeps_what_is_spent(way: Way) -> None:
 
 
 @in_every_way
-def test_effect_without_handler_is_an_error(way: Way) -> None:
+def test_effect_without_handler_is_refused(way: Way) -> None:
     with pytest.raises(MissingHandlerError, match="no handler answers Question; pass handlers=") as caught:
         way(INTERVIEW, Topic("tea"))
     assert caught.value.effect == Question("tea 0 0")
 
 
 @in_every_way
-def test_value_of_another_class_is_an_error(way: Way) -> None:
+def test_value_of_another_class_is_refused(way: Way) -> None:
     with pytest.raises(InputError, match="countdown takes Left, not int"):
         way(SELF_LOOP, 3)
 
@@ -297,7 +297,7 @@ def test_blocking_handler_runs_beside_the_loop(way: Way) -> None:
     assert threading.main_thread() not in threads
 
 
-def test_closed_stream_asks_no_more() -> None:
+def test_closed_stream_stops_asking() -> None:
     travelled: list[Travel] = []
     handlers = travels(1.0, travelled)
     events = ROAD.stream(Trip(9), handlers=handlers, limits=Limits({TOLLS: 5}))

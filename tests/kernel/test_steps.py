@@ -1,4 +1,4 @@
-"""Steps share what they have in common, and nobody can tell: they behave like tuples."""
+"""Steps share their storage, and behave like tuples."""
 
 import threading
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ STEPS = st.lists(STEP, max_size=4)
 
 
 @given(first=STEPS, extensions=st.lists(st.tuples(st.integers(0, 30), STEPS), max_size=12))
-def test_any_of_them_can_be_extended_at_any_time(
+def test_any_steps_can_be_extended_anytime(
     first: list[AgentStep], extensions: list[tuple[int, list[AgentStep]]]
 ) -> None:
     made, model = [Steps(first)], [tuple(first)]
@@ -24,7 +24,7 @@ def test_any_of_them_can_be_extended_at_any_time(
         older = which % len(made)
         made.append(made[older].extended(more))
         model.append((*model[older], *more))
-    # Looked at in the end: whatever was extended later has changed none of them.
+    # Checked at the end: later extensions have changed none of them.
     for steps, expected in zip(made, model, strict=True):
         assert tuple(steps) == expected
         assert len(steps) == len(expected)
@@ -35,9 +35,9 @@ def test_any_of_them_can_be_extended_at_any_time(
 
 
 @given(steps=st.lists(STEP, max_size=6), data=st.data())
-def test_they_are_indexed_and_sliced_like_a_tuple(steps: list[AgentStep], data: st.DataObject) -> None:
+def test_steps_are_indexed_like_a_tuple(steps: list[AgentStep], data: st.DataObject) -> None:
     made, model = Steps(steps[:3]).extended(steps[3:]), tuple(steps)
-    # What was appended for another must not be seen through this one.
+    # A step that was appended for another must not appear here.
     made.extended([AgentStep(AgentAction("x", ""), "x")])
     cut = data.draw(st.slices(len(steps)))
     assert made[cut] == model[cut]
@@ -48,7 +48,7 @@ def test_they_are_indexed_and_sliced_like_a_tuple(steps: list[AgentStep], data: 
             made[index]
 
 
-def test_they_equal_only_steps() -> None:
+def test_steps_equal_only_steps() -> None:
     step = AgentStep(AgentAction("x", ""), "x")
     assert Steps([step]) == Steps([step])
     assert Steps([step]) != [step]
@@ -56,7 +56,7 @@ def test_they_equal_only_steps() -> None:
     assert step in Steps([step])
 
 
-def test_threads_that_extend_the_same_steps_do_not_meet() -> None:
+def test_threads_can_extend_the_same_steps() -> None:
     base = Steps([AgentStep(AgentAction("base", ""), 0)])
     barrier = threading.Barrier(8)
     made: list[tuple[int, Steps]] = []
@@ -79,7 +79,7 @@ def test_threads_that_extend_the_same_steps_do_not_meet() -> None:
         assert [step.action.tool for step in steps] == ["base", *[str(number)] * 3]
 
 
-def test_extending_the_longest_shares_and_extending_an_older_one_copies() -> None:
+def test_extending_the_longest_steps_shares_storage() -> None:
     base = Steps([AgentStep(AgentAction("a", ""), 0)])
     longest = base.extended([AgentStep(AgentAction("b", ""), 0)])
     other = base.extended([AgentStep(AgentAction("c", ""), 0)])
@@ -87,26 +87,26 @@ def test_extending_the_longest_shares_and_extending_an_older_one_copies() -> Non
     assert [step.action.tool for step in other] == ["a", "c"]
 
 
-def test_the_empty_beginning_is_never_extended_in_place() -> None:
+def test_empty_steps_are_never_extended_in_place() -> None:
     step = AgentStep(AgentAction("x", ""), "x")
     first, second = Run({}).observed([step]), Run({}).observed([])
     assert (len(first.steps), len(second.steps), len(AgentFinish({}).steps)) == (1, 0, 0)
 
 
 @given(steps=STEPS)
-def test_they_are_stored_as_a_list(steps: Sequence[AgentStep]) -> None:
+def test_steps_are_stored_as_a_list(steps: Sequence[AgentStep]) -> None:
     adapter = TypeAdapter(Run)
     data = adapter.dump_python(Run({"input": "x"}, Steps(steps)), mode="json")
     assert isinstance(data["steps"], list)
     assert adapter.validate_python(data) == Run({"input": "x"}, Steps(steps))
 
 
-def test_a_step_unpacks_as_the_pair_that_people_know() -> None:
+def test_step_unpacks_into_action_and_observation() -> None:
     action, observation = AgentStep(AgentAction("x", ""), 3)
     assert (action, observation) == (AgentAction("x", ""), 3)
 
 
-def test_the_answer_of_a_finish_is_its_output_or_its_only_value() -> None:
+def test_answer_is_the_output_or_the_only_value() -> None:
     assert AgentFinish({"output": 1, "log": 2}).output == 1
     assert AgentFinish({"answer": 1}).output == 1
     with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""Surgery returns a new, checked graph, and leaves the old one as it is."""
+"""Surgery returns a new, validated graph and leaves the old one unchanged."""
 
 import re
 from dataclasses import dataclass
@@ -52,19 +52,19 @@ from tests.kernel.machines import (
     join,
     leave,
     limited,
-    nobody,
     reporter,
     split,
     tick,
     tock,
     triple,
+    without_handlers,
 )
 
 loosely: Any = edges
 
 
-def outcome_of(machine: Graph[Any, Any], value: object, make_world: Any = nobody) -> object:
-    return run_script(lambda: Script(machine, value, make_world())).outcome
+def outcome_of(machine: Graph[Any, Any], value: object, make_context: Any = without_handlers) -> object:
+    return run_script(lambda: Script(machine, value, make_context())).outcome
 
 
 def text_of(error: Any) -> str:
@@ -81,7 +81,7 @@ def _old_graphs_are_untouched() -> Any:
 # ---- replace
 
 
-def test_replace_puts_another_body_in_a_nodes_place() -> None:
+def test_replace_changes_the_function_of_a_node() -> None:
     @node
     def round_down(even: Even) -> Sum:
         return Sum(even.value // 10 * 10, "rounded")
@@ -92,13 +92,13 @@ def test_replace_puts_another_body_in_a_nodes_place() -> None:
     assert machine.edges == DIAMOND.edges
 
 
-def test_replace_of_a_node_that_there_is_not_is_refused() -> None:
+def test_replace_of_a_missing_node_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         replace(DIAMOND, rename(halve, "quarter"))
     assert text_of(caught) == "the graph has no node quarter; its nodes are split, halve, triple, join"
 
 
-def test_replace_by_a_node_that_does_not_fit_is_refused() -> None:
+def test_replace_with_a_misfitting_node_is_refused() -> None:
     @node
     def halve(even: Odd) -> Sum | Total:
         return Total("")
@@ -135,7 +135,7 @@ def guarded() -> Graph[Number, Total]:
     return splice(DIAMOND, table, after=split, on=Even)
 
 
-def test_splice_puts_nodes_on_one_edge() -> None:
+def test_splice_inserts_nodes_into_one_edge() -> None:
     assert outcome_of(guarded(), Number(6)) == Total("halved to 3")
     assert outcome_of(guarded(), Number(600)) == Total("600 is too much")
     assert outcome_of(guarded(), Number(601)) == Total("tripled to 1804")
@@ -144,14 +144,14 @@ def test_splice_puts_nodes_on_one_edge() -> None:
     }
 
 
-def test_the_pictures_show_the_spliced_node() -> None:
+def test_pictures_show_the_spliced_node() -> None:
     assert "guard" in f"{guarded():mermaid}"
     assert "Refused" in f"{guarded():mermaid}"
     assert "guard" in f"{guarded():dot}"
     assert "guard" not in f"{DIAMOND:mermaid}"
 
 
-def test_a_spliced_node_may_ask() -> None:
+def test_spliced_node_may_ask() -> None:
     machine = splice(INTERVIEW, edges(doubt, on(Interview, END) | on(Unsure, END)), after=interview, on=Interview)
     assert outcome_of(machine, Topic("tea", 1), reporter) == Interview(("re: tea 0 0", "re: sure?"))
 
@@ -170,7 +170,7 @@ def doubt(interview: Interview) -> Asks[Question, Interview]:
     return Interview((*interview.answers, answer))
 
 
-def test_splice_on_an_edge_to_the_end() -> None:
+def test_splice_on_an_edge_to_end() -> None:
     @node
     def shout(total: Total) -> Total:
         return Total(total.text.upper())
@@ -179,7 +179,7 @@ def test_splice_on_an_edge_to_the_end() -> None:
     assert outcome_of(machine, Number(6)) == Total("HALVED TO 3")
 
 
-def test_splice_leaves_the_same_outcome_of_other_nodes_alone() -> None:
+def test_splice_keeps_the_edges_of_other_nodes() -> None:
     @node
     def note(total: Sum) -> Sum:
         return Sum(total.value, f"{total.way}, noted,")
@@ -199,7 +199,7 @@ def test_splice_into_a_loop() -> None:
     assert result.outcome.at == Tick(202)
 
 
-def test_splice_on_an_edge_that_there_is_not_is_refused() -> None:
+def test_splice_on_a_missing_edge_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), after=split, on=Sum)
     assert text_of(caught) == "split has no edge for Sum; splice on one of Even, Odd"
@@ -218,39 +218,39 @@ def test_splice_on_an_edge_that_there_is_not_is_refused() -> None:
         ({"after": "split"}, "splice has after='split'; give a node, or a list of them"),
     ],
 )
-def test_splice_on_what_is_no_edge_is_refused(options: dict[str, Any], text: str) -> None:
+def test_splice_on_an_invalid_edge_is_refused(options: dict[str, Any], text: str) -> None:
     place: dict[str, Any] = {"after": split, "on": Even} | options
     with pytest.raises(InputError, match=re.escape(text)):
         splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, END)), **place)
 
 
-def test_splice_of_a_name_that_is_taken_is_refused() -> None:
+def test_splice_of_a_used_name_is_refused() -> None:
     named = rename(guard, "halve")
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, edges(named, on(Even, halve) | on(Refused, END)), after=split, on=Even)
     assert text_of(caught) == "the graph already has a node halve; rename the function, or use replace"
 
 
-def test_splice_of_the_same_node_twice_is_refused() -> None:
+def test_splice_of_a_repeated_node_is_refused() -> None:
     rows = edges(guard, on(Even, halve) | on(Refused, END))
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, rows | rows, after=split, on=Even)
     assert "the graph already has a node guard; rename the function, or use replace" in text_of(caught)
 
 
-def test_splice_towards_a_node_outside_the_graph_is_refused() -> None:
+def test_splice_to_an_unknown_node_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, edges(guard, on(Even, halve) | on(Refused, excuse)), after=split, on=Even)
     assert text_of(caught) == "guard leads to excuse, which is not in the graph; add edges(excuse, ...) to the table"
 
 
-def test_splice_of_a_table_that_is_not_total_is_refused() -> None:
+def test_splice_of_an_incomplete_table_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         splice(DIAMOND, loosely(guard, on(Even, halve)), after=split, on=Even)
     assert text_of(caught) == "guard may return Refused, which no edge takes; add on(Refused, ...)"
 
 
-def test_splice_of_a_node_that_does_not_take_the_outcome_is_refused() -> None:
+def test_splice_of_a_misfitting_node_is_refused() -> None:
     @node
     def other(odd: Odd) -> Odd:
         return odd
@@ -260,7 +260,7 @@ def test_splice_of_a_node_that_does_not_take_the_outcome_is_refused() -> None:
     assert "split sends Even to other, which takes Odd; send it to a node that takes it" in text_of(caught)
 
 
-def test_splice_puts_one_node_on_several_edges() -> None:
+def test_splice_inserts_one_node_into_several_edges() -> None:
     @node
     def note(total: Sum) -> Sum:
         return Sum(total.value, f"{total.way}, noted,")
@@ -270,7 +270,7 @@ def test_splice_puts_one_node_on_several_edges() -> None:
     assert outcome_of(machine, Number(7)) == Total("tripled, noted, to 22")
 
 
-def test_splice_puts_one_node_on_several_outcomes() -> None:
+def test_splice_inserts_one_node_for_several_outcomes() -> None:
     @node
     def count(number: Even | Odd) -> Sum:
         return Sum(number.value, "counted")
@@ -288,7 +288,7 @@ def test_splice_puts_one_node_on_several_outcomes() -> None:
     assert outcome_of(machine, Number(7)) == Total("tripled to 22")
 
 
-def test_every_node_and_outcome_of_a_splice_has_an_edge() -> None:
+def test_splice_needs_an_edge_for_each_pair() -> None:
     @node
     def note(total: Sum) -> Sum:
         return total
@@ -308,7 +308,7 @@ def test_every_node_and_outcome_of_a_splice_has_an_edge() -> None:
 # ---- drop_edge
 
 
-def test_a_dropped_edge_is_not_taken_any_more() -> None:
+def test_dropped_edge_is_not_taken() -> None:
     machine = drop_edge(DIAMOND, after=split, on=Odd)
     assert list(machine.nodes) == ["split", "halve", "join"]
     assert [edge.outcome for edge in machine.edges if edge.source == "split"] == [Even]
@@ -318,19 +318,19 @@ def test_a_dropped_edge_is_not_taken_any_more() -> None:
     assert "triple" in DIAMOND
 
 
-def test_the_edge_of_a_spent_limit_is_not_dropped() -> None:
+def test_edge_of_when_spent_cannot_be_dropped() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(CLOCK, after=tick, on=Stopped)
     assert text_of(caught) == "tick returns Stopped when a limit stops it; keep the edge, or splice into it"
 
 
-def test_the_only_edge_of_a_node_is_not_dropped() -> None:
+def test_only_edge_of_a_node_cannot_be_dropped() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(DIAMOND, after=halve, on=Sum)
     assert text_of(caught) == "halve returns nothing but Sum; keep the edge, or splice into it"
 
 
-def test_an_edge_that_there_is_not_is_not_dropped() -> None:
+def test_dropping_a_missing_edge_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
         drop_edge(DIAMOND, after=split, on=Sum)
     assert text_of(caught) == "split has no edge for Sum; drop one of Even, Odd"
@@ -342,14 +342,14 @@ def test_an_edge_that_there_is_not_is_not_dropped() -> None:
 # ---- wrap
 
 
-def test_wrap_changes_what_a_pure_node_is_given_and_returns() -> None:
+def test_wrap_changes_a_pure_node() -> None:
     machine = wrap(
         DIAMOND, halve, before=lambda even: Even(even.value + 2), after=lambda total: Sum(-total.value, total.way)
     )
     assert outcome_of(machine, Number(6)) == Total("halved to -4")
 
 
-def test_wrap_changes_what_an_asking_node_is_given_and_returns() -> None:
+def test_wrap_changes_an_asking_node() -> None:
     machine = wrap(
         INTERVIEW,
         interview,
@@ -359,27 +359,27 @@ def test_wrap_changes_what_an_asking_node_is_given_and_returns() -> None:
     assert outcome_of(machine, Topic("tea", 2), reporter) == Interview(("re: TEA 1 1", "re: TEA 0 0"))
 
 
-def test_wrap_changes_what_an_async_node_is_given_and_returns() -> None:
+def test_wrap_changes_an_async_node() -> None:
     machine = wrap(ERRAND, leave, before=lambda errand: Errand((*errand.stops, "keys")))
     assert outcome_of(machine, Errand()) == Home(("keys", "left", "back"))
 
 
-def test_wrap_changes_what_an_opaque_node_is_given_and_returns() -> None:
+def test_wrap_changes_an_opaque_node() -> None:
     machine = wrap(ERRAND, come_back, after=lambda home: Home((*home.stops, "tea")) if isinstance(home, Home) else home)
     assert outcome_of(machine, Errand()) == Home(("left", "back", "tea"))
 
 
-def test_wrap_with_nothing_changes_nothing() -> None:
+def test_wrap_without_functions_changes_nothing() -> None:
     assert outcome_of(wrap(DIAMOND, halve), Number(6)) == Total("halved to 3")
 
 
-def test_wraps_go_around_each_other() -> None:
+def test_wraps_can_be_nested() -> None:
     machine = wrap(DIAMOND, join, after=lambda total: Total(total.text + "!"))
     machine = wrap(machine, join, after=lambda total: Total(total.text + "?"))
     assert outcome_of(machine, Number(6)) == Total("halved to 3!?")
 
 
-def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
+def test_wrap_ignores_the_when_spent_outcome() -> None:
     seen: list[object] = []
 
     def look(outcome: Any) -> Any:
@@ -392,7 +392,7 @@ def test_wrap_does_not_see_what_a_spent_limit_makes() -> None:
     assert seen == [Tock(1)]
 
 
-def test_a_wrap_that_returns_what_the_node_does_not_declare_is_stopped() -> None:
+def test_undeclared_outcome_of_a_wrap_is_refused() -> None:
     from graphexec.errors import UndeclaredOutcomeError
 
     def wrong(_: object) -> Any:
@@ -402,7 +402,7 @@ def test_a_wrap_that_returns_what_the_node_does_not_declare_is_stopped() -> None
         outcome_of(wrap(DIAMOND, halve, after=wrong), Number(6))
 
 
-def test_wrap_of_a_node_that_there_is_not_is_refused() -> None:
+def test_wrap_of_a_missing_node_is_refused() -> None:
     with pytest.raises(GraphError, match="the graph has no node tick"):
         wrap(DIAMOND, tick)
 
@@ -461,7 +461,7 @@ def test_bind_supplies_every_kind_of_node(source: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("source", [ask_politely, shout, whisper], ids=["asks", "opaque", "async"])
-def test_a_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
+def test_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
     machine = graph(edges(source, on(Total, END) | on(Stopped, END)), start=source)
     wrapped = wrap(machine, source, after=lambda outcome: Total(outcome.text + "?"))
     bound = outcome_of(bind(wrapped, Greeting("Hello")), Left(1), reporter)
@@ -469,13 +469,13 @@ def test_a_node_may_be_wrapped_before_it_is_bound(source: Any) -> None:
     assert bound.text.endswith("?")
 
 
-def test_what_is_bound_stays_and_what_is_not_needed_is_left_over() -> None:
+def test_bind_keeps_bound_nodes_and_ignores_extra_settings() -> None:
     bound = bind(GREET, Mark("!"), Greeting("Hello"), "something else", 3)
     assert outcome_of(bind(bound, Mark("?"), Greeting("Bye")), Number(3)) == Total("Hello, 3!")
     assert greet.settings == {"greeting": (Greeting,), "mark": (Mark,)}
 
 
-def test_bind_says_every_setting_that_is_missing_or_ambiguous() -> None:
+def test_bind_reports_missing_and_ambiguous_settings() -> None:
     with pytest.raises(GraphError) as caught:
         bind(GREET, Mark("!"), Mark("?"))
     assert text_of(caught).splitlines() == [
@@ -484,14 +484,14 @@ def test_bind_says_every_setting_that_is_missing_or_ambiguous() -> None:
     ]
 
 
-def test_surgery_can_be_done_on_what_surgery_made() -> None:
+def test_surgery_can_be_repeated() -> None:
     machine = wrap(guarded(), guard, before=lambda even: Even(even.value + 200))
     machine = replace(machine, machine["split"])
     assert outcome_of(machine, Number(6)) == Total("206 is too much")
     assert outcome_of(machine, Number(7)) == Total("tripled to 22")
 
 
-def test_nodes_that_are_not_on_the_edge_are_the_same_objects() -> None:
+def test_splice_keeps_other_node_objects() -> None:
     for name in ("split", "halve", "triple", "join"):
         assert guarded()[name] is DIAMOND[name]
     assert CLOCK["tock"] is tock
@@ -499,7 +499,7 @@ def test_nodes_that_are_not_on_the_edge_are_the_same_objects() -> None:
     assert make_run_context({}).limits.iterations == 15
 
 
-def test_a_replacement_keeps_the_meter() -> None:
+def test_replacement_without_the_meter_is_refused() -> None:
     @node
     def tick(tick: Tick) -> Tock | Stopped:
         return Tock(tick.count)

@@ -1,4 +1,4 @@
-"""What a node did not declare is neither followed nor carried out, in any driver."""
+"""Undeclared outcomes are not followed and undeclared effects not carried out, with any driver."""
 
 from dataclasses import dataclass
 from typing import Any, final
@@ -35,7 +35,18 @@ from graphexec.kernel import Cut, PendingEffect, advance, begin, metered, snapsh
 from graphexec.kernel.snapshot import PAID
 from graphexec.runtime import make_run_context, run
 from tests.drivers import ALL_DRIVERS, LIVE, Driver, Script, run_script
-from tests.kernel.machines import INTERVIEW, Left, Number, Question, Stopped, Topic, Total, interview, limited, nobody
+from tests.kernel.machines import (
+    INTERVIEW,
+    Left,
+    Number,
+    Question,
+    Stopped,
+    Topic,
+    Total,
+    interview,
+    limited,
+    without_handlers,
+)
 
 
 @final
@@ -51,10 +62,10 @@ class Lie:
 
 
 class Child(Total):  # type: ignore[misc] # pyright: ignore[reportGeneralTypeIssues]
-    """A subclass of an outcome, which no checker allows."""
+    """A subclass of an outcome; type checkers refuse it."""
 
 
-# What no checker lets a node return.
+# Any: type checkers do not let a node return these.
 _anything: Any = Lie()
 LIE: Honest = _anything
 
@@ -103,12 +114,12 @@ def _nothing_consumed() -> None:
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("liar", [purely, asking, asynchronously, opaquely], ids=lambda liar: liar.name)
-def test_an_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
+def test_undeclared_outcome_is_not_followed(liar: Any, driver: Driver) -> None:
     row: Any = edges
     routes: Any = on(Honest, consume_honest)
     if liar.when_spent:
         routes = routes | on(Stopped, END)
-    # The table has a node that would take the lie, and an edge to it: from elsewhere.
+    # The table has a node that takes the undeclared outcome, but only another node has an edge to it.
     machine: Any = graph(
         row(liar, routes) | edges(consume_honest, on(Honest, END) | on(Lie, consume)) | edges(consume, on(Total, END)),
         start=liar,
@@ -134,10 +145,10 @@ def test_outcomes_are_matched_by_exact_class(lie: Any) -> None:
 
     machine = graph(edges(lying, on(Total, END)), start=lying)
     with pytest.raises(UndeclaredOutcomeError, match=f"lying returned an? {type(lie).__name__}, which"):
-        run_script(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
-def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
+def test_pure_node_cannot_return_exhausted() -> None:
     @metered(when_spent=Stopped)
     @node
     def pretending(left: Left) -> Total:
@@ -147,10 +158,10 @@ def test_a_node_cannot_pretend_that_a_limit_is_spent() -> None:
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        run_script(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
-def test_a_node_that_asks_cannot_pretend_it_either() -> None:
+def test_asking_node_cannot_return_exhausted() -> None:
     @charged(when_spent=Stopped)
     @node
     def pretending(left: Left) -> Asks[Question, Total]:
@@ -161,18 +172,18 @@ def test_a_node_that_asks_cannot_pretend_it_either() -> None:
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned an Exhausted"):
-        run_script(lambda: Script(machine, Left(1), served([])))
+        run_script(lambda: Script(machine, Left(1), answering([])))
 
 
 # ---- effects
 
 
-def served(calls: list[object]) -> Any:
-    def called(effect: object) -> str:
+def answering(calls: list[object]) -> Any:
+    def answer_call(effect: object) -> str:
         calls.append(effect)
         return "yes"
 
-    return make_run_context({Question: called, CallTool: called})
+    return make_run_context({Question: answer_call, CallTool: answer_call})
 
 
 @charged(when_spent=Stopped)
@@ -202,7 +213,7 @@ def yielding_anything(left: Left) -> Asks[Question, Total]:
     return Total("done")
 
 
-def test_who_forgets_from_is_told_to_write_it() -> None:
+def test_yield_without_from_is_reported() -> None:
     @charged(when_spent=Stopped)
     @node
     def forgetful(left: Left) -> Asks[Question, Total]:
@@ -213,7 +224,7 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
     with pytest.raises(
         UndeclaredEffectError, match="forgetful yielded a generator instead of an effect; write reply = yield from"
     ):
-        run(machine, Left(1), served([]))
+        run(machine, Left(1), answering([]))
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
@@ -222,11 +233,11 @@ def test_who_forgets_from_is_told_to_write_it() -> None:
     [(sneaking, "a CallTool"), (sneaking_in_a_batch, "an All"), (yielding_anything, "a str")],
     ids=["alone", "in a batch", "no effect"],
 )
-def test_an_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
+def test_undeclared_effect_is_not_carried_out(sneak: Any, asked: str, driver: Driver) -> None:
     machine = graph(edges(sneak, on(Total, END) | on(Stopped, END)), start=sneak)
     calls: list[object] = []
     with pytest.raises(UndeclaredEffectError) as caught:
-        driver(Script(machine, Left(1), served(calls)))
+        driver(Script(machine, Left(1), answering(calls)))
     assert calls == [Question("may I?")]
     assert caught.value.node == sneak.name
     assert caught.value.declared == ("Question",)
@@ -248,12 +259,12 @@ def test_effects_are_matched_by_exact_class() -> None:
 
     machine = graph(edges(loud, on(Total, END) | on(Stopped, END)), start=loud)
     with pytest.raises(UndeclaredEffectError, match="loud asked for a Louder"):
-        run_script(lambda: Script(machine, Left(1), served([])))
+        run_script(lambda: Script(machine, Left(1), answering([])))
 
 
-def test_an_effect_that_nobody_answers_is_said_with_what_to_pass() -> None:
+def test_missing_handler_is_reported_with_a_remedy() -> None:
     with pytest.raises(MissingHandlerError) as caught:
-        run_script(lambda: Script(INTERVIEW, Topic("tea"), nobody()))
+        run_script(lambda: Script(INTERVIEW, Topic("tea"), without_handlers()))
     assert caught.value.effect == Question("tea 0 0")
     assert str(caught.value) == (
         "no handler answers Question; pass handlers={Question: a function from Question to its reply}"
@@ -268,7 +279,7 @@ class Fetch(Effect[str]):
 @charged(when_spent=Stopped)
 @node
 def both(left: Left) -> Asks[Question | Fetch, Total]:
-    # Not ask_all, for which mypy infers that both are an Effect[str].
+    # Not ask_all, for which mypy infers that both effects are an Effect[str].
     answers: tuple[str, str] = yield All((Question("?"), Fetch()))
     return Total(", ".join(answers))
 
@@ -276,14 +287,14 @@ def both(left: Left) -> Asks[Question | Fetch, Total]:
 BOTH = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
 
 
-def test_a_batch_of_which_one_has_no_handler_is_not_begun() -> None:
+def test_batch_with_a_missing_handler_does_not_start() -> None:
     calls: list[object] = []
     with pytest.raises(MissingHandlerError, match="no handler answers Fetch"):
-        run_script(lambda: Script(BOTH, Left(1), served(calls)))
+        run_script(lambda: Script(BOTH, Left(1), answering(calls)))
     assert calls == []
 
 
-def test_a_batch_of_which_one_has_no_reply_for_being_cut_is_left() -> None:
+def test_cut_batch_of_mixed_effects_leaves_the_node() -> None:
     state = advance(BOTH, begin(BOTH, Left(1)), Limits(seconds=5))
     assert isinstance(state, PendingEffect)
     done = advance(BOTH, state.cut(at=5.0, finished=("yes", Cut())), Limits(seconds=5))
@@ -291,17 +302,17 @@ def test_a_batch_of_which_one_has_no_reply_for_being_cut_is_left() -> None:
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 5, 5))
 
 
-def test_a_batch_may_be_of_different_effects() -> None:
+def test_batch_may_mix_effects() -> None:
     def answers() -> Any:
         return make_run_context({Question: lambda _: "yes", Fetch: lambda _: "page"})
 
     assert run_script(lambda: Script(BOTH, Left(1), answers())).outcome == Total("yes, page")
 
 
-# ---- what a node raises, and where
+# ---- exceptions
 
 
-def test_what_a_node_raises_carries_the_state_of_the_run() -> None:
+def test_node_exception_carries_the_snapshot() -> None:
     @node
     def failing(left: Left) -> Total:
         raise ValueError("no more")
@@ -309,13 +320,13 @@ def test_what_a_node_raises_carries_the_state_of_the_run() -> None:
     machine = graph(edges(failing, on(Total, END)), start=failing)
     for driver in LIVE:
         with pytest.raises(ValueError, match="no more") as caught:
-            driver(Script(machine, Left(3), nobody()))
+            driver(Script(machine, Left(3), without_handlers()))
         assert snapshot_of(caught.value) == Snapshot("failing", Left(3), entered=True)
         (note,) = caught.value.__notes__
         assert note == ("graphexec: the run was at the node failing (iterations: 0); snapshot_of(error) is its state")
 
 
-def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed() -> None:
+def test_run_resumes_after_a_handler_exception() -> None:
     def once_well(question: Question) -> str:
         if len(asked) == 1:
             asked.append(question)
@@ -340,11 +351,11 @@ def test_what_a_handler_raises_carries_the_replies_before_it_and_can_be_resumed(
         assert len(done.outcome.answers if not isinstance(done.outcome, Stopped) else ()) == 3
 
 
-def test_an_exception_of_no_run_carries_no_state() -> None:
+def test_exception_outside_a_run_has_no_snapshot() -> None:
     assert snapshot_of(ValueError("elsewhere")) is None
 
 
-def test_a_node_may_mend_what_it_can_after_a_reply_and_is_closed_when_the_run_fails() -> None:
+def test_failing_run_closes_its_node() -> None:
     closed: list[str] = []
 
     @charged(when_spent=Stopped)
@@ -367,17 +378,17 @@ def test_a_node_may_mend_what_it_can_after_a_reply_and_is_closed_when_the_run_fa
         assert closed == ["careful"]
 
 
-# ---- how a run starts
+# ---- starting a run
 
 
-def test_a_run_starts_with_what_the_first_node_takes() -> None:
+def test_run_refuses_a_value_of_another_class() -> None:
     start: Any = Number(3)
     with pytest.raises(InputError) as caught:
-        run_script(lambda: Script(INTERVIEW, start, nobody()))
+        run_script(lambda: Script(INTERVIEW, start, without_handlers()))
     assert str(caught.value) == "interview takes Topic, not Number; start the run with one"
 
 
-def test_a_run_does_not_start_while_a_setting_is_missing() -> None:
+def test_run_refuses_an_unbound_setting() -> None:
     @node
     def greet(left: Left, name: Total) -> Total:
         return name
@@ -388,7 +399,7 @@ def test_a_run_does_not_start_while_a_setting_is_missing() -> None:
     assert str(caught.value) == "greet needs a Total for name; run bind(machine, ...) with one"
 
 
-def test_the_engine_alone_raises_before_the_step_is_taken() -> None:
+def test_advance_raises_before_the_step() -> None:
     machine = graph(edges(sneaking, on(Total, END) | on(Stopped, END)), start=sneaking)
     state = advance(machine, begin(machine, Left(1)), Limits())
     assert isinstance(state, PendingEffect)
@@ -398,13 +409,13 @@ def test_the_engine_alone_raises_before_the_step_is_taken() -> None:
     assert after.spent["tool_calls"] == 0
 
 
-def test_a_tool_result_is_what_a_tool_call_replies() -> None:
-    # Keeps the fakes above honest: what they return for a CallTool is never reached.
+def test_tool_call_replies_with_a_tool_result() -> None:
+    # The fakes above return strings for a CallTool, which no test may reach.
     assert ToolResult("x").status == "ok"
     assert interview.name == "interview"
 
 
-def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
+def test_node_cannot_return_its_when_spent_outcome() -> None:
     @metered(when_spent=Stopped)
     @node
     def pretending(left: Left) -> Total:
@@ -414,15 +425,15 @@ def test_the_outcome_for_a_spent_limit_is_not_the_nodes_to_return() -> None:
 
     machine = graph(edges(pretending, on(Total, END) | on(Stopped, END)), start=pretending)
     with pytest.raises(UndeclaredOutcomeError, match="pretending returned a Stopped"):
-        run_script(lambda: Script(machine, Left(1), nobody()))
+        run_script(lambda: Script(machine, Left(1), without_handlers()))
 
 
-def test_a_snapshot_of_another_graph_is_not_run() -> None:
+def test_snapshot_at_an_unknown_node_is_refused() -> None:
     with pytest.raises(SnapshotError, match="the snapshot is at nowhere"):
-        run(INTERVIEW, Snapshot("nowhere", Left(1)), nobody())
+        run(INTERVIEW, Snapshot("nowhere", Left(1)), without_handlers())
 
 
-def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
+def test_undeclared_when_spent_outcome_is_refused() -> None:
     def lying(given: Left, limit: Exhausted) -> Stopped:
         lie: Any = Total(str(limit))
         result: Stopped = lie
@@ -438,7 +449,7 @@ def test_what_is_made_of_a_spent_limit_is_declared_too() -> None:
         run_script(lambda: Script(machine, Left(1), limited(iterations=0)))
 
 
-def test_a_run_that_fails_at_the_gate_stands_before_it_again() -> None:
+def test_failure_at_an_entry_resumes_before_it() -> None:
     def failing(given: Left, limit: Exhausted) -> Stopped:
         raise OSError("no words for it")
 

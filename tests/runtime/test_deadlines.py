@@ -30,7 +30,7 @@ from tests.kernel.machines import (
     Topic,
     Topics,
     Underway,
-    nobody,
+    without_handlers,
 )
 
 TEN = Limits(seconds=10)
@@ -233,7 +233,7 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event
         return Home(())
 
     machine = graph(edges(wait, on(Home, END) | on(Stopped, END)), start=wait)
-    assert isinstance(driver(Script(machine, Errand(), nobody(Limits(seconds=SOON)))).outcome, Stopped)
+    assert isinstance(driver(Script(machine, Errand(), without_handlers(Limits(seconds=SOON)))).outcome, Stopped)
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)

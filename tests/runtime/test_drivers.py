@@ -35,9 +35,9 @@ from tests.kernel.machines import (
     Total,
     limited,
     model_of,
-    nobody,
     reporter,
     surveyors,
+    without_handlers,
 )
 
 SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
@@ -45,9 +45,9 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
         lambda: Script(CLOCK, Tick(), limited(iterations=3)),
         Stopped(Tick(3), Exhausted("iterations", 3, 3)),
     ),
-    "even": (lambda: Script(DIAMOND, Number(6), nobody()), Total("halved to 3")),
-    "odd": (lambda: Script(DIAMOND, Number(7), nobody()), Total("tripled to 22")),
-    "self-loop": (lambda: Script(SELF_LOOP, Left(4), nobody()), Landed()),
+    "even": (lambda: Script(DIAMOND, Number(6), without_handlers()), Total("halved to 3")),
+    "odd": (lambda: Script(DIAMOND, Number(7), without_handlers()), Total("tripled to 22")),
+    "self-loop": (lambda: Script(SELF_LOOP, Left(4), without_handlers()), Landed()),
     "interview": (
         lambda: Script(INTERVIEW, Topic("tea", 3), reporter()),
         Interview(("re: tea 0 0", "re: tea 1 1", "re: tea 2 2")),
@@ -57,12 +57,12 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
         Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
     ),
     "a survey of one": (lambda: Script(SURVEY, Topics(("a",)), surveyors()), Survey((ToolResult("a"),))),
-    "a survey of nobody": (lambda: Script(SURVEY, Topics(()), nobody()), Survey(())),
+    "a survey of nobody": (lambda: Script(SURVEY, Topics(()), without_handlers()), Survey(())),
     "prompts": (
         lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), agent_limits(tokens=5))),
         Stopped(Prompt(3), Exhausted("tokens", 5, 6)),
     ),
-    "errand": (lambda: Script(ERRAND, Errand(), nobody()), Home(("left", "back"))),
+    "errand": (lambda: Script(ERRAND, Errand(), without_handlers()), Home(("left", "back"))),
 }
 
 
@@ -170,4 +170,4 @@ THING = object()
 
 def test_what_json_cannot_express_passes_through_the_live_drivers_as_it_is() -> None:
     machine = graph(edges(hold, on(Holding, END)), start=hold)
-    assert run_script(lambda: Script(machine, Left(1), nobody()), drivers=LIVE).outcome.thing is THING
+    assert run_script(lambda: Script(machine, Left(1), without_handlers()), drivers=LIVE).outcome.thing is THING
