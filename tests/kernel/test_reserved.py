@@ -512,7 +512,7 @@ def test_audit_reports_excess_reserved_calls() -> None:
         if "spent" in record and record["spent"]["model_calls"] == 3:
             record["spent"]["model_calls"] = 4
     facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]
-    assert "the model calls of the run are 4, and at most 3 was proved" in facts
+    assert "the run takes 4 model calls, but at most 3 is proved" in facts
 
 
 # ---- the explorer
