@@ -42,12 +42,12 @@ from tests.executor.test_properties import (
     Call,
     Flavour,
     Turn,
+    adapt_script,
     all_settings,
-    executor_of,
+    check_limits,
     interpret,
-    outcome_of,
-    spoken,
-    within,
+    make_executor,
+    make_outcome,
 )
 from tests.kernel.test_properties import CHOICES, COLOURS, LIMITS, OutOf, Plan, Red, answers, machines
 from tests.semantics.reference import Settings
@@ -64,19 +64,19 @@ NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
 def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour
 ) -> None:
-    turns = spoken(turns, flavour)
+    turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
 
     def script() -> Script[Any, Ending]:
-        return bounded(script_of(executor_of(turns, given, flavour)))
+        return bounded(script_of(make_executor(turns, given, flavour)))
 
     if expected.end == "parse error":
         with pytest.raises(ParseError):
             run_script(script)
         return
     told = run_script(script)
-    assert outcome_of(told.outcome, told) == expected
-    within(expected, given, told)
+    assert make_outcome(told.outcome, told) == expected
+    check_limits(expected, given, told)
 
 
 DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope"]), NUMBERS)
@@ -86,7 +86,7 @@ DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fai
 def test_only_a_lone_call_that_works_of_a_direct_tool_answers_for_the_agent(
     calls: tuple[Call, ...], flavour: Flavour
 ) -> None:
-    result = executor_of((Turn("act", calls), Turn("answer")), Settings(), flavour).run("q")
+    result = make_executor((Turn("act", calls), Turn("answer")), Settings(), flavour).run("q")
     direct = len(calls) == 1 and calls[0].tool == "direct" and isinstance(calls[0].number, int)
     assert (result.reason, result.output) == (
         ("return_direct", calls[0].number) if direct else ("finished", "answer 2")
@@ -108,7 +108,7 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
     turns: tuple[Turn, ...], limit: int, at_once: int, driver: Driver
 ) -> None:
     given = Settings(iterations=4, tool_calls=limit, at_once=at_once)
-    told = driver(bounded(script_of(executor_of(turns, given, "callable"))))
+    told = driver(bounded(script_of(make_executor(turns, given, "callable"))))
     allowed = list[Call]()
     for turn in (*turns, *[turns[-1]] * 4)[:4]:
         if len(allowed) + len(turn.calls) > limit:
@@ -118,7 +118,7 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
         (call.tool, {"number": call.number}) for call in allowed
     ]
     assert told.spent["tool_calls"] == len(allowed)
-    assert outcome_of(told.outcome, told) == interpret(turns, given)
+    assert make_outcome(told.outcome, told) == interpret(turns, given)
 
 
 # ---- pauses
@@ -128,18 +128,18 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
 def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour, driver: Driver
 ) -> None:
-    turns = spoken(turns, flavour)
+    turns = adapt_script(turns, flavour)
     assume(interpret(turns, given).end != "parse error")
 
     def script() -> Script[Any, Ending]:
-        return bounded(script_of(executor_of(turns, given, flavour)))
+        return bounded(script_of(make_executor(turns, given, flavour)))
 
     whole = drive_from_text(script())
     for answered, text in enumerate(whole.texts):
         again = script()
         resumed = driver(dataclasses.replace(again, value=Snapshot.from_json(text, again.graph)))
         assert resumed.asked == whole.asked_after(answered)
-        assert outcome_of(resumed.outcome, resumed) == outcome_of(whole.outcome, whole)
+        assert make_outcome(resumed.outcome, resumed) == make_outcome(whole.outcome, whole)
 
 
 # ---- several runs
@@ -149,17 +149,17 @@ def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_
 def test_runs_of_one_executor_know_nothing_of_each_other(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour
 ) -> None:
-    turns = spoken(turns, flavour)
+    turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
     assume(expected.end != "parse error")
-    executor = executor_of(turns, given, flavour)
+    executor = make_executor(turns, given, flavour)
     executor.run_context = bounded_world(executor.run_context)
     # One after the other, and two at once, event by event.
     results = [executor.run("q"), executor.run("q")]
-    assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
+    assert [make_outcome(result.ending, result) for result in results] == [expected, expected]
     # The events are of any kind, but the last one is `Done`.
     ends: tuple[Any, ...] = list(zip_longest(executor.stream("q"), executor.stream("q")))[-1]
-    assert [outcome_of(done.outcome, done) for done in ends] == [expected, expected]
+    assert [make_outcome(done.outcome, done) for done in ends] == [expected, expected]
 
 
 WAYS: dict[str, Callable[[AgentExecutor], object]] = {

@@ -33,17 +33,17 @@ from graphexec.tools import AnyTool
 from tests.executor.actors import HOW, Caller, Running, act, answer, call, caller_of, echo, run_sync, scripted
 
 
-def inner_of(*replies: Any, **options: Any) -> AgentExecutor:
+def make_inner(*replies: Any, **options: Any) -> AgentExecutor:
     return caller_of(ScriptedModel(replies, repeat_last=True), echo, **options)
 
 
-def outer_of(one: AnyTool, **options: Any) -> AgentExecutor:
+def make_outer(one: AnyTool, **options: Any) -> AgentExecutor:
     names = dict.fromkeys(one.names, "hello")
     return AgentExecutor(agent=scripted(act(one.name, **names), answer()), tools=[one], **options)
 
 
 def test_tool_has_the_given_name_and_description() -> None:
-    one = inner_of("done").as_tool("research", "Find it out.")
+    one = make_inner("done").as_tool("research", "Find it out.")
     assert (one.name, one.description) == ("research", "Find it out.")
     assert one.signature == "research(input: string)"
     assert one.spec.parameters == {
@@ -63,7 +63,7 @@ def test_function_agent_takes_one_input() -> None:
 
     one = AgentExecutor(agent=agent, tools=[]).as_tool("research", "Find it out.")
     assert one.names == ("input",)
-    assert outer_of(one).run("q").steps[0].observation == "found"
+    assert make_outer(one).run("q").steps[0].observation == "found"
     assert seen == [{"input": "hello"}]
 
 
@@ -85,14 +85,14 @@ def test_inputs_of_a_memory_are_not_arguments(run: Running) -> None:
     inner = AgentExecutor(agent=create_react_agent(model, [echo], prompt=prompt), tools=[echo], memory=memory)
     one = inner.as_tool("talk", "Talk to it.")
     assert one.names == ("input",)
-    assert run(outer_of(one)).steps[0].observation == "first"
-    assert run(outer_of(one)).steps[0].observation == "second"
+    assert run(make_outer(one)).steps[0].observation == "first"
+    assert run(make_outer(one)).steps[0].observation == "second"
     assert "first" in str(model.requests[1])
 
 
 @HOW
 def test_answer_is_the_observation(run: Running) -> None:
-    result = run(outer_of(inner_of(call("echo", text="a"), "found it").as_tool("research", "Find it out.")))
+    result = run(make_outer(make_inner(call("echo", text="a"), "found it").as_tool("research", "Find it out.")))
     assert (result.steps[0].observation, result.steps[0].status) == ("found it", "ok")
     assert result.spent["model_calls"] == 2 + 2
     *_, last = replay(result.journal)
@@ -104,13 +104,13 @@ def test_answer_is_the_observation(run: Running) -> None:
 def test_several_outputs_are_a_dict(run: Running) -> None:
     finish = AgentFinish({"answer": "yes", "why": "so"})
     one = AgentExecutor(agent=scripted(finish), tools=[]).as_tool("research", "Find it out.")
-    assert run(outer_of(one)).steps[0].observation == {"answer": "yes", "why": "so"}
+    assert run(make_outer(one)).steps[0].observation == {"answer": "yes", "why": "so"}
 
 
 @HOW
 def test_stopped_inner_run_says_so(run: Running) -> None:
-    one = inner_of(call("echo", text="a"), max_iterations=2).as_tool("research", "Find it out.")
-    result = run(outer_of(one))
+    one = make_inner(call("echo", text="a"), max_iterations=2).as_tool("research", "Find it out.")
+    result = run(make_outer(one))
     assert result.steps[0].observation == "Agent stopped due to iteration limit or time limit."
     assert result.reason == "finished"
 
@@ -119,23 +119,23 @@ def test_stopped_inner_run_says_so(run: Running) -> None:
 def test_outer_limits_hold_for_the_tool(run: Running) -> None:
     model = Caller()
     one = caller_of(model, echo).as_tool("research", "Find it out.")
-    result = run(outer_of(one, max_model_calls=6))
+    result = run(make_outer(one, max_model_calls=6))
     assert (model.calls, result.reason, result.spent["model_calls"]) == (5, "model_calls", 6)
 
 
 @HOW
 def test_error_of_the_inner_run_is_observed(run: Running) -> None:
-    one = inner_of(ModelError("overloaded")).as_tool("research", "Find it out.")
-    (step,) = run(outer_of(one)).steps
+    one = make_inner(ModelError("overloaded")).as_tool("research", "Find it out.")
+    (step,) = run(make_outer(one)).steps
     assert step.status == "error"
     assert step.error == "graphexec.errors.ModelError"
     assert "overloaded" in step.observation
     with pytest.raises(ModelError, match="overloaded"):
-        run(outer_of(one, handle_tool_errors="raise"))
+        run(make_outer(one, handle_tool_errors="raise"))
 
 
 def test_invalid_arguments_are_observed() -> None:
-    one = inner_of("done").as_tool("research", "Find it out.")
+    one = make_inner("done").as_tool("research", "Find it out.")
     executor = AgentExecutor(agent=scripted(act("research", question="?"), answer()), tools=[one])
     assert executor.run("q").steps[0].status == "bad_arguments"
 
@@ -152,7 +152,7 @@ def test_async_run_uses_no_thread() -> None:
 
     clock = VirtualClock()
     inner = on_loop_time(caller_of(Caller(answers_after=1), see), clock)
-    outer = on_loop_time(outer_of(inner.as_tool("research", "Find it out."), max_execution_time=5), clock)
+    outer = on_loop_time(make_outer(inner.as_tool("research", "Find it out."), max_execution_time=5), clock)
     assert clock.run(outer.arun("q")).steps[0].observation == "hello"
     assert threads == {threading.get_ident()}
     assert clock.seconds == 1
@@ -168,7 +168,7 @@ def test_sync_run_stays_in_its_thread() -> None:
         return text
 
     inner = caller_of(Caller(answers_after=1), see)
-    run_sync(outer_of(inner.as_tool("research", "Find it out.")))
+    run_sync(make_outer(inner.as_tool("research", "Find it out.")))
     assert threads == {threading.get_ident()}
 
 
@@ -183,7 +183,7 @@ def test_tool_passes_the_context_on(run: Running) -> None:
         return text
 
     inner = caller_of(Caller(answers_after=1), see)
-    run(outer_of(inner.as_tool("research", "Find it out.")), context="ada")
+    run(make_outer(inner.as_tool("research", "Find it out.")), context="ada")
     assert seen == ["ada"]
 
 
@@ -217,7 +217,7 @@ def test_context_of_another_class_is_refused(run: Running, taker: str) -> None:
     )
     if taker == "node":
         inner = inner.with_graph(splice(inner.graph, edges(see_node, on(Acted, dispatch_tools)), after=parse, on=Acted))
-    middle = outer_of(inner.as_tool("research", "Find it out."))
+    middle = make_outer(inner.as_tool("research", "Find it out."))
     outer = AgentExecutor(agent=decide, tools=[middle.as_tool("ask", "Ask.")])
     with pytest.raises(InputError, match=r"the run's context is a str, .* CallContext\[int\]"):
         run(outer, context="ada")
@@ -241,8 +241,8 @@ def test_executor_may_be_its_own_tool() -> None:
 
 
 def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
-    one = inner_of("done").as_tool("research", "Find it out.")
-    outer = outer_of(one)
+    one = make_inner("done").as_tool("research", "Find it out.")
+    outer = make_outer(one)
     assert "research" in repr(outer)
     page = outer.run("q").draw(tmp_path / "run.html").read_text("utf-8")
     assert "research" in page
@@ -254,13 +254,13 @@ def test_nested_executor_is_drawn_and_documented(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "  ", 3, None])
 def test_invalid_names_are_refused(name: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="as_tool has name="):
-        inner_of("done").as_tool(name, "Find it out.")
+        make_inner("done").as_tool(name, "Find it out.")
 
 
 @pytest.mark.parametrize("description", ["", None, 3])
 def test_invalid_descriptions_are_refused(description: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="as_tool has description="):
-        inner_of("done").as_tool("research", description)
+        make_inner("done").as_tool("research", description)
 
 
 @pytest.mark.parametrize("key", ["call", "class", "my-topic"])

@@ -65,14 +65,14 @@ def take(executor: AgentExecutor, how: str, look: Callable[[int], None], *, toke
             look(taken)
         return taken == TAKEN
 
-    async def through() -> None:
+    async def consume() -> None:
         async with aclosing(executor.astream("q", tokens=tokens)) as events:
             async for event in events:
                 if saw(event):
                     break
 
     if how == "async":
-        asyncio.run(through())
+        asyncio.run(consume())
         return
     with closing(executor.stream("q", tokens=tokens)) as events:
         for event in events:

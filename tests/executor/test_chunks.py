@@ -59,27 +59,27 @@ from graphexec.testing.clock import on_loop_time, run_virtually
 from tests.executor.actors import act, answer, call, echo, fail, scripted
 
 
-def chunks_of(executor: AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
+def collect_chunks(executor: AgentExecutor, how: str, inputs: Any = "q") -> list[dict[str, Any]]:
     if how == "sync":
         return list(executor.stream_chunks(inputs))
 
-    async def collected() -> list[dict[str, Any]]:
+    async def collect() -> list[dict[str, Any]]:
         return [chunk async for chunk in executor.astream_chunks(inputs)]
 
-    return asyncio.run(collected())
+    return asyncio.run(collect())
 
 
 both = pytest.mark.parametrize("how", ["sync", "async"])
 
 
-def executor_of(*turns: Any, **settings: Any) -> AgentExecutor:
+def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
     return AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
 @both
 def test_action_step_and_output_are_separate_chunks(how: str) -> None:
     action = act("echo", text="hi")
-    assert chunks_of(executor_of(action, answer()), how) == [
+    assert collect_chunks(make_executor(action, answer()), how) == [
         {"actions": [action], "messages": [AssistantMessage("")]},
         {"steps": [AgentStep(action, "hi")], "messages": [UserMessage("hi")]},
         {"output": "done", "messages": [AssistantMessage("")]},
@@ -89,7 +89,7 @@ def test_action_step_and_output_are_separate_chunks(how: str) -> None:
 @both
 def test_actions_come_before_the_steps(how: str) -> None:
     first, second = act("echo", text="a"), act("fail", text="b")
-    chunks = chunks_of(executor_of([first, second], answer()), how)
+    chunks = collect_chunks(make_executor([first, second], answer()), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["actions", "actions", "steps", "steps", "output"]
     assert [chunk["actions"] for chunk in chunks[:2]] == [[first], [second]]
     assert sorted(chunk["steps"][0].status for chunk in chunks[2:4]) == ["error", "ok"]
@@ -136,7 +136,7 @@ def test_each_step_is_emitted_once() -> None:
     """The same action twice in one turn, and again in the next one."""
     action = act("wait", seconds="0.1")
     executor = AgentExecutor(agent=scripted([action, action], [action], answer()), tools=[wait])
-    chunks = chunks_of(executor, "async")
+    chunks = collect_chunks(executor, "async")
     assert [next(iter(chunk)) for chunk in chunks] == [
         *["actions", "actions", "steps", "steps"],
         *["actions", "steps"],
@@ -152,17 +152,17 @@ def hide_results(seen: Observed) -> Observed:
 
 @both
 def test_changeable_steps_are_emitted_after_the_change(how: str) -> None:
-    executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
+    executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
     spliced = splice(
         executor.graph, edges(hide_results, on(Observed, check_return_direct)), after=dispatch_tools, on=Observed
     )
-    chunks = chunks_of(executor.with_graph(spliced), how)
+    chunks = collect_chunks(executor.with_graph(spliced), how)
     assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["hidden", "hidden"]
 
 
 @both
 def test_parse_error_is_a_step_without_an_action(how: str) -> None:
-    chunks = chunks_of(executor_of([], answer(), handle_parsing_errors="what?"), how)
+    chunks = collect_chunks(make_executor([], answer(), handle_parsing_errors="what?"), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["steps", "output"]
     assert chunks[0]["steps"][0].status == "parse_error"
     assert chunks[0]["messages"] == [UserMessage("what?")]
@@ -170,7 +170,7 @@ def test_parse_error_is_a_step_without_an_action(how: str) -> None:
 
 @both
 def test_a_stopped_run_ends_with_its_output(how: str) -> None:
-    chunks = chunks_of(executor_of(act("echo", text="hi"), max_iterations=1), how)
+    chunks = collect_chunks(make_executor(act("echo", text="hi"), max_iterations=1), how)
     assert chunks[-1] == {
         "output": "Agent stopped due to iteration limit or time limit.",
         "messages": [AssistantMessage("")],
@@ -180,7 +180,7 @@ def test_a_stopped_run_ends_with_its_output(how: str) -> None:
 @both
 def test_last_chunk_has_the_steps_on_request(how: str) -> None:
     action = act("echo", text="hi")
-    chunks = chunks_of(executor_of(action, answer(), return_intermediate_steps=True), how)
+    chunks = collect_chunks(make_executor(action, answer(), return_intermediate_steps=True), how)
     assert ["intermediate_steps" in chunk for chunk in chunks] == [False, False, True]
     assert chunks[-1]["intermediate_steps"] == [(action, "hi")]
 
@@ -188,7 +188,7 @@ def test_last_chunk_has_the_steps_on_request(how: str) -> None:
 @both
 def test_last_chunk_has_return_values_and_log(how: str) -> None:
     finish = AgentFinish({"output": "42", "sure": True}, "I know")
-    assert chunks_of(executor_of(finish), how) == [
+    assert collect_chunks(make_executor(finish), how) == [
         {"output": "42", "sure": True, "messages": [AssistantMessage("I know")]}
     ]
 
@@ -198,7 +198,7 @@ def test_native_calls_keep_their_messages(how: str) -> None:
     model = ScriptedModel([[call("echo", "c1", text="a"), call("echo", "c2", text="b")], "done"])
     # One at a time, as concurrent tools are ordered by when they return.
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], tool_concurrency=1)
-    chunks = chunks_of(executor, how)
+    chunks = collect_chunks(executor, how)
     message = ModelReply("", (call("echo", "c1", text="a"), call("echo", "c2", text="b"))).message
     assert [chunk["messages"] for chunk in chunks] == [
         [message],
@@ -219,7 +219,7 @@ def finish(text: str) -> str:
 def test_step_comes_before_a_direct_answer(how: str) -> None:
     action = act("finish", text="so")
     executor = AgentExecutor(agent=scripted(action), tools=[finish])
-    assert [next(iter(chunk)) for chunk in chunks_of(executor, how)] == ["actions", "steps", "output"]
+    assert [next(iter(chunk)) for chunk in collect_chunks(executor, how)] == ["actions", "steps", "output"]
 
 
 def test_action_is_emitted_before_its_tool_runs() -> None:
@@ -249,19 +249,19 @@ def one_by_one(acted: Acted) -> Asks[CallTool, Observed]:
 
 @both
 def test_tools_called_in_turn_are_emitted_once(how: str) -> None:
-    executor = executor_of([act("echo", text="a"), act("echo", text="b")], answer())
+    executor = make_executor([act("echo", text="a"), act("echo", text="b")], answer())
     slowly = charged(when_spent=limit_reached)(rename(one_by_one, "dispatch_tools"))
     executor = executor.with_graph(replace(executor.graph, slowly))
-    keys = [next(iter(chunk)) for chunk in chunks_of(executor, how)]
+    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, how)]
     assert keys == ["actions", "actions", "steps", "steps", "output"]
 
 
 def test_resumed_step_emits_its_actions_again() -> None:
     executor = AgentExecutor(agent=scripted(act("fail", text="a"), answer()), tools=[fail], handle_tool_errors="raise")
     with pytest.raises(ValueError, match="no a") as caught:
-        chunks_of(executor, "sync")
+        collect_chunks(executor, "sync")
     executor = AgentExecutor(agent=scripted(answer()), tools=[fail])
-    keys = [next(iter(chunk)) for chunk in chunks_of(executor, "sync", snapshot_of(caught.value))]
+    keys = [next(iter(chunk)) for chunk in collect_chunks(executor, "sync", snapshot_of(caught.value))]
     assert keys == ["actions", "steps", "output"]
 
 
@@ -274,7 +274,7 @@ def test_steps_after_removed_ones_are_emitted(how: str) -> None:
     model = ScriptedModel([*[f"Action: echo\nAction Input: {letter}" for letter in "abcd"], "Final Answer: so"])
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo])
     changed = splice(executor.graph, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready)
-    keys = [next(iter(chunk)) for chunk in chunks_of(executor.with_graph(changed), how)]
+    keys = [next(iter(chunk)) for chunk in collect_chunks(executor.with_graph(changed), how)]
     assert keys == [*["actions", "steps"] * 4, "output"]
 
 
@@ -350,7 +350,7 @@ def tool_of(asked: Delegate) -> str:
     return asked.action.tool
 
 
-def executor_with(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
+def replace_dispatcher(dispatch: Any, routes: Any, *turns: Any) -> AgentExecutor:
     """Return an executor in which another node replaces `dispatch_tools`."""
     executor = AgentExecutor(
         agent=scripted(*turns),
@@ -377,7 +377,7 @@ def test_every_dispatching_node_emits_each_action(how: str, kind: str) -> None:
     same = act("echo", text="a")
     # The same decision again is another step; an unreadable reply has no action.
     turns: Any = [same, same], [], [act("echo", text="a"), act("echo", text="b")], [same], answer()
-    chunks = chunks_of(executor_with(dispatch, routes, *turns), how)
+    chunks = collect_chunks(replace_dispatcher(dispatch, routes, *turns), how)
     expected = [*order, "steps", *order, "actions", "steps", "output"]
     assert [next(iter(chunk)) for chunk in chunks] == expected
     announced = [chunk["actions"][0] for chunk in chunks if "actions" in chunk]
@@ -414,7 +414,7 @@ def test_approval_emits_only_approved_actions(how: str, guard: Any) -> None:
     if guard is refuse:
         routes |= on(Observed, check_return_direct)
     spliced = splice(executor.graph, edges(guard, routes), after=parse, on=Acted)
-    chunks = chunks_of(executor.with_graph(spliced), how)
+    chunks = collect_chunks(executor.with_graph(spliced), how)
     assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 3, "output"]
     assert all(chunk.get("actions", [first]) == [first] for chunk in chunks)
 
@@ -432,7 +432,7 @@ def report(finish: AgentFinish) -> Observed:
     return Observed(outer.run, outer.actions, (ToolResult(finish.output),))
 
 
-def with_an_embedded_agent(decide: Any) -> AgentExecutor:
+def make_nested_executor(decide: Any) -> AgentExecutor:
     """Return an executor whose tool calls are runs of the same agent, with the input `outer`."""
     executor = AgentExecutor(agent=decide, tools=[echo], handle_parsing_errors=True)
     inner: Any = embed(executor, "inner")
@@ -455,7 +455,7 @@ def test_agent_as_dispatcher_emits_the_action(how: str) -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return answer("inner" if "outer" in inputs else "done") if steps or "outer" in inputs else action
 
-    chunks = chunks_of(with_an_embedded_agent(decide), how)
+    chunks = collect_chunks(make_nested_executor(decide), how)
     assert [next(iter(chunk)) for chunk in chunks] == ["actions", "steps", "output"]
     assert chunks[0]["actions"] == [action]
 
@@ -472,8 +472,8 @@ def test_each_step_of_an_embedded_agent_comes_once(how: str, outer_steps: int, i
 
     within = [f"inner {number}" for number in range(inner_steps)]
     expected = [text for number in range(outer_steps) for text in (*within, f"outer {number}")]
-    executor = with_an_embedded_agent(decide)
-    steps = [step for chunk in chunks_of(executor, how) for step in chunk.get("steps", ())]
+    executor = make_nested_executor(decide)
+    steps = [step for chunk in collect_chunks(executor, how) for step in chunk.get("steps", ())]
     assert [step.action for step in steps] == [act("echo", text=text) for text in expected]
     turns = [step for turn in executor.iter("q") for step in turn]
     assert [step.action for step in turns] == [act("echo", text=text) for text in expected]
@@ -492,7 +492,7 @@ def test_changed_step_is_not_new(how: str) -> None:
     executor = AgentExecutor(agent=scripted(action, action, answer()), tools=[echo])
     rows: Any = edges(redact, on(Ready, plan))
     changed = executor.with_graph(splice(executor.graph, rows, after=check_return_direct, on=Ready))
-    chunks = chunks_of(changed, how)
+    chunks = collect_chunks(changed, how)
     assert [next(iter(chunk)) for chunk in chunks] == [*["actions", "steps"] * 2, "output"]
 
 

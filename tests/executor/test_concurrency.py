@@ -56,7 +56,7 @@ def seconds_of_fifty_threads() -> float:
     return time.perf_counter() - began
 
 
-def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
+def make_meeting_tool(kind: str, width: int) -> tuple[AnyTool, list[int]]:
     """Return a tool whose calls wait until `width` of them run, and the numbers of calls that ran concurrently."""
     barrier = threading.Barrier(width)
     lock = threading.Lock()
@@ -94,7 +94,7 @@ def meeting(kind: str, width: int) -> tuple[AnyTool, list[int]]:
 def test_concurrency_reaches_its_limit_and_stays_there(
     run: Running, kind: str, width: int, limit: float | None
 ) -> None:
-    meet, seen = meeting(kind, width)
+    meet, seen = make_meeting_tool(kind, width)
     batch = [act("meet", number=number) for number in range(9)]
     result = run(
         AgentExecutor(agent=scripted(batch, answer()), tools=[meet], tool_concurrency=width, max_execution_time=limit)

@@ -40,7 +40,7 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def printed(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
+def print_run(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
     """Return the output of a printer that observes a run."""
     out = io.StringIO() if out is None else out
     watcher = ConsolePrinter(out)
@@ -53,7 +53,7 @@ def react(*replies: str, **settings: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo, fail], **settings)
 
 
-def of(*turns: Any, **settings: Any) -> AgentExecutor:
+def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:
     return AgentExecutor(agent=scripted(*turns), tools=[echo, fail], **settings)
 
 
@@ -70,7 +70,7 @@ hi it is
 
 
 def test_run_is_printed_from_start_to_end() -> None:
-    assert printed(react(ACT, DONE)) == WHOLE
+    assert print_run(react(ACT, DONE)) == WHOLE
 
 
 @pytest.mark.parametrize("how", ["run", "arun", "stream"])
@@ -91,7 +91,7 @@ def test_a_silent_executor_prints_nothing(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_arguments_by_name_and_several_actions() -> None:
-    assert printed(of([act("echo", text="a"), act("fail", text="b")], answer("so"))) == (
+    assert print_run(make_executor([act("echo", text="a"), act("fail", text="b")], answer("so"))) == (
         "> the run begins\n"
         '-> echo({"text":"a"})\n'
         '-> fail({"text":"b"})\n'
@@ -103,13 +103,13 @@ def test_arguments_by_name_and_several_actions() -> None:
 
 
 def test_unreadable_reply_is_printed_with_its_feedback() -> None:
-    assert printed(react("garbage\n", DONE, handle_parsing_errors="Say it again.")) == (
+    assert print_run(react("garbage\n", DONE, handle_parsing_errors="Say it again.")) == (
         "> the run begins\ngarbage\n<- could not be read: Say it again.\nhi it is\n> the run ends\n"
     )
 
 
 def test_a_stopped_run_says_why() -> None:
-    assert printed(of(act("echo", text="a"), max_iterations=1)) == (
+    assert print_run(make_executor(act("echo", text="a"), max_iterations=1)) == (
         "> the run begins\n"
         '-> echo({"text":"a"})\n'
         "<- a\n"
@@ -120,7 +120,7 @@ def test_a_stopped_run_says_why() -> None:
 
 
 def test_answer_of_several_values_is_printed_whole() -> None:
-    assert printed(of(AgentFinish({"answer": 42, "sure": True}))) == (
+    assert print_run(make_executor(AgentFinish({"answer": 42, "sure": True}))) == (
         '> the run begins\n{"answer":42,"sure":true}\n> the run ends\n'
     )
 
@@ -135,8 +135,8 @@ def careful(text: str) -> str:
 
 def test_reports_are_printed_without_reply_pieces() -> None:
     executor = AgentExecutor(agent=scripted(act("careful", text="a"), answer()), tools=[careful])
-    assert "   looking it up\n<- a\n" in printed(executor)
-    assert "a piece" not in printed(executor)
+    assert "   looking it up\n<- a\n" in print_run(executor)
+    assert "a piece" not in print_run(executor)
 
 
 def test_effects_other_than_tool_calls_are_not_printed() -> None:
@@ -153,7 +153,7 @@ def test_effects_other_than_tool_calls_are_not_printed() -> None:
 
 
 def test_a_terminal_gets_colours() -> None:
-    text = printed(of(act("echo", text="a"), act("fail", text="b"), answer("so")), Terminal())
+    text = print_run(make_executor(act("echo", text="a"), act("fail", text="b"), answer("so")), Terminal())
     assert text == (
         "\x1b[2m> the run begins\x1b[0m\n"
         '\x1b[32m-> echo({"text":"a"})\x1b[0m\n'
@@ -167,12 +167,12 @@ def test_a_terminal_gets_colours() -> None:
 
 def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert printed(react(ACT, DONE), Terminal()) == WHOLE
+    assert print_run(react(ACT, DONE), Terminal()) == WHOLE
 
 
 def test_empty_no_color_keeps_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "")
-    assert "\x1b[" in printed(react(ACT, DONE), Terminal())
+    assert "\x1b[" in print_run(react(ACT, DONE), Terminal())
 
 
 # ---- hostile and long text
@@ -182,25 +182,25 @@ def test_empty_no_color_keeps_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(text=st.text(st.characters(categories=["Cc", "Cf", "Co", "Cs", "Zl", "Zp", "L"]), max_size=30))
 def test_control_characters_do_not_reach_the_terminal(text: str) -> None:
     executor = AgentExecutor(agent=lambda steps, _: answer(text) if steps else act("echo", text=text), tools=[echo])
-    output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", printed(executor, Terminal()))
+    output = re.sub(r"\x1b\[(2|32|33|31|1|0)m", "", print_run(executor, Terminal()))
     assert all(letter.isprintable() or letter in "\n\t" for letter in output)
 
 
 def test_control_characters_are_replaced() -> None:
     executor = AgentExecutor(agent=scripted(answer("\x1b[2J\x07gone\rback\tand\non")), tools=[])
-    assert "\ufffd[2J\ufffdgone\ufffdback\tand\non\n" in printed(executor)
+    assert "\ufffd[2J\ufffdgone\ufffdback\tand\non\n" in print_run(executor)
 
 
 def test_long_text_is_cut() -> None:
     long = "x" * 3_500
-    output = printed(of(answer(long)))
+    output = print_run(make_executor(answer(long)))
     assert f"\n{'x' * 2_000} [... 1,500 more characters]\n" in output
     assert "x" * 2_001 not in output
-    assert f"\n{'y' * 2_000}\n" in printed(of(answer("y" * 2_000)))
+    assert f"\n{'y' * 2_000}\n" in print_run(make_executor(answer("y" * 2_000)))
 
 
 def test_action_follows_a_long_thought_on_its_line() -> None:
-    output = printed(react("x" * 2_500 + f"\n{ACT}", DONE))
+    output = print_run(react("x" * 2_500 + f"\n{ACT}", DONE))
     assert f"\n{'x' * 2_000} [... 546 more characters]\n-> echo(hi)\n" in output
 
 
@@ -231,7 +231,7 @@ def test_resumed_or_changed_run_prints_steps_once(
 def test_text_added_by_a_node_is_a_note() -> None:
     executor = react(ACT, ACT, DONE)
     executor = executor.with_graph(stop_repeats(executor.graph))
-    output = printed(executor)
+    output = print_run(executor)
     assert output.count("<- hi\n") == 3
     assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in output
 
@@ -241,7 +241,7 @@ def test_actions_asked_about_are_printed_once() -> None:
     executor = AgentExecutor(agent=executor.agent, tools=[echo, fail], handlers={AskHuman: lambda _: "yes"}).with_graph(
         splice(executor.graph, APPROVED, after=parse, on=Acted)
     )
-    assert printed(executor) == WHOLE
+    assert print_run(executor) == WHOLE
 
 
 def test_notices_of_any_node_are_printed() -> None:

@@ -77,7 +77,7 @@ async def agreet(text: str, call: CallContext[User]) -> str:
     return f"{text} {call.context.name}"
 
 
-def greeting(one: AnyTool, **options: Any) -> AgentExecutor:
+def make_greeter(one: AnyTool, **options: Any) -> AgentExecutor:
     both = [act(one.name, text="hello"), act(one.name, text="bye")]
     return AgentExecutor(agent=scripted(both, answer()), tools=[one], **options)
 
@@ -89,12 +89,12 @@ def greeting(one: AnyTool, **options: Any) -> AgentExecutor:
 @pytest.mark.parametrize("one", [greet, agreet], ids=["sync", "async"])
 @pytest.mark.parametrize("options", [{}, {"tool_concurrency": 1}, {"max_execution_time": LONG}])
 def test_tools_get_the_context(run: Running, one: AnyTool, options: dict[str, Any]) -> None:
-    result = run(greeting(one, **options), context=ADA)
+    result = run(make_greeter(one, **options), context=ADA)
     assert [step.observation for step in result.steps] == ["hello ada", "bye ada"]
 
 
 def test_every_way_to_run_takes_it() -> None:
-    executor = greeting(greet, return_intermediate_steps=True)
+    executor = make_greeter(greet, return_intermediate_steps=True)
 
     async def collect() -> list[Any]:
         return [
@@ -217,7 +217,7 @@ def test_nodes_and_handlers_get_the_context(last: Any, handler: Callable[..., An
 @HOW
 def test_events_have_the_context(run: Running) -> None:
     seen: list[Any] = []
-    assert run(greeting(greet, observers=[seen.append]), context=ADA).reason == "finished"
+    assert run(make_greeter(greet, observers=[seen.append]), context=ADA).reason == "finished"
     assert type(seen[-1]) is Done
     assert {event.call.context for event in seen} == {ADA}
     assert len({event.call.run_id for event in seen}) == 1
@@ -339,13 +339,13 @@ def of_runtime_protocol(text: str, call: CallContext[Closing]) -> str:
 )
 def test_classes_that_cannot_be_checked_are_accepted(function: Any, context: Any, seen: str) -> None:
     one = tool(name="see", description="See.")(function)
-    assert greeting(one).run("q", context=context).steps[0].observation == seen
+    assert make_greeter(one).run("q", context=context).steps[0].observation == seen
 
 
 def test_runtime_protocol_is_checked() -> None:
     one = tool(name="see", description="See.")(of_runtime_protocol)
     with pytest.raises(InputError, match=r"CallContext\[Closing\]"):
-        greeting(one).run("q", context=ADA)
+        make_greeter(one).run("q", context=ADA)
 
 
 # ---- independence of runs
@@ -397,7 +397,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
 @HOW
 def test_context_is_stored_nowhere(run: Running, tmp_path: Path) -> None:
     events: list[Event[Any]] = []
-    executor = greeting(greet, observers=[events.append])
+    executor = make_greeter(greet, observers=[events.append])
     recorder = Recorder(executor.verify())
     result = run(executor, context=ADA)
     for event in events:

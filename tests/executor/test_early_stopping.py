@@ -55,7 +55,7 @@ def react(*replies: Any, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]
     return AgentExecutor(agent=agent, tools=[echo], **settings), model
 
 
-def stopped(executor: AgentExecutor) -> StoppedResponse:
+def run_until_stopped(executor: AgentExecutor) -> StoppedResponse:
     ending = executor.run("say hi").ending
     assert isinstance(ending, StoppedResponse)
     return ending
@@ -69,7 +69,7 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     forced, model = react(ACT, ACT, DONE, max_iterations=3, protocol=protocol)
     forced.run("say hi")
     generated, other = react(ACT, ACT, DONE, protocol=protocol)
-    ending = stopped(generated)
+    ending = run_until_stopped(generated)
     assert (ending.output, ending.generated) == ("hi it is", True)
     # Except for the sentence, the third request of one run is the last one of the other.
     assert model.requests[:2] == other.requests[:2]
@@ -86,7 +86,7 @@ def test_structured_agent_may_only_answer() -> None:
     executor = AgentExecutor(
         agent=create_structured_agent(model, [echo]), tools=[echo], max_iterations=1, early_stopping_method="generate"
     )
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == ("hi it is", True)
     first, last = model.requests
     assert isinstance(first, ChatRequest)
@@ -108,7 +108,7 @@ def test_tool_calling_agent_may_not_call_its_tools() -> None:
         max_iterations=1,
         early_stopping_method="generate",
     )
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == ("hi it is", True)
     first, last = model.requests
     assert isinstance(first, ChatRequest)
@@ -161,7 +161,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
     given = create_react_agent(ScriptedModel([ACT, DONE]), [echo])
     agent = Agent(given.ask, given.read, given.model, input_keys=given.input_keys)
     executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    assert stopped(executor).output == "hi it is"
+    assert run_until_stopped(executor).output == "hi it is"
     model = given.model
     assert isinstance(model, ScriptedModel)
     assert FINAL not in prompt(model.requests[-1])
@@ -187,7 +187,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
 )
 def test_reply_is_the_answer_unless_empty_or_acting(reply: str, output: str, generated: bool) -> None:
     executor, model = react(ACT, ACT, reply)
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == (output, generated)
     assert len(model.requests) == 3
     # No reply makes the run call another tool.
@@ -201,7 +201,7 @@ def test_finish_with_several_values_is_kept_whole() -> None:
         )
 
     executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    assert json.loads(stopped(executor).output) == {"answer": 42, "sure": True}
+    assert json.loads(run_until_stopped(executor).output) == {"answer": 42, "sure": True}
 
 
 def test_empty_list_of_actions_is_no_answer() -> None:
@@ -209,7 +209,7 @@ def test_empty_list_of_actions_is_no_answer() -> None:
         return [] if inputs.get("conclude") else AgentAction("echo", {"text": ""})
 
     executor = AgentExecutor(agent=decide, tools=[echo], max_iterations=1, early_stopping_method="generate")
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == (STOPPED, False)
 
 
@@ -245,7 +245,7 @@ def test_finished_run_makes_no_last_call() -> None:
 
 def test_forced_stop_makes_no_last_call() -> None:
     executor, model = react(ACT, ACT, early_stopping_method="force")
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert (ending.output, ending.generated) == (STOPPED, False)
     assert len(model.requests) == 2
 
@@ -270,7 +270,7 @@ def test_picture_shows_that_the_last_node_is_stopped(strict: bool, table: Any) -
 
 def test_last_call_sees_trimmed_steps() -> None:
     executor, model = react(ACT.replace("hi", "one"), ACT.replace("hi", "two"), DONE, trim_intermediate_steps=1)
-    ending = stopped(executor)
+    ending = run_until_stopped(executor)
     assert "Observation: two" in prompt(model.requests[-1])
     assert "Observation: one" not in prompt(model.requests[-1])
     # The run has them all.

@@ -122,7 +122,7 @@ def test_missing_inputs_are_refused_before_the_run() -> None:
     assert not model.requests
 
 
-def echoing(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+def shout(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     if inputs["input"] == "bad":
         raise LookupError("bad")
     return answer(inputs["input"].upper())
@@ -136,7 +136,7 @@ def batch(executor: AgentExecutor, many: Any, **settings: Any) -> list[Any]:
 
 
 def test_a_batch_returns_its_results_in_order() -> None:
-    executor = AgentExecutor(agent=echoing, tools=[])
+    executor = AgentExecutor(agent=shout, tools=[])
     texts = [f"q{number}" for number in range(100)]
     assert [one["output"] for one in batch(executor, texts)] == [text.upper() for text in texts]
     assert batch(executor, []) == []
@@ -147,7 +147,7 @@ def test_a_batch_returns_its_results_in_order() -> None:
 
 
 def test_batch_raises_or_returns_exceptions() -> None:
-    executor = AgentExecutor(agent=echoing, tools=[])
+    executor = AgentExecutor(agent=shout, tools=[])
     with pytest.raises(LookupError, match="bad"):
         executor.batch(["a", "bad", "b"])
     with pytest.raises(LookupError, match="bad"):
@@ -285,7 +285,7 @@ def test_agent_without_a_model_has_no_handler(run: Run) -> None:
 
 @HOW
 def test_tool_may_run_another_executor(run: Run) -> None:
-    inner = AgentExecutor(agent=echoing, tools=[])
+    inner = AgentExecutor(agent=shout, tools=[])
 
     @tool
     def ask_another(text: str) -> str:

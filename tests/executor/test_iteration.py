@@ -25,7 +25,7 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-def counting(turns: int = 3, **settings: Any) -> AgentExecutor:
+def make_counter(turns: int = 3, **settings: Any) -> AgentExecutor:
     """Return an executor whose agent echoes the number of its steps a few times, and then answers with it."""
 
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
@@ -43,7 +43,7 @@ def go_on(number: int, steps: tuple[AgentStep, ...]) -> None:
     """Change nothing, and continue."""
 
 
-def gone_through(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
+def iterate(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any]]:
     """Return the observations of each turn. `each` is called between turns; if it returns `True`, the loop ends."""
     seen: list[list[Any]] = []
 
@@ -51,13 +51,13 @@ def gone_through(turns: Stepwise, how: str, each: Each = go_on) -> list[list[Any
         seen.append([observation for _, observation in steps])
         return bool(each(len(seen), steps))
 
-    async def through() -> None:
+    async def iterate_async() -> None:
         async for steps in turns:
             if saw(steps):
                 break
 
     if how == "async":
-        asyncio.run(through())
+        asyncio.run(iterate_async())
         return seen
     for steps in turns:
         if saw(steps):
@@ -70,8 +70,8 @@ both = pytest.mark.parametrize("how", ["sync", "async"])
 
 @both
 def test_each_turn_yields_its_steps(how: str) -> None:
-    turns = counting().iter("tea")
-    assert gone_through(turns, how) == [["0"], ["1"], ["2"]]
+    turns = make_counter().iter("tea")
+    assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
     assert [step.observation for step in turns.run.steps] == ["0", "1", "2"]
     assert turns.spent == turns.result.spent
@@ -83,20 +83,20 @@ def test_the_steps_of_one_turn_come_together(how: str) -> None:
     executor = AgentExecutor(
         agent=scripted([act("echo", text="a"), act("echo", text="b")], act("echo", text="c"), answer()), tools=[echo]
     )
-    assert gone_through(executor.iter("q"), how) == [["a", "b"], ["c"]]
+    assert iterate(executor.iter("q"), how) == [["a", "b"], ["c"]]
 
 
 @both
 def test_run_without_steps_has_no_turns(how: str) -> None:
     turns = AgentExecutor(agent=scripted(answer("at once")), tools=[]).iter("q")
-    assert gone_through(turns, how) == []
+    assert iterate(turns, how) == []
     assert turns.result.output == "at once"
 
 
 @both
 def test_a_parse_error_is_a_turn(how: str) -> None:
     executor = AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors="what?")
-    assert gone_through(executor.iter("q"), how) == [["what?"]]
+    assert iterate(executor.iter("q"), how) == [["what?"]]
 
 
 @both
@@ -108,7 +108,7 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
         return act("echo", text="on")
 
     turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
-    assert len(gone_through(turns, how, lambda number, _: number == 2)) == 2
+    assert len(iterate(turns, how, lambda number, _: number == 2)) == 2
     assert asked == [0, 1]
     assert turns.spent.iterations == 2
     assert len(turns.run.steps) == 2
@@ -118,15 +118,15 @@ def test_leaving_the_loop_ends_the_run(how: str) -> None:
 
 @both
 def test_usage_is_known_between_turns(how: str) -> None:
-    turns = counting().iter("q")
+    turns = make_counter().iter("q")
     spent: list[tuple[int, float]] = []
-    gone_through(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
+    iterate(turns, how, lambda _, __: spent.append((turns.spent.iterations, turns.spent["tool_calls"])))
     assert spent == [(1, 1), (2, 2), (3, 3)]
 
 
 @both
 def test_changing_a_run_keeps_its_usage(how: str) -> None:
-    turns = counting().iter("tea")
+    turns = make_counter().iter("tea")
 
     def edit(number: int, steps: tuple[AgentStep, ...]) -> None:
         if number == 1:
@@ -134,7 +134,7 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
             turns.run = Run({"input": "milk"}, Steps([corrected, *steps]))
 
     # The run has two steps now, though the agent has made only one.
-    assert gone_through(turns, how, edit) == [["0"], ["2"]]
+    assert iterate(turns, how, edit) == [["0"], ["2"]]
     assert turns.result.output == "3 steps of milk"
     assert [step.observation for step in turns.result.steps] == ["corrected", "0", "2"]
     assert (turns.result.spent.iterations, turns.result.spent["tool_calls"]) == (3, 2)
@@ -142,25 +142,25 @@ def test_changing_a_run_keeps_its_usage(how: str) -> None:
 
 @both
 def test_steps_may_be_removed(how: str) -> None:
-    turns = counting(2).iter("tea")
+    turns = make_counter(2).iter("tea")
 
     def edit(number: int, _: tuple[AgentStep, ...]) -> None:
         if number < 3:
             turns.run = Run(turns.run.inputs, Steps())
 
-    assert gone_through(turns, how, edit) == [["0"], ["0"], ["0"], ["1"]]
+    assert iterate(turns, how, edit) == [["0"], ["0"], ["0"], ["1"]]
     assert turns.result.spent.iterations == 5
 
 
 @both
 def test_limits_stop_endless_changes(how: str) -> None:
-    turns = counting(max_iterations=4).iter("tea")
+    turns = make_counter(max_iterations=4).iter("tea")
 
     def edit(*_: Any) -> None:
         if turns.spent.iterations < 4:
             turns.run = Run(turns.run.inputs, Steps())
 
-    seen = gone_through(turns, how, edit)
+    seen = iterate(turns, how, edit)
     assert len(seen) == 4
     assert isinstance(turns.result.ending, StoppedResponse)
     assert turns.result.spent.iterations == 4
@@ -168,18 +168,18 @@ def test_limits_stop_endless_changes(how: str) -> None:
 
 @both
 def test_setting_the_same_run_changes_nothing(how: str) -> None:
-    turns = counting().iter("tea")
+    turns = make_counter().iter("tea")
 
     def edit(*_: Any) -> None:
         turns.run = turns.run
 
-    assert gone_through(turns, how, edit) == [["0"], ["1"], ["2"]]
+    assert iterate(turns, how, edit) == [["0"], ["1"], ["2"]]
 
 
 @both
 def test_iterating_again_runs_again(how: str) -> None:
-    turns = counting(1).iter("tea")
-    first, second = gone_through(turns, how), gone_through(turns, how)
+    turns = make_counter(1).iter("tea")
+    first, second = iterate(turns, how), iterate(turns, how)
     assert first == second == [["0"]]
     assert turns.result.spent.iterations == 2
 
@@ -190,18 +190,18 @@ def test_users_node_neither_hides_nor_repeats_steps(how: str) -> None:
     def guard(ready: Ready) -> Ready:
         return Ready(ready.run)
 
-    executor = counting()
+    executor = make_counter()
     graph = splice(executor.graph, edges(guard, on(Ready, plan)), after=check_return_direct, on=Ready)
     executor = executor.with_graph(graph)
     turns = executor.iter("tea")
-    assert gone_through(turns, how) == [["0"], ["1"], ["2"]]
+    assert iterate(turns, how) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of tea"
 
     def edit(number: int, _: tuple[AgentStep, ...]) -> None:
         if number == 1:
             turns.run = Run({"input": "milk"}, turns.run.steps)
 
-    assert gone_through(turns, how, edit) == [["0"], ["1"], ["2"]]
+    assert iterate(turns, how, edit) == [["0"], ["1"], ["2"]]
     assert turns.result.output == "3 steps of milk"
 
 
@@ -214,29 +214,29 @@ def test_an_exception_ends_the_iteration(how: str) -> None:
 
     turns = AgentExecutor(agent=decide, tools=[echo]).iter("q")
     with pytest.raises(OSError, match="it broke"):
-        gone_through(turns, how)
+        iterate(turns, how)
     assert [step.observation for step in turns.run.steps] == ["a"]
 
 
 def test_run_is_unavailable_before_its_first_turn() -> None:
-    turns = counting().iter("q")
+    turns = make_counter().iter("q")
     assert turns.spent.iterations == 0
     with pytest.raises(InputError, match="the run has not begun; iterate over it first"):
         _ = turns.run
     with pytest.raises(InputError, match="the run has not begun; set run inside the loop, between two turns"):
         turns.run = Run({})
-    gone_through(turns, "sync")
+    iterate(turns, "sync")
     with pytest.raises(InputError, match=r"the run has ended and cannot be changed; check that ended is False"):
         turns.run = Run({})
 
 
 @both
 def test_snapshot_is_resumed_step_by_step(how: str) -> None:
-    executor = counting()
+    executor = make_counter()
     entered = [event for event in executor.stream("tea") if isinstance(event, Entered) and event.node == "plan"]
     paused = Snapshot("plan", entered[1].value, spent=entered[1].spent)
     turns = executor.iter(paused)
-    assert gone_through(turns, how) == [["1"], ["2"]]
+    assert iterate(turns, how) == [["1"], ["2"]]
     assert turns.result.spent.iterations == 4
 
 
@@ -262,14 +262,14 @@ def test_time_of_the_memory_counts(how: str) -> None:
         async def asave(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], /) -> None:
             """Save nothing."""
 
-    executor = counting(memory=Slow(), max_execution_time=10)
+    executor = make_counter(memory=Slow(), max_execution_time=10)
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     turns = executor.iter("tea")
 
     def edit(*_: Any) -> None:
         turns.run = Run(turns.run.inputs, turns.run.steps)
 
-    gone_through(turns, how, edit)
+    iterate(turns, how, edit)
     assert (turns.result.reason, turns.result.spent.seconds) == ("seconds", 50)
 
 
@@ -282,12 +282,12 @@ def test_last_turn_is_marked_as_ended(how: str) -> None:
     def look(*_: Any) -> None:
         ended.append(turns.ended)
 
-    gone_through(turns, how, look)
+    iterate(turns, how, look)
     assert (ended, turns.ended, turns.result.reason) == ([True], True, "return_direct")
 
-    turns = counting(1).iter("q")
+    turns = make_counter(1).iter("q")
     ended.clear()
-    gone_through(turns, how, look)
+    iterate(turns, how, look)
     assert (ended, turns.ended) == ([False], True)
 
 
@@ -295,7 +295,7 @@ def test_last_turn_is_marked_as_ended(how: str) -> None:
 @both
 def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
     now = [100.0]
-    executor = counting(9, max_execution_time=25)
+    executor = make_counter(9, max_execution_time=25)
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     turns = executor.iter("q")
     spent: list[float] = []
@@ -307,7 +307,7 @@ def test_time_of_the_caller_counts(how: str, changed: bool) -> None:
             turns.run = Run({"input": "milk"}, turns.run.steps)
 
     # After the third turn, the caller takes longer than the deadline.
-    assert len(gone_through(turns, how, think)) == 3
+    assert len(iterate(turns, how, think)) == 3
     assert spent == [0, 10, 20]
     assert turns.result.reason == "seconds"
     assert turns.result.spent.seconds == 30
@@ -323,12 +323,12 @@ def test_a_changed_run_repeats_no_call_id(how: str) -> None:
         ids.append(call.id)
         return text
 
-    turns = AgentExecutor(agent=counting().agent, tools=[noted]).iter("q")
+    turns = AgentExecutor(agent=make_counter().agent, tools=[noted]).iter("q")
 
     def change(number: int, steps: tuple[AgentStep, ...]) -> None:
         del steps
         if number == 1:
             turns.run = Run(turns.run.inputs, Steps(turns.run.steps))
 
-    gone_through(turns, how, change)
+    iterate(turns, how, change)
     assert len(ids) == len(set(ids)) == 3

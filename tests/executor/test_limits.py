@@ -95,7 +95,7 @@ def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
     for driver in (drive_sync, drive_async):
         model = ScriptedModel([reply], repeat_last=True)
         executor = AgentExecutor(
-            agent=scratchless(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True
+            agent=make_agent_without_scratchpad(model), tools=[echo], max_iterations=1000, handle_parsing_errors=True
         )
         result = driver(script_of(executor))
         assert len(model.requests) == len(result.outcome.steps) == 1000
@@ -103,7 +103,7 @@ def test_a_thousand_iterations_are_a_thousand_model_calls(reply: str) -> None:
         assert result.outcome.limit == Exhausted("iterations", 1000, 1000)
 
 
-def scratchless(model: ScriptedModel) -> Agent:
+def make_agent_without_scratchpad(model: ScriptedModel) -> Agent:
     """Return an agent whose prompt does not grow with the steps, so that the test is fast."""
     agent = create_react_agent(model, [echo])
     return Agent(lambda run: agent.ask(type(run)(run.inputs)), agent.read, model=model)

@@ -34,12 +34,12 @@ ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
 
 
-def steps_of(letters: str) -> list[AgentStep]:
+def make_steps(letters: str) -> list[AgentStep]:
     """Return a step for each letter; equal letters are equal steps."""
     return [AgentStep(AgentAction("look", {"at": letter}), letter.upper()) for letter in letters]
 
 
-def naive(steps: Sequence[object], most: int) -> int:
+def count_naively(steps: Sequence[object], most: int) -> int:
     """Return how many copies of one round are at the end of the list, counted naively."""
     times = 0
     for size in range(1, ROUND + 1):
@@ -74,19 +74,19 @@ def naive(steps: Sequence[object], most: int) -> int:
     ],
 )
 def test_round_has_one_to_four_steps(letters: str, times: int) -> None:
-    assert count_repeats(steps_of(letters), 3) == times
+    assert count_repeats(make_steps(letters), 3) == times
 
 
 @settings(max_examples=400, deadline=None)
 @example(letters="abcabcabc", most=3)
 @given(letters=st.text("ab", max_size=20) | st.text("abcd", max_size=30), most=st.integers(2, 5))
 def test_count_agrees_with_the_naive_count(letters: str, most: int) -> None:
-    assert count_repeats(steps_of(letters), most) == naive(letters, most)
+    assert count_repeats(make_steps(letters), most) == count_naively(letters, most)
 
 
 @given(letters=st.text("abc", max_size=8), round_=st.text("abcd", min_size=1, max_size=ROUND), most=st.integers(2, 4))
 def test_steps_before_the_rounds_do_not_matter(letters: str, round_: str, most: int) -> None:
-    assert count_repeats(steps_of(letters + round_ * most), most) == most
+    assert count_repeats(make_steps(letters + round_ * most), most) == most
 
 
 def test_only_tool_input_and_result_are_compared() -> None:
@@ -101,7 +101,7 @@ def test_only_tool_input_and_result_are_compared() -> None:
         assert count_repeats([one, other], 3) == 1
 
 
-def at_once(*letters: str, reply: str) -> list[AgentStep]:
+def make_batch_steps(*letters: str, reply: str) -> list[AgentStep]:
     """Return the steps of one reply with several native tool calls."""
     calls = tuple(ToolCall(f"{reply}{number}", "look", "{}") for number, _ in enumerate(letters))
     message = AssistantMessage("", calls)
@@ -112,15 +112,15 @@ def at_once(*letters: str, reply: str) -> list[AgentStep]:
 
 
 def test_replies_repeat_but_not_calls_of_one() -> None:
-    thrice, pair = at_once("a", "a", "a", reply="r"), at_once("a", "b", reply="s")
+    thrice, pair = make_batch_steps("a", "a", "a", reply="r"), make_batch_steps("a", "b", reply="s")
     assert count_repeats(thrice, 3) == 1
     assert count_repeats([*thrice, *thrice], 3) == 2
-    assert count_repeats([*steps_of("a"), *thrice], 3) == 1
+    assert count_repeats([*make_steps("a"), *thrice], 3) == 1
     assert count_repeats([*pair, *pair, *pair], 5) == 3
-    assert count_repeats([*pair, *at_once("a", "c", reply="s")], 5) == 1
+    assert count_repeats([*pair, *make_batch_steps("a", "c", reply="s")], 5) == 1
     # An agent may use only some calls of a reply; a model may repeat a reply with the same call ids.
     assert count_repeats(thrice[:2], 3) == 1
-    first = at_once("a", "a", reply="r")[:1]
+    first = make_batch_steps("a", "a", reply="r")[:1]
     assert count_repeats(first * 3, 5) == 3
 
 
@@ -163,7 +163,7 @@ class Long(Sequence[AgentStep]):
     def __getitem__(self, index: int | slice) -> AgentStep | Sequence[AgentStep]:
         found = range(*index.indices(self.length)) if isinstance(index, slice) else [index]
         self.seen += len(found)
-        steps = steps_of("a" * len(found))
+        steps = make_steps("a" * len(found))
         return steps if isinstance(index, slice) else steps[0]
 
     def __iter__(self) -> Iterator[AgentStep]:
@@ -179,7 +179,7 @@ def test_cost_is_independent_of_the_runs_length() -> None:
 # ---- in the machine
 
 
-def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
+def make_guarded_executor(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
     """Return an executor with `stop_repeats`."""
     given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
     executor = AgentExecutor(agent=agent, tools=list(tools), **settings)
@@ -187,7 +187,7 @@ def watched(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> Agen
 
 
 def test_repeating_run_is_stopped() -> None:
-    result = run_executor(lambda: watched(scripted(act("echo", text="a")), max_iterations=20))
+    result = run_executor(lambda: make_guarded_executor(scripted(act("echo", text="a")), max_iterations=20))
     ending = result.outcome
     assert isinstance(ending, StoppedResponse)
     assert ending.limit == Exhausted(REPEATS, 3, 3)
@@ -198,7 +198,7 @@ def test_repeating_run_is_stopped() -> None:
 
 def test_warned_model_may_change_its_mind() -> None:
     model = ScriptedModel([ACT, ACT, DONE])
-    result = watched(create_react_agent(model, [echo])).run("q")
+    result = make_guarded_executor(create_react_agent(model, [echo])).run("q")
     assert isinstance(result.ending, AgentFinish)
     asked = [prompt(request) for request in model.requests]
     warning = WARNING.format(times=2)
@@ -213,7 +213,9 @@ def test_warned_model_may_change_its_mind() -> None:
     ("warn_after", "stop_after", "warned"), [(2, 2, 0), (2, 3, 1), (2, 5, 3), (4, 5, 1), (3, 3, 0)]
 )
 def test_warning_and_stop_follow_the_options(warn_after: int, stop_after: int, warned: int) -> None:
-    executor = watched(scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after)
+    executor = make_guarded_executor(
+        scripted(act("echo", text="a")), max_iterations=20, warn_after=warn_after, stop_after=stop_after
+    )
     result = executor.run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert result.ending.limit == Exhausted(REPEATS, stop_after, stop_after)
@@ -225,7 +227,7 @@ def test_two_alternating_steps_are_a_repetition() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
         return act("echo", text="ab"[len(steps) % 2])
 
-    result = watched(decide, max_iterations=20).run("q")
+    result = make_guarded_executor(decide, max_iterations=20).run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 6)
 
@@ -234,7 +236,7 @@ def test_run_without_repetition_is_not_stopped() -> None:
     def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
         return answer() if len(steps) == 12 else act("echo", text=str(len(steps)))
 
-    result = watched(decide).run("q")
+    result = make_guarded_executor(decide).run("q")
     assert isinstance(result.ending, AgentFinish)
     assert all(step.model_text is None for step in result.steps)
 
@@ -251,14 +253,14 @@ rolled: list[str] = []
 
 def test_different_results_are_no_repetition() -> None:
     rolled.clear()
-    result = watched(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
+    result = make_guarded_executor(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert result.ending.limit.limit == "iterations"
 
 
 def test_unreadable_replies_may_repeat() -> None:
     model = ScriptedModel(["garbage"], repeat_last=True)
-    result = watched(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
+    result = make_guarded_executor(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 3)
     assert WARNING.format(times=2) in prompt(model.requests[-1])
@@ -266,7 +268,7 @@ def test_unreadable_replies_may_repeat() -> None:
 
 def test_repeating_run_may_generate_a_last_answer() -> None:
     model = ScriptedModel([ACT, ACT, ACT, DONE])
-    result = watched(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
+    result = make_guarded_executor(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
     assert isinstance(result.ending, StoppedResponse)
     assert (result.ending.output, result.ending.generated, result.ending.limit.limit) == ("done", True, REPEATS)
 
@@ -300,7 +302,7 @@ def test_the_picture_has_the_node() -> None:
 
 def test_node_is_not_at_the_start() -> None:
     assert stop_repeats(AGENT_EXECUTOR).start == "plan"
-    executor = watched(scripted(answer()))
+    executor = make_guarded_executor(scripted(answer()))
     entered = [getattr(event, "node", "") for event in executor.stream("q")]
     assert "notice_repeats" not in entered
 
@@ -334,7 +336,7 @@ def test_graph_without_the_agents_nodes_is_refused() -> None:
 
 def test_the_node_is_pure_and_keeps_the_inputs() -> None:
     graph = stop_repeats(AGENT_EXECUTOR)
-    run = Run({"input": "q"}, Steps(steps_of("aa")))
+    run = Run({"input": "q"}, Steps(make_steps("aa")))
     made: Any = graph["notice_repeats"].function
     warned = made(Ready(run))
     assert warned.run.inputs == {"input": "q"}

@@ -70,18 +70,18 @@ class Notebook:
         self.save(inputs, outputs)
 
 
-def answering(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+def answer_at_once(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
     return AgentFinish({"output": f"{inputs['notes']}; {inputs['input']}"})
 
 
-def acting(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
+def always_act(steps: Steps, inputs: dict[str, Any]) -> AgentAction:
     return AgentAction("echo", {"text": "a"})
 
 
 @HOW
 def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
     memory = Notebook()
-    result = run(AgentExecutor(agent=answering, tools=[], memory=memory), "tea?")
+    result = run(AgentExecutor(agent=answer_at_once, tools=[], memory=memory), "tea?")
     assert result.output == "nothing yet; tea?"
     assert memory.asked == [{"input": "tea?"}]
     assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": "nothing yet; tea?"})]
@@ -91,7 +91,7 @@ def test_memory_adds_inputs_and_saves_the_answer(run: Run) -> None:
 def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
     memory = Notebook()
     assert (
-        run(AgentExecutor(agent=answering, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
+        run(AgentExecutor(agent=answer_at_once, tools=[], memory=memory), {"input": "?", "notes": "mine"}).output
         == "mine; ?"
     )
 
@@ -99,7 +99,7 @@ def test_inputs_of_the_caller_take_precedence(run: Run) -> None:
 @HOW
 def test_stopped_run_is_saved(run: Run) -> None:
     memory = Notebook()
-    result = run(AgentExecutor(agent=acting, tools=[echo], memory=memory, max_iterations=1), "tea?")
+    result = run(AgentExecutor(agent=always_act, tools=[echo], memory=memory, max_iterations=1), "tea?")
     assert result.stopped is not None
     assert memory.saves == [({"notes": "nothing yet", "input": "tea?"}, {"output": result.output})]
 
@@ -118,7 +118,7 @@ def test_failed_run_is_not_saved(run: Run) -> None:
 @HOW
 def test_exception_of_the_memory_loses_no_step(run: Run) -> None:
     memory = Notebook(fails=True)
-    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
     with pytest.raises(OSError, match="the disk is full") as caught:
         run(executor, "tea?")
     snapshot = snapshot_of(caught.value)
@@ -165,7 +165,7 @@ def test_reports_of_a_memory_name_its_effect(how: str) -> None:
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
     memory = Notebook()
-    executor = AgentExecutor(agent=answering, tools=[], memory=memory)
+    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory)
     many: Any = ["tea?"]
     with pytest.raises(InputError, match="pass a dict of inputs by name"):
         executor.stream(many) if how == "sync" else executor.astream(many)
@@ -186,7 +186,7 @@ def test_invalid_inputs_are_refused_before_loading(how: str) -> None:
 
 
 def test_effects_of_the_memory_come_first_and_last() -> None:
-    events = list(AgentExecutor(agent=answering, tools=[], memory=Notebook()).stream("tea?"))
+    events = list(AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook()).stream("tea?"))
     assert [(event.node, event.effect) for event in events if isinstance(event, Asked)][::2] == [
         ("load_memory", LoadMemory({"input": "tea?"})),
         (
@@ -209,7 +209,7 @@ def test_conversation_continues_over_runs() -> None:
 
 
 def test_memory_ignores_intermediate_steps() -> None:
-    executor = AgentExecutor(agent=answering, tools=[], memory=Notebook(), return_intermediate_steps=True)
+    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=Notebook(), return_intermediate_steps=True)
     outputs: dict[str, Any] = {"output": "nothing yet; tea?", "intermediate_steps": []}
     assert executor.invoke("tea?") == {"input": "tea?", **outputs}
     assert executor.invoke("tea?", return_only_outputs=True) == outputs
@@ -282,7 +282,7 @@ def test_observer_failing_at_the_end_loses_nothing() -> None:
                 raise LookupError("of the watcher")
 
     memory = Notebook()
-    executor = AgentExecutor(agent=answering, tools=[], memory=memory, observers=[Failing()])
+    executor = AgentExecutor(agent=answer_at_once, tools=[], memory=memory, observers=[Failing()])
     with pytest.raises(LookupError) as caught:
         executor.run("tea?")
     assert len(memory.saves) == 1

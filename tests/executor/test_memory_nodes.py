@@ -94,7 +94,7 @@ async def _call(function: Callable[[], object]) -> None:
 SAVED = ({"before": "nothing", "input": "q"}, {"output": "done"})
 
 
-def remembering(memory: Any, **options: Any) -> AgentExecutor:
+def make_executor(memory: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=scripted(answer("done")), tools=[], memory=memory, **options)
 
 
@@ -107,7 +107,7 @@ def test_table_without_memory_has_no_memory_nodes() -> None:
 
 
 def test_memory_nodes_come_first_and_last() -> None:
-    executor = remembering(BufferMemory())
+    executor = make_executor(BufferMemory())
     names = list(executor.graph.nodes)
     assert names[0] == executor.graph.start == "load_memory"
     assert names[-2:] == ["save_memory", "return_unsaved"]
@@ -121,7 +121,7 @@ def test_memory_nodes_come_first_and_last() -> None:
 
 @pytest.mark.parametrize("method", ["force", "generate"])
 def test_save_has_the_longest_grace(method: Any) -> None:
-    executor = remembering(BufferMemory(), early_stopping_method=method)
+    executor = make_executor(BufferMemory(), early_stopping_method=method)
     graces = {one.name: one.grace for one in executor.graph if one.grace is not None}
     assert graces["save_memory"] == pytest.approx(graces.get("stopped_response", 0) + 0.1)
 
@@ -202,7 +202,7 @@ def test_users_memory_nodes_are_kept() -> None:
         loaded = yield from ask(LoadMemory({"query": "mine"}))
         return Ready(Run({**loaded, **ready.run.inputs}))
 
-    executor = remembering(memory := Diary())
+    executor = make_executor(memory := Diary())
     mine = replace(executor.graph, rename(recall, "load_memory"))
     assert executor.with_graph(mine).run("q").output == "done"
     assert (memory.loads, memory.saved) == (1, [SAVED])
@@ -210,7 +210,7 @@ def test_users_memory_nodes_are_kept() -> None:
 
 
 def test_node_of_the_same_name_is_refused() -> None:
-    executor = remembering(BufferMemory())
+    executor = make_executor(BufferMemory())
     graph = AgentExecutor(agent=executor.agent, tools=list(executor.tools.values())).graph
     other = splice(graph, edges(rename(guard, "save_memory"), on(AgentFinish, END)), after=parse, on=AgentFinish)
     with pytest.raises(InputError, match="a node save_memory, a name that the memory needs; rename the function"):
@@ -218,7 +218,7 @@ def test_node_of_the_same_name_is_refused() -> None:
 
 
 def test_users_stop_node_is_kept() -> None:
-    executor = remembering(BufferMemory())
+    executor = make_executor(BufferMemory())
     executor = executor.with_graph(wrap(executor.graph, stopped_response, after=lambda stop: stop))
     (edge,) = [one for one in executor.graph.edges if one.source == "load_memory" and one.outcome is LimitReached]
     assert edge.target == "stopped_response"
@@ -249,7 +249,7 @@ def test_loaded_value_must_be_a_dict() -> None:
             return None
 
     with pytest.raises(InputError, match="the memory loaded None; return a dict of inputs by name"):
-        remembering(Silent()).run("q")
+        make_executor(Silent()).run("q")
 
 
 # ---- its time
@@ -280,7 +280,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
 def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     held, heard = threading.Event(), list[Any]()
     memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
-    executor = remembering(memory, max_execution_time=0.05, observers=[heard.append])
+    executor = make_executor(memory, max_execution_time=0.05, observers=[heard.append])
     began = time.monotonic()
     result = run(executor, "q")
     assert time.monotonic() - began < LONG / 2
@@ -299,7 +299,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
     """The run ends at its deadline, and is charged for the model's call that continues."""
     model, heard = BlockingModel(), list[Any]()
-    executor = remembering(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
+    executor = make_executor(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
 
     async def collect() -> list[Any]:
         return [event async for event in executor.astream("q")]
@@ -328,7 +328,7 @@ def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) 
 @HOW
 def test_run_is_charged_for_a_summary(run: RunExecutor) -> None:
     model = ScriptedModel([ModelReply("They met.", usage=Usage(10, 5), cost=0.5)])
-    result = run(remembering(SummaryMemory(model)), "q")
+    result = run(make_executor(SummaryMemory(model)), "q")
     assert (result.usage, result.spent["tokens"], result.spent["cost"]) == (Usage(10, 5), 15 + 1, 0.5)
     assert result.spent["model_calls"] == 2
 
@@ -336,7 +336,7 @@ def test_run_is_charged_for_a_summary(run: RunExecutor) -> None:
 @HOW
 def test_a_summary_beyond_the_limit_is_not_requested(run: RunExecutor) -> None:
     model, heard = BlockingModel(), list[Any]()
-    result = run(remembering(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
+    result = run(make_executor(SummaryMemory(model), max_model_calls=1, observers=[heard.append]), "q")
     assert (result.output, model.calls, result.spent["model_calls"]) == ("done", 0, 1)
     assert [type(event.news) for event in heard if isinstance(event, Reported)] == [SummaryFailed]
 
@@ -345,7 +345,7 @@ def test_late_async_save_is_completed() -> None:
     async def story() -> None:
         let = asyncio.Event()
         memory = Diary(saving=let.wait)
-        result = await remembering(memory, max_execution_time=0.05).arun("q")
+        result = await make_executor(memory, max_execution_time=0.05).arun("q")
         assert (result.output, memory.saved) == ("done", [])
         let.set()
         while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task
@@ -356,7 +356,7 @@ def test_late_async_save_is_completed() -> None:
 
 @HOW
 def test_a_stopped_run_is_saved_beyond_its_deadline(run: RunExecutor) -> None:
-    executor = remembering(memory := Diary(), max_execution_time=0)
+    executor = make_executor(memory := Diary(), max_execution_time=0)
     result = run(executor, "q")
     assert (result.reason, memory.loads) == ("seconds", 0)
     assert memory.saved == [({"input": "q"}, {"output": result.output})]
@@ -372,7 +372,7 @@ def test_a_save_without_time_is_reported(run: RunExecutor) -> None:
         if isinstance(event, Entered) and event.node == "save_memory":
             now[0] = 2.0
 
-    executor = remembering(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
+    executor = make_executor(memory := Diary(), max_execution_time=1, observers=[tick, heard.append])
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     assert run(executor, "q").output == "done"
     assert [event.news.seconds for event in heard if isinstance(event, Reported)] == [0]
@@ -385,7 +385,7 @@ def test_usage_includes_the_memorys_seconds() -> None:
     def pass_time() -> None:
         now[0] += 2
 
-    executor = remembering(Diary(pass_time, pass_time))
+    executor = make_executor(Diary(pass_time, pass_time))
     executor.run_context = dataclasses.replace(executor.run_context, clock=lambda: now[0])
     events = list(executor.stream("q"))
     assert [event.seconds for event in events if isinstance(event, Answered)] == [2, 0, 2]
@@ -396,7 +396,7 @@ def test_usage_includes_the_memorys_seconds() -> None:
 # ---- interrupted and failed saves
 
 
-def _nodes_asked(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
+def _run_and_list_nodes(executor: AgentExecutor, snapshot: Snapshot) -> list[str]:
     return [event.node for event in executor.stream(snapshot) if isinstance(event, Asked)]
 
 
@@ -409,7 +409,7 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
         if failing:
             raise failing.pop()
 
-    executor = remembering(memory := Diary(saving=fail))
+    executor = make_executor(memory := Diary(saving=fail))
     with pytest.raises(error) as caught:
         run(executor, "q")
     snapshot = snapshot_of(caught.value)
@@ -417,7 +417,7 @@ def test_run_resumed_at_its_save_only_saves(run: RunExecutor, error: type[BaseEx
     assert (snapshot.node, getattr(snapshot.value, "output", None)) == ("save_memory", "done")
     assert journal_of(caught.value) is not None
     stored = Snapshot.from_json(snapshot.to_json(), executor.graph)
-    assert _nodes_asked(executor, stored) == ["save_memory"]
+    assert _run_and_list_nodes(executor, stored) == ["save_memory"]
     assert (memory.loads, memory.saved) == (1, [SAVED])
 
 
@@ -433,7 +433,7 @@ async def _wait_for(call: Awaitable[Any]) -> None:
 @pytest.mark.parametrize("cancel", [_timeout, _wait_for])
 def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any]) -> None:
     held: list[float] = [LONG]
-    executor = remembering(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
+    executor = make_executor(memory := Diary(saving=lambda: asyncio.sleep(held[0])))
     with pytest.raises(TimeoutError) as caught:
         asyncio.run(cancel(executor.arun("q")))
     snapshot = snapshot_of(caught.value)
@@ -446,7 +446,7 @@ def test_a_cancelled_save_loses_no_answer(cancel: Callable[[Awaitable[Any]], Any
 
 def test_ctrl_c_during_a_save_loses_no_answer() -> None:
     """As asyncio does on the first Ctrl-C: it cancels the main task, and raises `KeyboardInterrupt` instead."""
-    executor = remembering(Diary(saving=lambda: asyncio.sleep(LONG)))
+    executor = make_executor(Diary(saving=lambda: asyncio.sleep(LONG)))
 
     async def interrupted() -> None:
         task = asyncio.ensure_future(executor.arun("q"))
@@ -464,7 +464,7 @@ def test_ctrl_c_during_a_save_loses_no_answer() -> None:
 
 
 def test_exception_of_another_run_is_ignored() -> None:
-    executor = remembering(Diary(saving=lambda: 1 / 0))
+    executor = make_executor(Diary(saving=lambda: 1 / 0))
 
     def fail() -> None:
         try:
@@ -512,6 +512,6 @@ def test_a_replaced_run_is_not_loaded_again() -> None:
 
 def test_reports_during_loading_are_delivered() -> None:
     heard: list[Any] = []
-    remembering(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
+    make_executor(Diary(loading=lambda: report("looking")), observers=[heard.append]).run("q")
     (reported,) = [event for event in heard if isinstance(event, Reported)]
     assert (reported.node, reported.news) == ("load_memory", "looking")

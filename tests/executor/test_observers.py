@@ -42,19 +42,19 @@ from tests.executor.actors import Running, act, answer, echo, run_async, run_syn
 LONG = 20.0
 
 
-def executor_of(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
+def make_executor(*observers: Callable[[Any], object], **settings: Any) -> AgentExecutor:
     return AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo], observers=observers, **settings)
 
 
-async def _collected(executor: AgentExecutor) -> list[Any]:
+async def _collect(executor: AgentExecutor) -> list[Any]:
     return [event async for event in executor.astream("q")]
 
 
-async def _stepped(executor: AgentExecutor) -> list[Any]:
+async def _iterate(executor: AgentExecutor) -> list[Any]:
     return [steps async for steps in executor.iter("q")]
 
 
-async def _chunked(executor: AgentExecutor) -> list[Any]:
+async def _collect_chunks(executor: AgentExecutor) -> list[Any]:
     return [chunk async for chunk in executor.astream_chunks("q")]
 
 
@@ -66,11 +66,11 @@ ENTRY_POINTS: dict[str, Callable[[AgentExecutor], object]] = {
     "batch": lambda executor: executor.batch(["q"]),
     "abatch": lambda executor: asyncio.run(executor.abatch(["q"])),
     "stream": lambda executor: list(executor.stream("q")),
-    "astream": lambda executor: asyncio.run(_collected(executor)),
+    "astream": lambda executor: asyncio.run(_collect(executor)),
     "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
-    "astream_chunks": lambda executor: asyncio.run(_chunked(executor)),
+    "astream_chunks": lambda executor: asyncio.run(_collect_chunks(executor)),
     "iter": lambda executor: list(executor.iter("q")),
-    "aiter": lambda executor: asyncio.run(_stepped(executor)),
+    "aiter": lambda executor: asyncio.run(_iterate(executor)),
 }
 
 every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
@@ -87,7 +87,7 @@ WHOLE = [Entered, Asked, Answered, Moved, Entered, Moved, Entered, Asked, Answer
 def test_every_observer_receives_every_event_once(entry_point: str) -> None:
     first: list[Any] = []
     second: list[Any] = []
-    ENTRY_POINTS[entry_point](executor_of(first.append, second.append))
+    ENTRY_POINTS[entry_point](make_executor(first.append, second.append))
     assert first == second
     assert kinds(first) == [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
 
@@ -110,7 +110,7 @@ class Failing:
 def test_marked_observer_ends_the_run(entry_point: str) -> None:
     observer = Failing(Asked, raise_error=True)
     with pytest.raises(OSError, match="enough") as caught:
-        ENTRY_POINTS[entry_point](executor_of(observer))
+        ENTRY_POINTS[entry_point](make_executor(observer))
     # The effect is not carried out.
     assert kinds(observer.seen) == [Entered, Asked, Failed]
     if "batch" not in entry_point:
@@ -118,13 +118,13 @@ def test_marked_observer_ends_the_run(entry_point: str) -> None:
         snapshot = snapshot_of(caught.value)
         assert snapshot is not None
         assert (snapshot.node, snapshot.spent["model_calls"]) == ("plan", 1)
-        assert executor_of().run(snapshot).reason == "finished"
+        assert make_executor().run(snapshot).reason == "finished"
 
 
 @every_entry_point
 def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptureFixture) -> None:
     failing, others = Failing(Asked), list[Any]()
-    ENTRY_POINTS[entry_point](executor_of(failing, others.append))
+    ENTRY_POINTS[entry_point](make_executor(failing, others.append))
     whole = [*WHOLE, Entered, Asked, Answered, Moved, Entered, Moved, Done]
     assert kinds(failing.seen) == whole
     # The error is reported once, after the event that it failed at, and logged once, with its traceback.
@@ -142,7 +142,7 @@ def test_ordinary_observer_ends_no_run(entry_point: str, caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("kind", [Asked, Done])
 def test_consumer_receives_the_report_once(kind: type) -> None:
-    events = list(executor_of(Failing(kind), Failing(Reported)).stream("q"))
+    events = list(make_executor(Failing(kind), Failing(Reported)).stream("q"))
     reports = [event for event in events if isinstance(event, Reported)]
     # The second observer fails at the report of the first.
     assert len(reports) == (2 if kind is Asked else 1)
@@ -151,10 +151,10 @@ def test_consumer_receives_the_report_once(kind: type) -> None:
 
 def test_observer_that_fails_always_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     observers = Failing(object), Failing(object)
-    assert executor_of(*observers).run("q").reason == "finished"
+    assert make_executor(*observers).run("q").reason == "finished"
     assert len(caplog.records) == 2
     # Once in each run.
-    executor_of(*observers).run("q")
+    make_executor(*observers).run("q")
     assert len(caplog.records) == 4
 
 
@@ -166,7 +166,7 @@ def test_interrupt_in_an_observer_ends_the_run() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        executor_of(interrupt, seen.append).run("q")
+        make_executor(interrupt, seen.append).run("q")
     assert kinds(seen) == [Entered, Failed]
 
 
@@ -212,7 +212,7 @@ def test_interrupt_in_an_async_tool_leaves_a_snapshot(
     agent = scripted([act("interrupt"), act("echo", text="a")][:count], answer())
     executor = AgentExecutor(agent=agent, tools=[interrupt, echo], observers=[seen.append], max_execution_time=seconds)
     with pytest.raises(KeyboardInterrupt) as caught:
-        asyncio.run(_collected(executor)) if stream else asyncio.run(executor.arun("q"))
+        asyncio.run(_collect(executor)) if stream else asyncio.run(executor.arun("q"))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.node, snapshot.spent["tool_calls"]) == ("dispatch_tools", count)
@@ -229,7 +229,7 @@ def test_closed_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", closed)
     # So that the handler of last resort writes to stderr.
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    assert executor_of(verbose=True).run("q").reason == "finished"
+    assert make_executor(verbose=True).run("q").reason == "finished"
 
 
 # ---- Done or Failed is the last event
@@ -293,7 +293,7 @@ def test_cancelled_run_has_failed() -> None:
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_closed_stream_has_failed(how: str) -> None:
     seen: list[Any] = []
-    executor = executor_of(seen.append)
+    executor = make_executor(seen.append)
 
     async def leave() -> None:
         async with aclosing(executor.astream("q")) as events:
@@ -311,7 +311,7 @@ def test_closed_stream_has_failed(how: str) -> None:
 
 def test_stream_closed_at_its_end_is_done() -> None:
     seen: list[Any] = []
-    events = executor_of(seen.append).stream("q")
+    events = make_executor(seen.append).stream("q")
     assert any(isinstance(event, Done) for event in events)
     events.close()
     assert isinstance(seen[-1], Done)
@@ -329,7 +329,7 @@ def test_marked_observer_fails_at_the_end() -> None:
     before, after = list[Any](), list[Any]()
     failing = Failing(Done, raise_error=True)
     with pytest.raises(OSError, match="enough"):
-        executor_of(before.append, failing, after.append).run("q")
+        make_executor(before.append, failing, after.append).run("q")
     # Each observer receives one last event, and nothing after it.
     assert [kinds(seen)[-1] for seen in (before, failing.seen, after)] == [Done, Done, Failed]
     assert len(before) == len(failing.seen) == len(after)
@@ -338,7 +338,7 @@ def test_marked_observer_fails_at_the_end() -> None:
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_changed_iteration_has_one_end(how: str) -> None:
     seen: list[Any] = []
-    turns = executor_of(seen.append).iter("q")
+    turns = make_executor(seen.append).iter("q")
 
     def change() -> None:
         if not turns.ended:
@@ -360,7 +360,7 @@ def test_changed_iteration_has_one_end(how: str) -> None:
 
 def test_left_iteration_has_failed() -> None:
     seen: list[Any] = []
-    for _ in executor_of(seen.append).iter("q"):
+    for _ in make_executor(seen.append).iter("q"):
         break
     gc.collect()
     assert isinstance(seen[-1], Failed)
@@ -377,7 +377,7 @@ def test_time_of_observers_is_measured(entry_point: str) -> None:
         clock.advance(2)
         seen.append(event)
 
-    executor = executor_of(dawdle)
+    executor = make_executor(dawdle)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     ENTRY_POINTS[entry_point](executor)
     # The time of the last event is not included.
@@ -386,10 +386,10 @@ def test_time_of_observers_is_measured(entry_point: str) -> None:
 
 def test_result_has_the_time_of_observers() -> None:
     clock = FakeClock()
-    executor = executor_of(lambda event: clock.advance(1))
+    executor = make_executor(lambda event: clock.advance(1))
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)
     assert executor.run("q").observer_seconds == 18
-    assert executor_of().run("q").observer_seconds == 0
+    assert make_executor().run("q").observer_seconds == 0
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])
@@ -432,7 +432,7 @@ def test_time_of_nodes_and_policies_is_measured(run: Running, observed: bool, se
 
 def test_observers_are_called_before_the_consumer() -> None:
     order: list[str] = []
-    executor = executor_of(lambda event: order.append(f"watcher {type(event).__name__}"))
+    executor = make_executor(lambda event: order.append(f"watcher {type(event).__name__}"))
     for event in executor.stream("q"):
         order.append(f"iterates {type(event).__name__}")  # noqa: PERF401 - observers append meanwhile
     assert order[::2] == [line.replace("iterates", "watcher") for line in order[1::2]]
@@ -440,7 +440,7 @@ def test_observers_are_called_before_the_consumer() -> None:
 
 def test_observer_is_shared_by_runs() -> None:
     seen: list[Any] = []
-    executor = executor_of(seen.append)
+    executor = make_executor(seen.append)
     executor.run("q")
     executor.run("q")
     assert sum(isinstance(event, Done) for event in seen) == 2
@@ -448,12 +448,12 @@ def test_observer_is_shared_by_runs() -> None:
 
 def test_copy_with_other_limits_keeps_its_observers() -> None:
     seen: list[Any] = []
-    executor_of(seen.append).with_limits(Limits(iterations=1)).run("q")
+    make_executor(seen.append).with_limits(Limits(iterations=1)).run("q")
     assert isinstance(seen[-1], Done)
 
 
 def test_observers_do_not_change_the_result() -> None:
-    watched, unwatched = executor_of(lambda event: None), executor_of()
+    watched, unwatched = make_executor(lambda event: None), make_executor()
     one, other = watched.run("q"), unwatched.run("q")
     assert (one.ending, one.steps) == (other.ending, other.steps)
     assert one.spent.iterations == other.spent.iterations
@@ -462,7 +462,7 @@ def test_observers_do_not_change_the_result() -> None:
 def test_unobserved_run_emits_no_events() -> None:
     # The graph, run without the executor, has no observers.
     seen: list[Any] = []
-    executor = executor_of(seen.append)
+    executor = make_executor(seen.append)
     run_table(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
     assert seen == []
 

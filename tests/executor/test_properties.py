@@ -125,7 +125,7 @@ class Adversary:
             assert isinstance(message, UserMessage)
             number = int(message.content)
         turn = self.turns[min(number, len(self.turns) - 1)]
-        reply = self._native(turn, number) if self.flavour == "tool calling" else ModelReply(in_words(turn, number))
+        reply = self._native(turn, number) if self.flavour == "tool calling" else ModelReply(describe(turn, number))
         return dataclasses.replace(reply, usage=usage(turn))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
@@ -157,7 +157,7 @@ def check_conversation(messages: Any) -> None:
     assert not waiting
 
 
-def in_words(turn: Turn, number: int) -> str:
+def describe(turn: Turn, number: int) -> str:
     return json.dumps([turn.kind, number + 1, [[call.tool, call.number] for call in turn.calls]])
 
 
@@ -177,16 +177,16 @@ def read(reply: ModelReply) -> AgentFinish | tuple[AgentAction, ...]:
 
 def interpret(turns: tuple[Turn, ...], given: Settings) -> Outcome:
     """Return the outcome of the naive reference loop for the script."""
-    replies = tuple(ModelReply(in_words(turn, number), usage=usage(turn)) for number, turn in enumerate(turns))
-    driven = reference.interpret(reference.Script(replies, None, read), given)
+    replies = tuple(ModelReply(describe(turn, number), usage=usage(turn)) for number, turn in enumerate(turns))
+    driver_result = reference.interpret(reference.Script(replies, None, read), given)
     return Outcome(
-        "parse error" if driven.end == "ParseError" else driven.end,
-        driven.values.get("output") if driven.end in ("finished", "return_direct") else None,
-        [(step.action.tool, step.observation, step.status) for step in driven.steps],
-        driven.iterations,
-        driven.model_calls,
-        driven.tool_calls,
-        driven.tokens,
+        "parse error" if driver_result.end == "ParseError" else driver_result.end,
+        driver_result.values.get("output") if driver_result.end in ("finished", "return_direct") else None,
+        [(step.action.tool, step.observation, step.status) for step in driver_result.steps],
+        driver_result.iterations,
+        driver_result.model_calls,
+        driver_result.tool_calls,
+        driver_result.tokens,
     )
 
 
@@ -199,7 +199,7 @@ def text_agent(model: Adversary) -> Agent:
     return chat_agent(question, read, model)
 
 
-def executor_of(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> AgentExecutor:
+def make_executor(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> AgentExecutor:
     agent: Any = callable_agent(turns)
     if flavour == "chat":
         agent = text_agent(Adversary(turns, flavour))
@@ -218,17 +218,17 @@ def executor_of(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> A
     )
 
 
-def spoken(turns: tuple[Turn, ...], flavour: Flavour) -> tuple[Turn, ...]:
+def adapt_script(turns: tuple[Turn, ...], flavour: Flavour) -> tuple[Turn, ...]:
     """Return the script without turns that an agent of this flavour cannot express (garbage, empty lists, tokens)."""
-    spoken_turns: list[Turn] = []
+    adapted: list[Turn] = []
     for turn in turns:
         if flavour == "callable":
-            spoken_turns.append(Turn("empty" if turn.kind == "garbage" else turn.kind, turn.calls))
+            adapted.append(Turn("empty" if turn.kind == "garbage" else turn.kind, turn.calls))
         elif flavour == "tool calling" and turn.kind == "empty":
-            spoken_turns.append(Turn("garbage", turn.calls, turn.tokens))
+            adapted.append(Turn("garbage", turn.calls, turn.tokens))
         else:
-            spoken_turns.append(turn)
-    return tuple(spoken_turns)
+            adapted.append(turn)
+    return tuple(adapted)
 
 
 CALLS = st.builds(
@@ -271,7 +271,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
     )
 
 
-def outcome_of(ending: Ending, driven: Any) -> Outcome:
+def make_outcome(ending: Ending, driver_result: Any) -> Outcome:
     end: str = ending.limit.limit if isinstance(ending, StoppedResponse) else "finished"
     if isinstance(ending, AgentFinish) and ending.return_direct:
         end = "return_direct"
@@ -279,10 +279,10 @@ def outcome_of(ending: Ending, driven: Any) -> Outcome:
         end,
         None if isinstance(ending, StoppedResponse) else ending.output,
         [(step.action.tool, in_few_words(step.observation), step.status) for step in ending.steps],
-        driven.spent.iterations,
-        driven.spent["model_calls"],
-        driven.spent["tool_calls"],
-        reported_tokens(driven.spent),
+        driver_result.spent.iterations,
+        driver_result.spent["model_calls"],
+        driver_result.spent["tool_calls"],
+        reported_tokens(driver_result.spent),
     )
 
 
@@ -292,9 +292,9 @@ def in_few_words(observation: Any) -> Any:
     return "unreadable" if broken else observation
 
 
-def within(outcome: Outcome, given: Settings, driven: DriverResult[Ending]) -> None:
+def check_limits(outcome: Outcome, given: Settings, driver_result: DriverResult[Ending]) -> None:
     """Check that every count, and the path through the table, is within its limit."""
-    spent = driven.spent
+    spent = driver_result.spent
     for limit, reached in (
         (given.iterations, spent.iterations),
         (given.model_calls, spent["model_calls"]),
@@ -302,34 +302,34 @@ def within(outcome: Outcome, given: Settings, driven: DriverResult[Ending]) -> N
     ):
         assert limit is None or reached <= limit
     if given.iterations is not None:
-        moves = [event for event in driven.events if isinstance(event, Moved)]
+        moves = [event for event in driver_result.events if isinstance(event, Moved)]
         assert len(moves) <= 4 * given.iterations + 2
-    asked = sum(len(getattr(effect, "effects", (effect,))) for effect in driven.asked)
+    asked = sum(len(getattr(effect, "effects", (effect,))) for effect in driver_result.asked)
     assert asked == spent["model_calls"] + spent["tool_calls"]
     assert outcome.end != "seconds" or given.seconds == 0
 
 
 def check(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
-    turns = spoken(turns, flavour)
+    turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
     if expected.end == "parse error":
         with pytest.raises(ParseError) as raised:
-            run_script(lambda: script_of(executor_of(turns, given, flavour)))
+            run_script(lambda: script_of(make_executor(turns, given, flavour)))
         kept = snapshot_of(raised.value)
         assert kept is None or kept.spent["model_calls"] == expected.model_calls
         return
-    driven = run_script(lambda: script_of(executor_of(turns, given, flavour)))
-    assert outcome_of(driven.outcome, driven) == expected
-    within(expected, given, driven)
+    driver_result = run_script(lambda: script_of(make_executor(turns, given, flavour)))
+    assert make_outcome(driver_result.outcome, driver_result) == expected
+    check_limits(expected, given, driver_result)
     # A second run of the same executor is equal.
-    executor = executor_of(turns, given, flavour)
+    executor = make_executor(turns, given, flavour)
     results: list[RunResult] = [executor.run("q"), executor.run("q")]
-    assert [outcome_of(result.ending, result) for result in results] == [expected, expected]
+    assert [make_outcome(result.ending, result) for result in results] == [expected, expected]
     # A run that is paused before any effect, and resumed, has the same ending.
-    for text in driven.texts:
+    for text in driver_result.texts:
         paused = Snapshot.from_json(text, executor.graph)
         resumed = run(executor.graph, paused, executor.run_context)
-        assert outcome_of(resumed.outcome, resumed) == expected
+        assert make_outcome(resumed.outcome, resumed) == expected
 
 
 ACT = Turn("act", (Call("echo"),))

@@ -61,7 +61,7 @@ def replies(fields: Mapping[str, Any]) -> ModelReply:
     return ModelReply(ACT, usage=Usage(**{"prompt_tokens": 1, **tokens}), cost=fields.get("cost"))
 
 
-def executor_of(model: Any, **options: Any) -> AgentExecutor:
+def make_executor(model: Any, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **options)
 
 
@@ -82,14 +82,14 @@ in_every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens"])
 @pytest.mark.parametrize("value", INVALID_TOKENS, ids=lambda value: "-10**5000" if type(value) is int else repr(value))
 def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: Callable[..., Any]) -> None:
-    executor = executor_of(Hostile(replies({field: value}), before=2), max_tokens=10)
+    executor = make_executor(Hostile(replies({field: value}), before=2), max_tokens=10)
     with pytest.raises(ModelError, match=f"the model Hostile returned a reply with {field}=.*; pass a whole") as caught:
         way(executor)
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["prompt_tokens"]) == (3, 4)
     # Resumed with another model, the run keeps its steps.
-    other = executor_of(ScriptedModel(["Final Answer: done"]), max_tokens=10)
+    other = make_executor(ScriptedModel(["Final Answer: done"]), max_tokens=10)
     result = other.run(Snapshot.from_json(snapshot.to_json(), other.graph))
     assert (result.output, len(result.steps)) == ("done", 2)
 
@@ -97,7 +97,7 @@ def test_invalid_tokens_end_the_run_with_its_steps(field: str, value: Any, way: 
 @in_every_way
 @pytest.mark.parametrize("cost", INVALID_COSTS, ids=lambda value: "10**5000" if type(value) is int else repr(value))
 def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
-    executor = executor_of(Hostile(replies({"cost": cost})), max_cost=1)
+    executor = make_executor(Hostile(replies({"cost": cost})), max_cost=1)
     with pytest.raises(ModelError, match=r"the model Hostile returned a reply with cost=.*; pass a finite number"):
         way(executor)
 
@@ -105,16 +105,16 @@ def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
 def test_usage_of_another_class_is_refused(usage: Any) -> None:
     with pytest.raises(ModelError, match=r"with usage=.*; pass Usage"):
-        executor_of(Hostile(ModelReply(ACT, usage=usage))).run("go")
+        make_executor(Hostile(ModelReply(ACT, usage=usage))).run("go")
 
 
 def test_missing_usage_keeps_the_prepayment() -> None:
-    result = executor_of(Hostile(ModelReply(ACT)), max_tokens=3, max_iterations=None).run("go")
+    result = make_executor(Hostile(ModelReply(ACT)), max_tokens=3, max_iterations=None).run("go")
     assert (result.spent["model_calls"], result.spent["tokens"]) == (3, 3)
 
 
 def test_tokens_of_any_size_are_counted() -> None:
-    result = executor_of(Hostile(replies({"completion_tokens": 10**5000})), max_tokens=10).run("go")
+    result = make_executor(Hostile(replies({"completion_tokens": 10**5000})), max_tokens=10).run("go")
     assert result.spent["tokens"] == 10**5000 + 1
     assert isinstance(result.ending, StoppedResponse)
     assert "(1.0e+5000 spent)" in str(result.ending.limit)

@@ -201,13 +201,13 @@ def withhold_stop(stopped: StoppedResponse) -> StoppedResponse:
     return dataclasses.replace(stopped, output="I cannot say.")
 
 
-def reworded(outcome: Replied | LimitReached) -> Replied | LimitReached:
+def withhold_text(outcome: Replied | LimitReached) -> Replied | LimitReached:
     """Return the outcome of `plan` without the model's text."""
     changed: Replied | LimitReached = outcome if isinstance(outcome, LimitReached) else withhold_reply.function(outcome)
     return changed
 
 
-def withheld(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
+def withhold_finish(finish: Acted | AgentFinish | Ready) -> Acted | AgentFinish | Ready:
     return withhold.function(finish) if isinstance(finish, AgentFinish) else finish
 
 
@@ -224,15 +224,15 @@ Change = Callable[[Any], Any]
 GUARDS: dict[str, Change] = {
     "behind parse": lambda graph: splice(graph, edges(withhold, on(AgentFinish, END)), after=parse, on=AgentFinish),
     "before parse": lambda graph: splice(graph, edges(withhold_reply, on(Replied, parse)), after=plan, on=Replied),
-    "around parse": lambda graph: wrap(graph, parse, after=withheld),
-    "around plan": lambda graph: wrap(graph, plan, after=reworded),
+    "around parse": lambda graph: wrap(graph, parse, after=withhold_finish),
+    "around plan": lambda graph: wrap(graph, plan, after=withhold_text),
     "behind the memory": lambda graph: splice(
-        saving(graph, parse, AgentFinish), edges(withhold, on(AgentFinish, END)), after=SAVE, on=AgentFinish
+        add_saving_node(graph, parse, AgentFinish), edges(withhold, on(AgentFinish, END)), after=SAVE, on=AgentFinish
     ),
 }
 
 
-def saving(graph: Any, after: Any, ending: type) -> Any:
+def add_saving_node(graph: Any, after: Any, ending: type) -> Any:
     """Return the graph with a node that saves its endings."""
     return splice(graph, edges(SAVE, on(AgentFinish, END)), after=after, on=ending)
 
@@ -261,7 +261,7 @@ def test_guard_holds_a_stopped_runs_last_word() -> None:
 def test_saving_the_memory_holds_no_pieces() -> None:
     def make() -> AgentExecutor:
         plain = executor(react, [f"Final Answer: {ANSWER}"])
-        return plain.with_graph(saving(plain.graph, parse, AgentFinish))
+        return plain.with_graph(add_saving_node(plain.graph, parse, AgentFinish))
 
     found = pieces(make)
     assert "".join(found) == ANSWER
@@ -295,7 +295,7 @@ def test_pieces_of_a_nested_run_are_not_streamed() -> None:
     assert "".join(pieces(make)) == ANSWER
 
 
-def read_in(reader: AnswerReader, text: str, cuts: list[int]) -> str:
+def read_in_pieces(reader: AnswerReader, text: str, cuts: list[int]) -> str:
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     return "".join(reader(text[start:end]) for start, end in itertools.pairwise(places))
 
@@ -306,7 +306,7 @@ CUTS = st.lists(st.integers(0, 500))
 def stream_text(make: Make, text: str, cuts: list[int]) -> str:
     reader = make(Speaking([])).answer
     assert reader is not None
-    return read_in(reader(), text, cuts)
+    return read_in_pieces(reader(), text, cuts)
 
 
 def whole_answer(make: Make, text: str) -> str | None:
@@ -421,20 +421,20 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
     reply = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in(make_label_reader("Final Answer:"), reply, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader("Final Answer:"), reply, cuts) == answer.strip()
         # An observation that the model invents after it is not part of it.
         invented = f"{reply}\nObservation: {more}\nFinal Answer: {more}"
-        assert read_in(make_label_reader("Final Answer:"), invented, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader("Final Answer:"), invented, cuts) == answer.strip()
 
 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
 def test_marker_must_start_a_line(word: str) -> None:
-    assert read_in(make_label_reader("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+    assert read_in_pieces(make_label_reader("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
 
 
 def test_held_line_is_streamed_if_genuine() -> None:
     text = "AI: one\nobs two\n  Observe!\nObservation: x"
-    assert read_in(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
+    assert read_in_pieces(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
 # Within an action, in a second object, in prose, after an invented observation, or after a tool.

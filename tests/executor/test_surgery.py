@@ -58,14 +58,14 @@ REVIEWED = edges(review, on(AgentFinish, END) | on(Replied, parse) | on(LimitRea
 ANSWERS: list[Node[Any, Any]] = [parse, check_return_direct]
 
 
-def reviewing(**options: Any) -> AgentExecutor:
+def make_reviewer(**options: Any) -> AgentExecutor:
     model = ScriptedModel(["one", "two", "three", ""])
     return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
 
 
 def test_loop_within_the_executors_limits_is_accepted() -> None:
     def executor() -> AgentExecutor:
-        return reviewing(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+        return make_reviewer(max_model_calls=10).splice(REVIEWED, after=ANSWERS, on=AgentFinish)
 
     assert executor().verify().proved
     done = run_executor(executor)
@@ -74,8 +74,8 @@ def test_loop_within_the_executors_limits_is_accepted() -> None:
 
 def test_a_refused_loop_names_the_limit_to_set() -> None:
     with pytest.raises(UnprovedError, match=r"Set max_model_calls \(agent_limits\(model_calls=\.\.\.\)\)"):
-        reviewing().splice(REVIEWED, after=ANSWERS, on=AgentFinish)
-    assert not reviewing(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=AgentFinish).verify().proved
+        make_reviewer().splice(REVIEWED, after=ANSWERS, on=AgentFinish)
+    assert not make_reviewer(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=AgentFinish).verify().proved
 
 
 @charged(when_spent=limit_reached)
@@ -109,7 +109,7 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
         options[unset] = None
     refusal = None
     try:
-        reviewing(**options).splice(rows, after=ANSWERS, on=AgentFinish)
+        make_reviewer(**options).splice(rows, after=ANSWERS, on=AgentFinish)
     except UnprovedError as error:
         refusal = str(error)
     assert (refusal is None) == (rows is REVIEWED and unset != "max_model_calls")
@@ -117,7 +117,7 @@ def test_no_refusal_advises_a_limit_that_is_set(rows: Any, unset: str | None) ->
 
 
 def test_surgery_keeps_the_executors_options() -> None:
-    plain = reviewing(max_model_calls=10, return_intermediate_steps=True)
+    plain = make_reviewer(max_model_calls=10, return_intermediate_steps=True)
     changed = plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish)
     assert (changed.limits, changed.agent, changed.return_intermediate_steps) == (plain.limits, plain.agent, True)
     assert "review" not in plain.graph
@@ -125,7 +125,7 @@ def test_surgery_keeps_the_executors_options() -> None:
 
 def test_a_table_that_does_not_fit_is_refused() -> None:
     with pytest.raises(GraphError, match="parse has no edge for Ready; splice on one of Acted, AgentFinish"):
-        reviewing().splice(REVIEWED, after=parse, on=Ready)
+        make_reviewer().splice(REVIEWED, after=parse, on=Ready)
 
     @node
     def judge(finish: AgentFinish) -> Ready:
@@ -133,7 +133,7 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
 
     unchecked: Any = edges(judge, on(Ready, END))
     with pytest.raises(InputError, match="judge --Ready--> END ends the run; end it with an AgentFinish or"):
-        reviewing().splice(unchecked, after=parse, on=AgentFinish)
+        make_reviewer().splice(unchecked, after=parse, on=AgentFinish)
 
 
 @node
@@ -226,7 +226,7 @@ def test_graph_that_can_only_stop_has_a_warning() -> None:
 
 
 def test_graph_is_spliced_if_some_limit_ends_it() -> None:
-    plain = reviewing(max_model_calls=10)
+    plain = make_reviewer(max_model_calls=10)
     changed = plain.with_graph(splice(plain.graph, REVIEWED, after=ANSWERS, on=AgentFinish))
     assert changed.graph.edges == plain.splice(REVIEWED, after=ANSWERS, on=AgentFinish).graph.edges
     with pytest.raises(GraphError, match="this loop can run forever"):

@@ -28,13 +28,13 @@ SECONDS = 0.5
 AT_MOST = 0.7
 
 
-def timed_sync(executor: AgentExecutor) -> tuple[RunResult, float]:
+def run_timed(executor: AgentExecutor) -> tuple[RunResult, float]:
     began = time.monotonic()
     return executor.run("q"), time.monotonic() - began
 
 
-def timed_async(executor: AgentExecutor, released: threading.Event) -> tuple[RunResult, float]:
-    async def timed() -> tuple[RunResult, float]:
+def arun_timed(executor: AgentExecutor, released: threading.Event) -> tuple[RunResult, float]:
+    async def time_run() -> tuple[RunResult, float]:
         began = time.monotonic()
         try:
             return await executor.arun("q"), time.monotonic() - began
@@ -42,11 +42,11 @@ def timed_async(executor: AgentExecutor, released: threading.Event) -> tuple[Run
             # Released before asyncio.run waits for running threads.
             released.set()
 
-    return asyncio.run(timed())
+    return asyncio.run(time_run())
 
 
-def timed(executor: AgentExecutor, how: str, released: threading.Event) -> tuple[RunResult, float]:
-    return timed_sync(executor) if how == "sync" else timed_async(executor, released)
+def time_run(executor: AgentExecutor, how: str, released: threading.Event) -> tuple[RunResult, float]:
+    return run_timed(executor) if how == "sync" else arun_timed(executor, released)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def released() -> Iterator[threading.Event]:
     event.set()
 
 
-def blocking_tool(released: threading.Event) -> AnyTool:
+def make_blocking_tool(released: threading.Event) -> AnyTool:
     @tool
     def slow() -> str:
         """Take half a minute."""
@@ -66,7 +66,7 @@ def blocking_tool(released: threading.Event) -> AnyTool:
     return slow
 
 
-def awaiting_tool(released: threading.Event) -> AnyTool:
+def make_async_tool(released: threading.Event) -> AnyTool:
     @tool
     async def slow() -> str:
         """Take half a minute."""
@@ -76,7 +76,7 @@ def awaiting_tool(released: threading.Event) -> AnyTool:
     return slow
 
 
-def stubborn_tool(released: threading.Event) -> AnyTool:
+def make_stubborn_tool(released: threading.Event) -> AnyTool:
     @tool
     async def slow() -> str:
         """Take half a minute, ignoring cancellation."""
@@ -89,13 +89,13 @@ def stubborn_tool(released: threading.Event) -> AnyTool:
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-@pytest.mark.parametrize("make", [blocking_tool, awaiting_tool, stubborn_tool])
+@pytest.mark.parametrize("make", [make_blocking_tool, make_async_tool, make_stubborn_tool])
 def test_slow_tool_is_cut_without_losing_other_results(
     how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
 ) -> None:
     turns = [act("echo", text="before"), [act("echo", text="first"), act("slow"), act("echo", text="last")]]
     executor = AgentExecutor(agent=scripted(*turns), tools=[echo, make(released)], max_execution_time=SECONDS)
-    result, elapsed = timed(executor, how, released)
+    result, elapsed = time_run(executor, how, released)
     assert SECONDS <= elapsed < AT_MOST
     assert result.reason == "seconds"
     assert [(step.status, step.observation) for step in result.steps if step.status == "ok"] == [
@@ -117,7 +117,7 @@ def test_slow_model_is_cut_at_the_deadline(how: str) -> None:
     model = BlockingModel()
     executor = AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_execution_time=SECONDS)
     try:
-        result, elapsed = timed(executor, how, model.released)
+        result, elapsed = time_run(executor, how, model.released)
     finally:
         model.released.set()
     assert SECONDS <= elapsed < AT_MOST
@@ -133,7 +133,7 @@ def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None
         return act("echo", text="done before")
 
     executor = AgentExecutor(agent=decide, tools=[echo], max_execution_time=0.1)
-    result, elapsed = timed(executor, how, released)
+    result, elapsed = time_run(executor, how, released)
     assert elapsed < AT_MOST
     assert [step.observation for step in result.steps] == ["done before"]
     assert result.reason == "seconds"
@@ -152,13 +152,13 @@ def test_queued_calls_do_not_start_after_the_deadline(how: str, released: thread
 
     batch = [act("slow", number=number) for number in range(5)]
     executor = AgentExecutor(agent=scripted(batch), tools=[slow], max_execution_time=0.1, tool_concurrency=2)
-    result, _ = timed(executor, how, released)
+    result, _ = time_run(executor, how, released)
     released.set()
     assert sorted(started) == [0, 1]
     assert [step.status for step in result.steps] == ["cut"] * 5
 
 
-@pytest.mark.parametrize("make", [blocking_tool, awaiting_tool])
+@pytest.mark.parametrize("make", [make_blocking_tool, make_async_tool])
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_timeout_of_a_tool_is_an_observation(
     how: str, make: Callable[[threading.Event], AnyTool], released: threading.Event
@@ -166,7 +166,7 @@ def test_timeout_of_a_tool_is_an_observation(
     patient = make(released)
     impatient = tool(timeout=0.05)(patient.function)
     executor = AgentExecutor(agent=scripted([act("slow"), act("echo", text="a")], answer()), tools=[impatient, echo])
-    result, elapsed = timed(executor, how, released)
+    result, elapsed = time_run(executor, how, released)
     assert elapsed < AT_MOST
     assert result.output == "done"
     assert [(step.status, step.observation) for step in result.steps] == [
@@ -195,7 +195,7 @@ def test_timeout_error_of_a_tool_is_its_error(how: str, limit: float | None, rel
         tools=[blocking, awaiting],
         max_execution_time=limit,
     )
-    result, _ = timed(executor, how, released)
+    result, _ = time_run(executor, how, released)
     assert result.reason == "finished"
     assert [step.observation for step in result.steps] == [
         "blocking failed: TimeoutError: the socket's",
@@ -214,7 +214,7 @@ def test_timeout_error_of_a_model_is_raised(how: str, released: threading.Event)
 
     executor = AgentExecutor(agent=create_react_agent(TimingOut(), []), tools=[], max_execution_time=20)
     with pytest.raises(TimeoutError, match="the model's"):
-        timed(executor, how, released)
+        time_run(executor, how, released)
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
@@ -231,7 +231,7 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
             raise ModelTimeoutError("the server did not answer in time")
 
     executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.1)
-    result, _ = timed(executor, how, released)
+    result, _ = time_run(executor, how, released)
     assert result.reason == "seconds"
 
 
@@ -239,7 +239,7 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_time_limit_of_zero_stops_before_planning(how: str, limit: float, released: threading.Event) -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=limit)
-    result, _ = timed(executor, how, released)
+    result, _ = time_run(executor, how, released)
     assert result.reason == "seconds"
     assert result.output == "Agent stopped due to iteration limit or time limit."
     assert (result.spent.iterations, result.spent["model_calls"]) == (0, 0)
@@ -258,7 +258,7 @@ def test_time_of_the_streams_consumer_counts() -> None:
     assert (done.outcome.limit.limit, done.spent.seconds) == ("seconds", 6)
 
 
-def ticking(clock: FakeClock) -> AnyTool:
+def make_ticking_tool(clock: FakeClock) -> AnyTool:
     @tool
     def tick() -> float:
         """Take a second."""
@@ -277,7 +277,7 @@ def test_time_continues_after_a_pause() -> None:
         clock = FakeClock(1000)
         executor = AgentExecutor(
             agent=scripted(act("tick")),
-            tools=[ticking(clock)],
+            tools=[make_ticking_tool(clock)],
             max_iterations=None,
             max_execution_time=3,
             allow_nonterminating=True,

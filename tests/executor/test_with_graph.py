@@ -83,7 +83,7 @@ def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
 APPROVED = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
 
 
-def approved(machine: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
+def add_approval(machine: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
     return splice(machine, APPROVED, after=parse, on=Acted)
 
 
@@ -101,7 +101,7 @@ def test_every_driver_runs_a_guard_that_asks(handling: bool) -> None:
             handlers={AskHuman: lambda asked: reply},
             handle_parsing_errors=handling,
         )
-        return plain.with_graph(approved(plain.graph))
+        return plain.with_graph(add_approval(plain.graph))
 
     yes = run_executor(lambda: executor("yes"))
     assert yes.outcome.output == "done"
@@ -119,14 +119,14 @@ def test_graph_may_be_changed_before_binding() -> None:
             tools=[echo],
             handlers={AskHuman: lambda asked: "yes"},
         )
-        return plain.with_graph(approved(AGENT_EXECUTOR))
+        return plain.with_graph(add_approval(AGENT_EXECUTOR))
 
     assert run_executor(executor).outcome.output == "done"
 
 
 def test_original_executor_is_unchanged() -> None:
     plain = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo])
-    guarded = plain.with_graph(approved(plain.graph))
+    guarded = plain.with_graph(add_approval(plain.graph))
     assert "approve" in guarded.graph
     assert "approve" not in plain.graph
     assert plain.run("q").output == "done"
@@ -153,7 +153,7 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
         handlers={AskHuman: silent if kind == "def" else silent_async},
         max_execution_time=0.1,
     )
-    result = run(plain.with_graph(approved(plain.graph)))
+    result = run(plain.with_graph(add_approval(plain.graph)))
     released.set()
     assert result.reason == "seconds"
     assert result.spent["tool_calls"] == 0
@@ -246,8 +246,8 @@ def test_with_graph_and_with_limits_go_together() -> None:
 
     plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], handlers={AskHuman: person("yes")})
     for guarded in (
-        plain.with_graph(approved(plain.graph)).with_limits(Limits(iterations=1)),
-        plain.with_limits(Limits(iterations=1)).with_graph(approved(plain.graph)),
+        plain.with_graph(add_approval(plain.graph)).with_limits(Limits(iterations=1)),
+        plain.with_limits(Limits(iterations=1)).with_graph(add_approval(plain.graph)),
     ):
         assert "approve" in guarded.graph
         assert guarded.run("q").spent.iterations == 1
@@ -311,38 +311,38 @@ def test_executor_runs_its_graph() -> None:
     assert plan.name in executor.graph
 
 
-def embedded(child: Any) -> Graph[Ready, Ending]:
+def embed_in_graph(child: Any) -> Graph[Ready, Ending]:
     """Return a graph that embeds another one."""
     inner: Any = embed(child, "inner")
     return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
 
 
-def with_their_plan(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+def take_their_plan(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
     """Return the outer graph with the plan and the tool calls of the inner one."""
     calling: Any = inner.graph["dispatch_tools"]
     planning: Any = inner.graph["plan"]
     return replace(replace(outer.graph, calling), planning)
 
 
-def with_their_guard(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
+def take_their_guard(inner: AgentExecutor, outer: AgentExecutor) -> Graph[Ready, Ending]:
     """Return the outer graph with a guard of the inner one."""
-    guard: Any = inner.with_graph(approved(inner.graph)).graph["approve"]
+    guard: Any = inner.with_graph(add_approval(inner.graph)).graph["approve"]
     return splice(outer.graph, edges(guard, APPROVED.rows[0][1]), after=parse, on=Acted)
 
 
-def unchanged(ready: Ready) -> Ready:
+def keep(ready: Ready) -> Ready:
     return ready
 
 
 # Ways to put nodes of another executor into the graph of this one.
 WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] = {
-    "the executor": lambda inner, outer: embedded(inner),
-    "its graph": lambda inner, outer: embedded(inner.graph),
-    "its changed graph": lambda inner, outer: embedded(wrap(approved(inner.graph), plan, before=unchanged)),
-    "twice": lambda inner, outer: embedded(embedded(inner)),
+    "the executor": lambda inner, outer: embed_in_graph(inner),
+    "its graph": lambda inner, outer: embed_in_graph(inner.graph),
+    "its changed graph": lambda inner, outer: embed_in_graph(wrap(add_approval(inner.graph), plan, before=keep)),
+    "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner)),
     "not embedded": lambda inner, outer: inner.graph,
-    "replaced nodes": with_their_plan,
-    "spliced nodes": with_their_guard,
+    "replaced nodes": take_their_plan,
+    "spliced nodes": take_their_guard,
 }
 
 
@@ -394,7 +394,7 @@ def test_nodes_of_an_equal_executor_are_run(way: str) -> None:
 
 
 def test_explicitly_bound_graph_runs_with_its_agent() -> None:
-    machine = embedded(bind(AGENT_EXECUTOR, AGENT, Policies()))
+    machine = embed_in_graph(bind(AGENT_EXECUTOR, AGENT, Policies()))
     assert outer_executor().with_graph(machine).run("q").output == "done"
     with pytest.raises(InputError, match=r"^inner\.plan, inner\.parse, .* are bound to another agent than"):
         outer_executor(agent=OTHER_AGENT).with_graph(machine)
@@ -403,17 +403,17 @@ def test_explicitly_bound_graph_runs_with_its_agent() -> None:
 def test_unbound_graph_runs_with_the_outer_agent() -> None:
     model = ScriptedModel(["Action: echo\nAction Input: a", "Final Answer: done"])
     plain = AgentExecutor(agent=create_react_agent(model, [other_echo]), tools=[other_echo])
-    result = plain.with_graph(embedded(AGENT_EXECUTOR)).run("q")
+    result = plain.with_graph(embed_in_graph(AGENT_EXECUTOR)).run("q")
     assert [step.observation for step in result.steps] == ["no"]
 
 
 def test_one_function_is_one_agent() -> None:
     decide = scripted(answer())
     inner, outer = (AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
-    assert outer.with_graph(embedded(inner)).run("q").output == "done"
+    assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"
 
 
 def test_more_handlers_outside_replace_none() -> None:
     inner = AgentExecutor(agent=scripted(answer()), tools=[])
     outer = AgentExecutor(agent=inner.agent, tools=[], handlers={AskHuman: agree, CallModel: agree})
-    assert outer.with_graph(embedded(inner)).run("q").output == "done"
+    assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"

@@ -14,14 +14,14 @@ from tests.executor.actors import act, answer, echo, observations, run_async, ru
 HOW = pytest.mark.parametrize("run", [run_sync, run_async])
 
 
-def yielding(*chunks: Any) -> Callable[..., Iterator[Any]]:
+def make_generator_agent(*chunks: Any) -> Callable[..., Iterator[Any]]:
     def decide(steps: Any, inputs: Any) -> Iterator[Any]:
         yield from [answer()] if steps else chunks
 
     return decide
 
 
-def yielding_async(*chunks: Any) -> Callable[..., AsyncIterator[Any]]:
+def make_async_generator_agent(*chunks: Any) -> Callable[..., AsyncIterator[Any]]:
     async def decide(steps: Any, inputs: Any) -> AsyncIterator[Any]:
         for chunk in [answer()] if steps else chunks:
             yield chunk
@@ -29,14 +29,14 @@ def yielding_async(*chunks: Any) -> Callable[..., AsyncIterator[Any]]:
     return decide
 
 
-def hidden(agent: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_in_function(agent: Callable[..., Any]) -> Callable[..., Any]:
     def decide(steps: Any, inputs: Any) -> Any:
         return agent(steps, inputs)
 
     return decide
 
 
-BOTH = pytest.mark.parametrize("agent", [yielding, yielding_async])
+BOTH = pytest.mark.parametrize("agent", [make_generator_agent, make_async_generator_agent])
 
 
 @BOTH
@@ -130,10 +130,10 @@ def test_hidden_async_agents_and_generators_work(run: Any) -> None:
 
     # Functions that are neither coroutine functions nor generator functions themselves.
     agents: dict[str, Callable[..., Any]] = {
-        "awaited": hidden(decide),
+        "awaited": wrap_in_function(decide),
         "an object": Deciding(),
-        "yielded": hidden(yielding(answer("yielded"))),
-        "yielded later": hidden(yielding_async(answer("yielded later"))),
+        "yielded": wrap_in_function(make_generator_agent(answer("yielded"))),
+        "yielded later": wrap_in_function(make_async_generator_agent(answer("yielded later"))),
     }
     for output, agent in agents.items():
         assert run(AgentExecutor(agent=agent, tools=[])).output == output
