@@ -1,7 +1,7 @@
 """Test helpers for agents and machines: scripted models and tools, a virtual clock, and properties.
 
-Each name is loaded when it is asked for: pytest imports this package whenever it runs, and only the strategies and
-`executor_machine` need Hypothesis.
+Each name is imported on first use: pytest always imports this package, and only the strategies and `executor_machine`
+need Hypothesis.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ __all__ = [
     "verify_termination",
 ]
 
-# Predicates and assertions, which are most of the names, are not listed.
+# The predicates and assertions, which are the other names, come from `verify.explorer.temporal`.
 _MODULES = {
     "ScriptedModel": "models.scripted",
     **dict.fromkeys(("VirtualClock", "loop_time", "on_loop_time", "run_virtually"), "testing.clock"),

@@ -1,4 +1,4 @@
-"""Attacks of the world on a run, move by move, as plain data, and the adversary that does it."""
+"""Attacks on a run as plain data, and the adversary that carries them out by answering its effects."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from graphexec.testing.scripts import ScriptedError, delay
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.temporal import UNKNOWN
 
-# What is answered by which of an attack's lists: model calls, tool calls, and everything else that is asked.
+# The lists of an attack: answers to model calls, to tool calls, and to all other effects.
 Part: TypeAlias = Literal["turns", "results", "others"]
 PARTS: tuple[Part, ...] = ("turns", "results", "others")
 
 RAISES = "raises"
 
-# How many replies to an effect of the user's own an attack tells apart.
+# The number of different replies to a user's effect in an attack.
 _OTHERS = 4
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Move(Readable):
-    """One answer of the world: the name of a class of replies (or `raises`, or a number for effects of the user's own).
+    """One answer: the name of a class of replies, or `raises`, or a number for a user's effect.
 
-    An effect without such a class is answered with its first one.
+    If the effect has no such class of replies, the first one is used.
     """
 
     reply: str
@@ -49,44 +49,44 @@ class Move(Readable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Attack(Readable):
-    """The world's answers to each model call, each tool call, and the rest. The last move of each repeats for ever."""
+    """The answers to each model call, tool call and other effect. The last move of each list repeats endlessly."""
 
     turns: tuple[Move, ...]
     results: tuple[Move, ...] = ()
     others: tuple[Move, ...] = ()
 
     def __repr__(self) -> str:
-        said = [f"{part}=({', '.join(map(repr, moves))})" for part in PARTS if (moves := self.part(part))]
-        return ", ".join(said)
+        parts = [f"{part}=({', '.join(map(repr, moves))})" for part in PARTS if (moves := self.part(part))]
+        return ", ".join(parts)
 
     def describe(self) -> str:
-        """The attack in words."""
-        return f"the world replies {self!r}" if repr(self) else "whatever the world replies"
+        """Return the attack in words."""
+        return f"with the replies {self!r}" if repr(self) else "with any replies"
 
     def part(self, part: Part) -> tuple[Move, ...]:
-        """The moves of one of its parts."""
+        """Return the moves of one of its lists."""
         return {"turns": self.turns, "results": self.results, "others": self.others}[part]
 
     @property
     def seconds(self) -> float:
-        """The seconds that its moves take, each once."""
+        """The sum of the seconds of its moves."""
         return sum(move.seconds for part in PARTS for move in self.part(part))
 
     def at_once(self) -> Attack:
-        """The same without its delays."""
+        """Return the attack without its delays."""
         return Attack(*(tuple(dataclasses.replace(move, seconds=0.0) for move in self.part(part)) for part in PARTS))
 
 
 @dataclass
 class Adversary:
-    """Answers a run's effects as its attack says, and counts them. For one run: `seen` is how many of each it had."""
+    """Answers the effects of one run according to an attack. `seen` counts the effects that each list answered."""
 
     attack: Attack
     oracle: Oracle
     seen: dict[Part, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
     raised: list[BaseException] = field(default_factory=list[BaseException])
-    # What was answered with what, to read in a failure.
-    said: list[str] = field(default_factory=list[str])
+    # The effects and their answers, shown in a failure.
+    log: list[str] = field(default_factory=list[str])
 
     def run_context(self, graph: Graph[Any, Any], limits: Limits, clock: Callable[[], float]) -> RunContext:
         """Return a context in which this adversary answers all effects of the graph."""
@@ -97,7 +97,7 @@ class Adversary:
     async def _carry_out(self, effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
         del call
         move = self._next(effect)
-        # A sync run has no virtual time to wait in.
+        # A sync run has no virtual time.
         if move.seconds and not io.blocking:
             await pause(move.seconds, stubborn=move.stubborn)
         return self._answer(effect, move)
@@ -113,18 +113,18 @@ class Adversary:
         if move.reply == RAISES:
             error = ModelError("as scripted") if part_of(effect) == "turns" else ScriptedError("as scripted")
             self.raised.append(error)
-            self.said.append(f"{type(effect).__name__}: raises {type(error).__name__}")
+            self.log.append(f"{type(effect).__name__}: raises {type(error).__name__}")
             raise error
         replies = self.oracle(effect)
         named = [reply for reply in replies if reply.name == move.reply]
         if not named:
             named = [replies[int(move.reply) % len(replies)] if move.reply.isdigit() else replies[0]]
-        self.said.append(f"{type(effect).__name__}: {named[0].name}")
+        self.log.append(f"{type(effect).__name__}: {named[0].name}")
         return named[0].value
 
 
 def part_of(effect: Effect[Any]) -> Part:
-    """Return the part of an attack that answers the effect."""
+    """Return the list of an attack that answers the effect."""
     if MODEL_CALLS in effect.charges:
         return "turns"
     return "results" if TOOL_CALLS in effect.charges else "others"
@@ -133,9 +133,9 @@ def part_of(effect: Effect[Any]) -> Part:
 def replies_by_part(
     graph: Graph[Any, Any], oracle: Oracle, tools: Sequence[str], *, decides: type[Effect[Any]] | None = None
 ) -> Mapping[Part, tuple[str, ...]]:
-    """The names of the classes of replies that an attack on the graph can choose from.
+    """Return the names of the classes of replies that an attack on the graph can choose from.
 
-    `decides` is what the agent in it asks for, where one is: of model calls and calls of a function, a plan makes one.
+    `decides` is the effect by which the graph's agent decides, if it has one: `CallModel` or `CallAgent`.
     """
     asked = {kind for node in graph for kind in node.effects}
     probes: list[Effect[Any]] = []
@@ -150,6 +150,6 @@ def replies_by_part(
         for reply in oracle(probe):
             names[part_of(probe)].setdefault(reply.name)
     if any(kind not in (CallModel, CallAgent, CallTool) for kind in asked):
-        # Effects of the user's own have their replies by number.
+        # The replies to users' effects are numbered.
         names["others"] = dict.fromkeys(map(str, range(_OTHERS)))
     return {part: tuple(of_part) for part, of_part in names.items()}

@@ -1,7 +1,7 @@
-"""A virtual clock: an event loop on which waiting costs nothing, so that a 100-second tool is tested in no time.
+"""A virtual clock: an event loop on which waiting takes no real time, so that a tool of 100 seconds is tested at once.
 
-Whenever nothing is left to do but wait, the clock jumps to the next timer. A call in a thread is waited for in real
-time. Where nothing can wake the loop any more, an error names the waiting tasks.
+When all tasks wait, the clock jumps to the next timer. Calls in threads are waited for in real time. If nothing can
+wake the loop, an error names the waiting tasks.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# Turns of the loop at one instant after which somebody is taken to spin, and the clock goes on to the next timer, as a
-# real one would. A run of a thousand steps takes some 5,000.
+# Iterations of the loop at one instant after which a task is assumed to spin, and the clock advances to the next timer,
+# as a real clock would. A run of a thousand steps takes about 5,000.
 SPIN: Final = 20_000
 
-# Real seconds between two looks at the threads that are waited for: those that end without waking the loop are rare.
+# Real seconds between two checks of the running threads: threads rarely end without waking the loop.
 _LOOK: Final = 0.01
 
-# Virtual seconds that what is left at the end gets to obey its cancellation: asyncio.run would wait for ever.
+# Virtual seconds that remaining tasks get to obey their cancellation at the end: asyncio.run would wait endlessly.
 _ENDING: Final = 60.0
 
-_STUCK: Final = "nothing can wake the loop any more, at {seconds:g} virtual seconds; set what is waited for, or a limit"
-_SPINNING: Final = f"{SPIN} turns of the loop at {{seconds:g}} virtual seconds, and no timer is left to cut them"
+_STUCK: Final = "nothing can wake the loop at {seconds:g} virtual seconds; set the awaited event, or a time limit"
+_SPINNING: Final = f"{SPIN} iterations of the loop at {{seconds:g}} virtual seconds, and there is no timer to cut them"
 
-# How often the end looks for tasks that are left: some begin when others are cancelled.
+# The number of times that remaining tasks are cancelled at the end: some begin when others are cancelled.
 _PASSES: Final = 3
 
 
 @final
 class VirtualClock:
-    """A clock that stands still until its loop has nothing to do but wait, or `advance` moves it.
+    """A clock that stands still until all tasks of its loop wait, or `advance` is called.
 
     `RunContext(clock=clock)` reads it, and `clock.run(coroutine)` runs on it. A call in a thread may take `patience`
     real seconds.
@@ -65,20 +65,20 @@ class VirtualClock:
         self.patience = patience
 
     def __call__(self) -> float:
-        """The seconds that it shows."""
+        """Return the current virtual time in seconds."""
         return self.seconds
 
     def __repr__(self) -> str:
         return f"<VirtualClock at {self.seconds:g} s>"
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, as something would that takes time without waiting."""
+        """Advance the clock, as code that takes time without waiting would."""
         self.seconds += seconds
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run `main` to its end on this clock; what it leaves behind is cancelled.
+        """Run `main` to its end on this clock; its remaining tasks are cancelled.
 
-        Raises `DeadlockError` where nothing can wake the loop, and for a call in a thread that outlasts `patience`.
+        Raises `DeadlockError` if nothing can wake the loop, and if a call in a thread takes longer than `patience`.
         """
         __tracebackhide__ = True
         loop = _VirtualLoop(self)
@@ -86,8 +86,8 @@ class VirtualClock:
             asyncio.set_event_loop(loop)
             return loop.run_until_complete(main)
         except DeadlockError as error:
-            # It says who waits where; asyncio's frames and ours do not.
-            raise error.with_traceback(None)  # noqa: B904 - it is the same one
+            # The message says which task waits where; the frames of asyncio and graphexec would not help.
+            raise error.with_traceback(None)  # noqa: B904 - it is the same exception
         finally:
             try:
                 _end(loop)
@@ -97,25 +97,25 @@ class VirtualClock:
 
 
 def run_virtually(main: Coroutine[Any, Any, T], *, patience: float = 10.0) -> T:
-    """Run `main` on a `VirtualClock` of its own. An executor in it reads the clock if it is made by `on_loop_time`."""
+    """Run `main` on a new `VirtualClock`. An executor in it uses that clock if it is made by `on_loop_time`."""
     __tracebackhide__ = True
     return VirtualClock(patience=patience).run(main)
 
 
 def loop_time() -> float:
-    """The clock of the running event loop: `RunContext(..., clock=loop_time)` keeps its virtual time."""
+    """Return the time of the running event loop: `RunContext(..., clock=loop_time)` uses its virtual time."""
     return asyncio.get_running_loop().time()
 
 
 def on_loop_time(executor: AgentExecutor, clock: Callable[[], float] = loop_time) -> AgentExecutor:
-    """Return the same executor, with its time limit kept by the running event loop's clock (or by `clock`)."""
+    """Return a copy of the executor whose time limit uses the running event loop's clock (or `clock`)."""
     timed = copy.copy(executor)
     timed.run_context = dataclasses.replace(executor.run_context, clock=clock)
     return timed
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    # What asyncio's loop keeps for itself; unchanged since Python 3.4.
+    # Private attributes of asyncio's loop, unchanged since Python 3.4.
     _scheduled: list[asyncio.TimerHandle]
     _clock_resolution: float
 
@@ -136,27 +136,27 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         future = super().run_in_executor(executor, func, *args)
         self._executing += 1
 
-        def done(_: object) -> None:
+        def decrement(_: object) -> None:
             self._executing -= 1
 
-        future.add_done_callback(done)
+        future.add_done_callback(decrement)
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Leave the pool's idle threads to the end of the program."""
+        """Leave the pool's idle threads running until the program ends."""
         del timeout
 
     def working(self) -> bool:
         return not self.ending and (self._executing > 0 or bool(threads_since(self._last_call)))
 
-    def called(self) -> list[tuple[str, str]]:
-        """Return the functions of the threads that were started here, and where each stands."""
-        # There is no other way to see where a thread stands.
+    def thread_calls(self) -> list[tuple[str, str]]:
+        """Return the functions that run in threads started here, and the line where each of them is."""
+        # There is no public way to read a thread's frame.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         found: list[tuple[str, str]] = []
         calls = threads_since(self._last_call)
         for thread in threading.enumerate():
-            # A thread of graphexec's may have been there before.
+            # A thread of graphexec may be reused.
             began_here = thread not in self._before or thread.ident in calls
             if began_here and thread.ident in frames and (own := _own(frames[thread.ident])):
                 code = own.f_code
@@ -164,18 +164,18 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
         return found
 
     def jump(self, otherwise: str) -> None:
-        """Let the clock go on to the next timer; where none will ever go off, raise `DeadlockError`."""
+        """Advance the clock to the next timer; raise `DeadlockError` if there is none."""
         # asyncio takes cancelled timers from the head of this heap before it selects.
         when = self._scheduled[0].when() if self._scheduled else math.inf
         if not math.isfinite(when):
             raise DeadlockError(otherwise.format(seconds=self.time()), pending_tasks(self))
         self.clock.seconds = max(self.clock.seconds, when)
-        # A timer goes off if it is due within the resolution, which must not vanish beside a large number.
+        # A timer fires if it is due within the resolution, which must not be lost to rounding at large times.
         self._clock_resolution = max(1e-9, math.ulp(self.clock.seconds))
 
 
 class _Selector(selectors.DefaultSelector):
-    """A selector of real files while a thread works, which otherwise lets the virtual time pass."""
+    """A selector that waits for real while a thread works, and otherwise advances the virtual time."""
 
     def __init__(self, loop: _VirtualLoop) -> None:
         super().__init__()
@@ -192,13 +192,13 @@ class _Selector(selectors.DefaultSelector):
         self._turns = 0
         if ready:
             return ready
-        gives_up = time.monotonic() + self._loop.clock.patience
+        deadline = time.monotonic() + self._loop.clock.patience
         while self._loop.working():
             if ready := super().select(_LOOK):
                 return ready
-            if time.monotonic() > gives_up:
+            if time.monotonic() > deadline:
                 raise _blocked(self._loop)
-        # A thread that has ended since the first look may have left a word.
+        # A thread may have woken the loop since the first check.
         if ready := super().select(0):
             return ready
         self._loop.jump(_STUCK)
@@ -206,14 +206,14 @@ class _Selector(selectors.DefaultSelector):
 
 
 def _blocked(loop: _VirtualLoop) -> DeadlockError:
-    called = loop.called()
-    names = ", ".join(f"{name} at {place}" for name, place in called)
-    verb = "are" if len(called) > 1 else "is"
-    tool = called[0][0].rpartition(".")[2] if called else "tool"
+    calls = loop.thread_calls()
+    names = ", ".join(f"{name} at {place}" for name, place in calls)
+    verb = "have" if len(calls) > 1 else "has"
+    tool = calls[0][0].rpartition(".")[2] if calls else "tool"
     text = (
-        f"{names or 'a call'} in a thread {verb} not back after {loop.clock.patience:g} real seconds, which no virtual "
-        f"clock can shorten; make it async def, script it with scripted_tool({tool}, [After(100, ...)]), or give it "
-        f"patience="
+        f"{names or 'a call'} in a thread {verb} not returned after {loop.clock.patience:g} real seconds, which a "
+        f"virtual clock cannot shorten; make it async def, script it with scripted_tool({tool}, [After(100, ...)]), or "
+        f"pass patience="
     )
     return DeadlockError(text, pending_tasks(loop))
 
@@ -226,31 +226,31 @@ def _own(frame: FrameType | None) -> FrameType | None:
 
 
 def pending_tasks(loop: asyncio.AbstractEventLoop) -> list[WaitingTask]:
-    """Return what the loop's tasks wait in."""
+    """Return the coroutines in which the loop's tasks wait."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda one: one.get_name())
-    return [WaitingTask([*_awaited(task.get_coro())]) for task in tasks]
+    return [WaitingTask([*_await_chain(task.get_coro())]) for task in tasks]
 
 
 # Any: coroutines and async generators, which have no common type.
-def _awaited(waiting: Any) -> Generator[Any]:
-    """Yield a coroutine, what it awaits, and so on."""
+def _await_chain(waiting: Any) -> Generator[Any]:
+    """Yield a coroutine, the coroutine that it awaits, and so on."""
     while waiting is not None:
         frame = getattr(waiting, "cr_frame", None)
         if frame is not None or inspect.isasyncgen(waiting):
             yield waiting
         if frame is not None and frame.f_globals is vars(emission) and "coroutine" in frame.f_locals:
-            # A stream steps its run by hand.
+            # A stream steps its run's coroutine itself.
             waiting = frame.f_locals["coroutine"]
             continue
         waiting = getattr(waiting, "cr_await", getattr(waiting, "ag_await", None))
         if waiting is not None and not hasattr(waiting, "cr_frame") and not inspect.isasyncgen(waiting):
-            # What iterates over an async generator tells nobody else of it.
+            # Only the garbage collector knows the async generator that is iterated.
             waiting = next(filter(inspect.isasyncgen, gc.get_referents(waiting)), None)
 
 
 def _end(loop: _VirtualLoop) -> None:
     loop.ending = True
-    # Those that end may leave others behind: what closes an async generator, say.
+    # Cancelled tasks may start others, for example to close an async generator.
     for _ in range(_PASSES):
         if left := asyncio.all_tasks(loop):
             loop.run_until_complete(_cancel_all(left))
@@ -262,10 +262,10 @@ async def _cancel_all(left: set[asyncio.Task[Any]]) -> None:
         task.cancel()
     _, stubborn = await asyncio.wait(left, timeout=_ENDING)
     for task in left - stubborn:
-        # Nobody else asks for its exception.
+        # Retrieve its exception, or asyncio would report it.
         _ = task.cancelled() or task.exception()
     for task in stubborn:
-        # asyncio would report it when it is collected, and its coroutine would be closed outside the loop.
+        # asyncio would report the task when it is collected, and its coroutine would be closed outside the loop.
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # pyright: ignore
         coroutine: Any = task.get_coro()
         with contextlib.suppress(RuntimeError):

@@ -16,9 +16,9 @@ from graphexec.kernel.events import Answered, Asked, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer import stub_nodes as puppets
+from graphexec.verify.explorer import stub_nodes
 
-# Two graphs with one table are one: an executor's own, with its agent bound, and the one that it was made of.
+# Graphs with the same table count as one: that of an executor, with its agent bound, and the original.
 Key: TypeAlias = tuple[str, tuple[Edge, ...]]
 
 _EVENTS = (Entered, Asked, Answered, Moved)
@@ -29,23 +29,23 @@ _FORMATS = {".mmd": "mermaid", ".dot": "dot"}
 class _Taken:
     graph: Graph[Any, Any]
     name: str = ""
-    # By the user's tests, and by the plugin's own checks.
+    # Edges taken by the user's tests, and by the plugin's checks.
     tests: set[tuple[str, type]] = field(default_factory=set[tuple[str, type]])
     checks: set[tuple[str, type]] = field(default_factory=set[tuple[str, type]])
 
 
 class EdgeCoverage:
-    """Records the edges that every run takes, from `begin` to `end`. `own` says whose runs they are now."""
+    """Records the edges that every run takes, between `begin` and `end`. `own` is true during the plugin's own runs."""
 
     def __init__(self) -> None:
         self.own = False
         self._taken: dict[Key, _Taken] = {}
-        # Checkers know that methods stay what they are.
+        # Any: type checkers do not allow a method to be replaced.
         self._execution: Any = Execution
         self._run = Execution.run
 
     def begin(self) -> None:
-        """Record from now on: every run is observed, which makes it slower."""
+        """Start recording. Every run is observed, which makes it slower."""
         original = self._run
 
         def run(
@@ -55,26 +55,26 @@ class EdgeCoverage:
             by_member: bool = False,
             notify: Callable[[Any], object] | None = None,
         ) -> Generator[Any, Any, Any]:
-            if _of_puppets(execution.graph):
-                # They take every edge, whatever the nodes would do.
+            if _has_stub_nodes(execution.graph):
+                # Stub nodes take every edge, regardless of the real nodes.
                 return original(execution, observed=observed, by_member=by_member, notify=notify)
             events = original(execution, observed=True, by_member=by_member)
             return self._recorder_for(execution.graph, events, observed=observed, notify=notify)
 
-        # The one place where all runs pass: drivers, `advance`, and the explorer.
+        # All runs pass through this method: drivers, `advance`, and the explorer.
         self._execution.run = run
 
     def end(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         self._execution.run = self._run
 
-    def know(self, name: str, graph: Graph[Any, Any]) -> None:
-        """Take a name for a graph, whose edges count from now on whether it runs or not."""
+    def register(self, name: str, graph: Graph[Any, Any]) -> None:
+        """Register a graph by name; its edges are reported even if it never runs."""
         taken = self._taken.setdefault((graph.start, graph.edges), _Taken(graph))
         taken.graph, taken.name = graph, name
 
     def report(self, destination: str) -> Iterator[str]:
-        """Yield the edges never taken, graph by graph, in lines; draw them if there is a destination."""
+        """Yield lines with the edges never taken, graph by graph; draw them if there is a destination."""
         named = sorted(
             ((taken.name or name_of(taken.graph), taken) for taken in self._taken.values()), key=itemgetter(0)
         )
@@ -85,7 +85,7 @@ class EdgeCoverage:
             yield f"{name}: {len(taken.graph.edges) - len(never)} of {len(taken.graph.edges)} edges taken"
             yield from (f"  never taken: {edge}" for edge in never)
             if taken.tests:
-                # Where the user's own tests run the graph, what they leave to the plugin's checks is worth knowing.
+                # If the user's tests run the graph, report the edges that only the plugin's checks take.
                 left = [edge for edge in taken.graph.edges if _place(edge) in taken.checks - taken.tests]
                 yield from (f"  taken by no test of yours: {edge}" for edge in left)
         if destination:
@@ -117,8 +117,8 @@ class EdgeCoverage:
             path.close()
 
 
-def _of_puppets(graph: Graph[Any, Any]) -> bool:
-    return getattr(graph[graph.start].function, "__module__", "") == puppets.__name__
+def _has_stub_nodes(graph: Graph[Any, Any]) -> bool:
+    return getattr(graph[graph.start].function, "__module__", "") == stub_nodes.__name__
 
 
 def _place(edge: Edge) -> tuple[str, type]:
@@ -144,13 +144,13 @@ def _draw(destination: Path, named: Sequence[tuple[str, _Taken]]) -> Iterator[st
 
 
 def name_of(graph: Graph[Any, Any]) -> str:
-    """The name at the top of a module under which the graph, or an executor of it, is found; else its nodes.
+    """Return the module-level name of the graph, or of an executor of it; otherwise list its nodes.
 
-    A machine of graphexec's own has the name that it has there, whoever else has an executor of it.
+    A machine of graphexec is named without its module, even if other modules contain an executor of it.
     """
     key = graph.start, graph.edges
-    # Whatever stands in modules: what a graph is one of, no checker can know. Modules come in the order of their
-    # import, which is another one in each session; and `__main__` is whatever ran last.
+    # The order of modules is that of their import, which differs between sessions, so graphexec comes first, and
+    # `__main__` last.
     modules = sorted(
         sys.modules.items(), key=lambda one: (one[0].partition(".")[0] != "graphexec", one[0] == "__main__")
     )

@@ -1,4 +1,4 @@
-"""What a failing test raises and shows: exceptions, values by their `repr`, tracebacks of the user's own frames."""
+"""The output of failing tests: exceptions, values by their `repr`, tracebacks with only the user's frames."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from graphexec.errors import GraphexecError
 class ScriptExhaustedError(BaseException):
     """A scripted tool was called more often than it has results.
 
-    No `Exception`, because that would be an observation for the model, and the test would go on.
+    This is not an `Exception`, which would become an observation for the model, and the test would continue.
     """
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class WaitingTask:
-    """The coroutines that one task waits in, from its own to the innermost."""
+    """The coroutines in which one task waits, from the outermost to the innermost."""
 
     # Any: coroutines and async generators, which have no common type.
     coroutines: Sequence[Any]
 
     @property
     def own_place(self) -> str:
-        """Where the innermost coroutine of the user's stands, or nothing where all of them are graphexec's."""
+        """The line of the user's innermost coroutine, or "" if all of them belong to graphexec."""
         frames = [frame for one in self.coroutines if (frame := _frame_of(one)) is not None and is_own(frame)]
-        # A coroutine of a library's, asyncio's say, is in the user's.
+        # Frames of other libraries, such as asyncio, are skipped.
         return describe_frame(frames[-1]) if frames else ""
 
     def __str__(self) -> str:
@@ -51,16 +51,19 @@ def describe_frame(frame: FrameType) -> str:
 
 
 class DeadlockError(GraphexecError, RuntimeError):
-    """Nothing can go on under a virtual clock. `waiting` says who waits, and where; `own_places` the user's lines."""
+    """No task can continue under a virtual clock.
+
+    `waiting` describes the waiting tasks and their lines; `own_places` are the user's lines.
+    """
 
     def __init__(self, text: str, waiting: Sequence[WaitingTask]) -> None:
         self.waiting = tuple(map(str, waiting))
         self.own_places = tuple(place for one in waiting if (place := one.own_place))
-        super().__init__(f"{text}; waiting: {', '.join(self.waiting) or 'nobody'}")
+        super().__init__(f"{text}; waiting: {', '.join(self.waiting) or 'no task'}")
 
 
 class Readable:
-    """Shown by its `repr` in a failure of Hypothesis, too, where it would take a dataclass apart."""
+    """A value that Hypothesis also shows by its `repr`, instead of as a dataclass."""
 
     __slots__ = ()
 
@@ -71,19 +74,19 @@ class Readable:
 
 E = TypeVar("E", bound=BaseException)
 
-# Packages whose frames are on the way from a test to the user's function.
+# Packages whose frames lie between a test and the user's function.
 _ON_THE_WAY: Final = frozenset(
     {"graphexec", "asyncio", "concurrent", "contextlib", "contextvars", "functools", "pydantic", "threading"}
 )
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether the frame is of the user's code, or of something that it calls."""
+    """Return whether the frame belongs to the user's code, or to a library that it calls."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY
 
 
 def with_own_frames(error: E) -> E:
-    """Return the exception, with none but the user's frames in its traceback."""
+    """Return the exception with only the user's frames in its traceback."""
     own: TracebackType | None = None
     for one in reversed(_own(error)):
         own = TracebackType(own, one.tb_frame, one.tb_lasti, one.tb_lineno)
@@ -91,7 +94,7 @@ def with_own_frames(error: E) -> E:
 
 
 def place_of(error: BaseException) -> str:
-    """The file and the line where the user's code was when it was raised, or nothing where it was none of theirs."""
+    """Return the file and line of the user's code where the exception was raised, or "" if there is none."""
     own = _own(error)
     return f"{own[0].tb_frame.f_code.co_filename}:{own[0].tb_lineno}" if own else ""
 

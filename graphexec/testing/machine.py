@@ -1,4 +1,4 @@
-"""A state machine of Hypothesis that drives a run by hand: replies, cuts, crashes and pauses in any order."""
+"""A Hypothesis state machine that drives a run step by step: replies, cuts, crashes and pauses in any order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from graphexec.verify.explorer.explore import RAISES
 from graphexec.verify.explorer.oracle import Replies
 from graphexec.verify.explorer.temporal import charges_of
 
-# Runs, and rules in each of them, unless told otherwise: a second for an executor.
+# The default number of runs, and of rules in each of them: about a second for an executor.
 _RUNS = 50
 _RULES = 30
 
-# Crashes of one run, where its limits do not say how many: without an end of them there is none of the run.
+# The number of crashes of a run whose limits set none: with endless crashes the run would not end.
 _CRASHES = 3
 
-# Replies after which a run that is left to itself has to be over: far more than the small limits allow.
+# The number of replies after which a run must have ended: far more than the small limits allow.
 _ENOUGH = 10_000
 
 
@@ -43,16 +43,16 @@ def executor_machine(
     replies: Replies | None = None,
     raises: tuple[type[BaseException], ...] = RAISES,
 ) -> type[unittest.TestCase]:
-    """Return a test that drives runs of the machine by hand: `TestMine = executor_machine(executor)`.
+    """Return a test that drives runs of the machine step by step: `TestMine = executor_machine(executor)`.
 
     The machine must be proved to end. The options are those of `verify_termination`; `TestMine.settings =
-    settings(max_examples=500)` sets how many runs. Raises `InputError` as `verify_termination` does.
+    settings(max_examples=500)` sets the number of runs. Raises `InputError` as `verify_termination` does.
     """
     trial = trial_of(machine, start=start, limits=limits, replies=replies, raises=raises)
-    # Hypothesis makes the test case of the class, which no checker can follow.
-    made: Any = type("ExecutorMachine", (RunByHand,), {"trial": trial})
-    case: type[unittest.TestCase] = made.TestCase
-    made.TestCase.settings = settings(
+    # Any: Hypothesis creates the test case from the class, which type checkers cannot follow.
+    machine_class: Any = type("ExecutorMachine", (SteppedRun,), {"trial": trial})
+    case: type[unittest.TestCase] = machine_class.TestCase
+    machine_class.TestCase.settings = settings(
         max_examples=_RUNS,
         stateful_step_count=_RULES,
         deadline=None,
@@ -63,30 +63,30 @@ def executor_machine(
     return case
 
 
-class RunByHand(RuleBasedStateMachine):
-    """One run, and what must hold of it. `trial` says of which machine."""
+class SteppedRun(RuleBasedStateMachine):
+    """One run of the machine in `trial`, and the invariants of every run."""
 
     trial: ClassVar[Trial]
 
     def __init__(self) -> None:
         super().__init__()
         self.limits = Limits()
-        # Where the run stands, as it would be stored, and what comes next.
+        # The run's snapshot, and the result of the last step.
         self.snapshot: Snapshot
         self.state: PendingEffect | Done[Any] | None = None
         self.asked: list[Effect[Any]] = []
-        # Those of them that no limit stops.
+        # The asked effects that no limit stops.
         self.reserved: list[Effect[Any]] = []
         self.before = Spent()
         self.crashes = 0
-        # The run's clock, as whoever drives it reads it.
+        # The run's clock, as its driver reads it.
         self.seconds = 0.0
 
-    # What a run begins with.
+    # The start of a run.
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
-        """Begin a run within limits of some kind."""
+        """Begin a run within random limits."""
         drawn = data.draw(all_limits(self.trial.limits), label="limits")
         seconds = data.draw(st.sampled_from([drawn.seconds, 0.0, 4.0]), label="seconds")
         restarts = data.draw(st.sampled_from([drawn.restarts, 0, 1]), label="restarts")
@@ -94,12 +94,12 @@ class RunByHand(RuleBasedStateMachine):
         self.snapshot = begin(self.trial.graph, self.trial.start)
         self._advance()
 
-    # What can happen to it.
+    # Events of a run.
 
     @precondition(lambda self: isinstance(self.state, PendingEffect))
     @rule(data=st.data(), seconds=st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0]))
     def reply(self, data: st.DataObject, seconds: float) -> None:
-        """The world replies, now or later."""
+        """Reply to the request, now or later."""
         asking = self._asking()
         answers: list[object] = []
         for effect in members_of(asking.effect):
@@ -112,8 +112,8 @@ class RunByHand(RuleBasedStateMachine):
 
     @precondition(lambda self: isinstance(self.state, PendingEffect) and self.limits.seconds is not None)
     @rule(some=st.booleans())
-    def cut(self, some: bool) -> None:  # noqa: FBT001 - drawn
-        """The deadline cuts what was asked for; of several, some may have finished."""
+    def reach_deadline(self, some: bool) -> None:  # noqa: FBT001 - drawn
+        """Cut the request at the deadline; some calls of a batch may have finished."""
         asking = self._asking()
         effects = members_of(asking.effect)
         finished: tuple[object, ...] = ()
@@ -126,16 +126,16 @@ class RunByHand(RuleBasedStateMachine):
 
     @rule()
     def pause(self) -> None:
-        """The run is stored and read again, by another process."""
+        """Store the run and load it again, as another process would."""
         text = self.snapshot.to_json()
         self.snapshot = Snapshot.from_json(text, self.trial.graph)
-        assert self.snapshot.to_json() == text, "a snapshot is changed by storing it"
+        assert self.snapshot.to_json() == text, "a stored snapshot differs from the original"
 
     @precondition(lambda self: isinstance(self.state, PendingEffect))
     @precondition(lambda self: self.crashes < (_CRASHES if self.limits.restarts is None else self.limits.restarts + 1))
     @rule()
     def crash(self) -> None:
-        """The process dies while it waits, and another one takes the run up again: what was asked for stays charged."""
+        """Resume the run after its process died while it waited: its request stays charged."""
         self.snapshot = Snapshot.from_json(self._asking().snapshot.restarted().to_json(), self.trial.graph)
         self.crashes += 1
         self._advance()
@@ -143,27 +143,27 @@ class RunByHand(RuleBasedStateMachine):
     @precondition(lambda self: isinstance(self.state, PendingEffect))
     @rule()
     def look_again(self) -> None:
-        """Nothing changes because somebody looks: the engine asks for the same again."""
+        """Advance the same snapshot again: the engine asks for the same effects."""
         asking = self._asking()
         again = advance(self.trial.graph, self.snapshot, self.limits)
-        assert isinstance(again, PendingEffect), f"it was asking for {asking.effect}, and is done now"
-        assert again.effect == asking.effect, f"it was asking for {asking.effect}, and asks for {again.effect} now"
-        # As text: a reply that was stored is read when it is needed.
+        assert isinstance(again, PendingEffect), f"it asked for {asking.effect} before, and is done now"
+        assert again.effect == asking.effect, f"it asked for {asking.effect} before, and asks for {again.effect} now"
+        # As JSON, because stored replies are parsed only when they are needed.
         assert again.snapshot.to_json() == asking.snapshot.to_json(), "the engine is not pure"
 
-    # What holds after each of them.
+    # Invariants after each event.
 
     @invariant()
-    def it_is_where_it_can_be(self) -> None:
-        """At a node of the table, with a value that this node takes."""
+    def node_takes_its_value(self) -> None:
+        """The run is at a node of the table, with a value that this node takes."""
         if self.state is not None:
             stands = self.state.snapshot
             node = self.trial.graph[stands.node]
-            assert isinstance(stands.value, node.takes), f"{node.name} was given {stands.value!r}"
+            assert isinstance(stands.value, node.takes), f"{node.name} got {stands.value!r}"
 
     @invariant()
-    def it_has_spent_what_was_asked_for(self) -> None:
-        """Every call is charged, once each time it is asked for, and what is spent stays spent."""
+    def every_call_is_charged(self) -> None:
+        """Every call is charged once each time it is asked for, and amounts spent never decrease."""
         if self.state is None:
             return
         spent, before = self.state.snapshot.spent, self.before
@@ -177,13 +177,13 @@ class RunByHand(RuleBasedStateMachine):
         self.before = spent
 
     @invariant()
-    def it_is_within_its_limits(self) -> None:
-        """Nothing is above its limit, and nothing is asked for when the time is over."""
+    def limits_hold(self) -> None:
+        """Nothing exceeds its limit, and no effect is asked for after the deadline."""
         if self.state is None:
             return
         spent, limits = self.state.snapshot.spent, self.limits
         own = {name: limits.budgets.get(name, limit) for name, limit in self.trial.graph.budgets.items()}
-        # What is measured may pass its limit, once.
+        # A measured amount may exceed its limit once.
         reserved, measured = charges_of(self.reserved), measured_by(self.trial.graph)
         counted = [
             (limits.iterations, spent.iterations),
@@ -195,20 +195,20 @@ class RunByHand(RuleBasedStateMachine):
             deadline = self.state.deadline
             grace = self.trial.graph[self.state.snapshot.node].grace or 0.0
             assert deadline == (None if limits.seconds is None else limits.seconds + grace)
-            assert deadline is None or spent.seconds < deadline, f"it asks after {spent.seconds} seconds"
+            assert deadline is None or spent.seconds < deadline, f"it asks for an effect after {spent.seconds} seconds"
             assert limits.restarts is None or spent.restarts <= limits.restarts, (
-                f"it asks after {spent.restarts} crashes"
+                f"it asks for an effect after {spent.restarts} crashes"
             )
 
     @invariant()
-    def it_ends_as_the_table_says(self) -> None:
-        """With an outcome of an edge to the end."""
+    def final_outcome_is_declared(self) -> None:
+        """The run ends with the outcome of an edge to the end."""
         if isinstance(self.state, Done):
             endings = [edge.outcome for edge in self.trial.graph.edges if edge.target == END.name]
             assert type(self.state.outcome) in endings, f"it ended with {self.state.outcome!r}"
 
     def teardown(self) -> None:
-        """From wherever it is left, it ends: everything is answered, for as long as it asks."""
+        """Check that the run ends if every request is answered."""
         left = _ENOUGH
         while isinstance(self.state, PendingEffect):
             left -= 1
@@ -226,7 +226,7 @@ class RunByHand(RuleBasedStateMachine):
         try:
             self.state = advance(self.trial.graph, self.snapshot, self.limits)
         except self.trial.raises:
-            # It is over, in a way that is allowed.
+            # The run has ended with an allowed exception.
             self.state = None
             return
         if isinstance(self.state, PendingEffect):

@@ -1,7 +1,7 @@
 """The pytest plugin: `@pytest.mark.graphexec` on a function that returns an executor or a graph makes tests of it.
 
 The marker takes the options of `verify_termination`; `--graphexec-cov` reports the edges that no test takes. pytest
-always loads this module, so heavy packages are imported where they are used.
+always loads this module, so it imports heavy packages where they are used.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 MARK: Final = "graphexec"
 
-# What the marker takes, as `verify_termination` does.
+# The options of the marker, which are those of `verify_termination`.
 OPTIONS: Final = ("start", "limits", "replies", "raises", "examples", "stateful", "context", "patience")
 
-# In a report's user properties, which pytest-xdist hands on: one line of the summary.
+# The key of a summary line in a report's user properties, which pytest-xdist forwards.
 _LINE: Final = "graphexec_verdict"
 
-# Where a test leaves its graph, for whoever says which of its edges were taken.
+# The attribute in which a test stores its graph for edge coverage.
 _GRAPH: Final = "graphexec_graph"
 
-# Any: the options of the marker are the user's.
+# Any: users write the options of the marker.
 Options: TypeAlias = Mapping[str, Any]
 
-# What the tests of one function have reported, and which of them did: the others need not say it again.
+# The failures of one function's tests, with the test that reported each, so that others do not repeat it.
 Failures: TypeAlias = dict[str, str]
 
 _coverage: pytest.StashKey[EdgeCoverage] = pytest.StashKey()
@@ -49,13 +49,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const="",
         default=None,
         metavar="FILE",
-        help="say which edges of which graphs no test took; FILE.mmd or FILE.dot draws them grey, and a directory "
-        "takes a drawing for each graph",
+        help="report the edges of each graph that no test took; FILE.mmd or FILE.dot shows them grey, and a "
+        "directory gets a drawing of each graph",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, and record edges if that is asked for."""
+    """Declare the marker, and record edges if `--graphexec-cov` is set."""
     config.addinivalue_line(
         "markers",
         f"{MARK}({', '.join(f'{name}=' for name in OPTIONS)}): the function returns an executor or a graph; prove "
@@ -69,23 +69,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Record no more edges."""
+    """Stop recording edges."""
     if recorded := config.stash.get(_coverage, None):
         recorded.end()
 
 
 def pytest_pycollect_makeitem(collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
-    """Make the tests of a marked function, whatever its name."""
+    """Make the tests of a marked function, even if its name does not start with `test`."""
     marks = [mark for mark in getattr(obj, "pytestmark", ()) if getattr(mark, "name", None) == MARK]
     if not marks or not inspect.isfunction(obj) or not isinstance(collector, pytest.Module):
         return None
     options = {key: value for mark in marks for key, value in mark.kwargs.items()}
-    faults = [*(f"takes names only, not {given!r}" for mark in marks for given in mark.args), *_unknown(options)]
+    faults = [
+        *(f"takes keyword arguments only, not {one!r}" for mark in marks for one in mark.args),
+        *_unknown(options),
+    ]
     if inspect.iscoroutinefunction(obj):
-        faults.append(f"is above an async function; write def {name}, which returns an executor or a graph")
+        faults.append(f"marks an async function; write def {name} that returns an executor or a graph")
     if faults:
         raise collector.CollectError("\n".join(f"{name}: @pytest.mark.{MARK} {fault}" for fault in faults))
-    # pytest leaves open what this takes.
+    # Any: pytest does not type these arguments.
     function: Any = pytest.Function
     failed: Failures = {}
     return [
@@ -104,14 +107,14 @@ def _unknown(options: Options) -> list[str]:
 
 
 def _checks() -> list[str]:
-    from graphexec.testing.spin_checker import installed
+    from graphexec.testing.spin_checker import is_installed
 
-    return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if installed() else [])]
+    return ["proof", "certificate", "exhaustive", "adversarial", *(["spin"] if is_installed() else [])]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Tell the plugin's own runs from the user's, and keep the verdict for the summary."""
+    """Separate the plugin's own runs from the user's, and store the verdict for the summary."""
     recorded = item.config.stash.get(_coverage, None)
     own = item.get_closest_marker(MARK) is not None
     if recorded is not None:
@@ -119,16 +122,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         return (yield)
     finally:
-        # What the test has left there: see `_test`.
+        # `_test` stores these attributes.
         left: dict[str, Any] = getattr(getattr(item, "obj", None), "__dict__", {})
         if own and _LINE in left:
             item.user_properties.append((_LINE, left[_LINE]))
         if own and recorded is not None and _GRAPH in left:
-            recorded.know(getattr(item, "name", "").partition("[")[0], left[_GRAPH])
+            recorded.register(getattr(item, "name", "").partition("[")[0], left[_GRAPH])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say what is proved, and which edges were never taken."""
+    """Write the verdicts, and the edges that were never taken."""
     reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
     lines = [value for report in reports for key, value in getattr(report, "user_properties", ()) if key == _LINE]
     recorded = config.stash.get(_coverage, None)
@@ -142,7 +145,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def summary(name: str, verdict: Verdict) -> str:
-    """A verdict in a line: `agent PROVED: at most 14 transitions = 4*iterations + 2; 3 model calls; 12 tool calls`."""
+    """Return a verdict as a line: `agent PROVED: at most 14 transitions = 4*iterations + 2; 3 model calls`."""
     if verdict.bounds is None:
         errors = [finding for finding in verdict.findings if finding.severity == "error"]
         return f"{name} {verdict.status.upper()}: {'; '.join(map(str, errors))}"
@@ -150,7 +153,7 @@ def summary(name: str, verdict: Verdict) -> str:
     transitions = bounds.transitions
     form = "" if transitions.form in (None, _number(transitions)) else f" = {transitions.form}"
     if form and transitions.value not in (None, transitions.number):
-        # For these limits more is known than the form says.
+        # For these limits a smaller bound is known than the form gives.
         form = f" ({transitions.form} is {format_number(transitions.value)})"
     said = [
         f"at most {_number(transitions)} transitions{form}",
@@ -174,7 +177,7 @@ def _format_bound(bound: Bound, unit: str) -> str:
 def _test(function: Callable[..., Verifiable], check: str, options: Options, failed: Failures) -> Callable[..., None]:
     name = function.__name__
 
-    # It has the function's signature, so that pytest gives it the function's fixtures.
+    # With the function's signature, so that pytest passes the function's fixtures.
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
@@ -185,23 +188,23 @@ def _test(function: Callable[..., Verifiable], check: str, options: Options, fai
         raised: Exception | None = None
         try:
             machine = function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except Exception as error:  # noqa: BLE001 - the user's function may raise any exception
             raised = error
         if raised is not None:
             first = failed.setdefault(repr(raised), own)
             if first != own:
                 _fail(f"{name} raises {type(raised).__name__}: see {first}")
-            # From here, so that there are none but the user's own lines.
+            # Raised here, so that the traceback has only the user's lines.
             raise with_own_frames(raised)
-        if said := _no_machine(name, machine):
-            _fail_once(said, f"{name} returns no machine", own, failed)
+        if fault := _describe_non_machine(name, machine):
+            _fail_once(fault, f"{name} does not return a machine", own, failed)
         setattr(test, _GRAPH, getattr(machine, "graph", machine))
         if check == "proof":
             from graphexec.testing.setup import graph_of, limits_of
 
             verdict = graph_of(machine).verify(limits_of(machine, options.get("limits")))
             setattr(test, _LINE, summary(name, verdict))
-        # What is not proved fails every check, and says why once.
+        # An unproved machine fails every check, but only one reports why.
         for short, one in ((f"{name} is not proved to end", "proof"), ("it is the same failure", check)):
             if failure := _failure(one, machine, options):
                 _fail_once(failure, short, own, failed)
@@ -219,7 +222,7 @@ def _failure(check: str, machine: Verifiable, options: Options) -> str | None:
     return None
 
 
-def _no_machine(name: str, machine: object) -> str | None:
+def _describe_non_machine(name: str, machine: object) -> str | None:
     from graphexec.executor.executor import AgentExecutor
     from graphexec.kernel.graph import Graph
 
@@ -237,7 +240,7 @@ def _fail_once(text: str, short: str, own: str, failed: Failures) -> NoReturn:
 
 def _fail(text: str) -> NoReturn:
     __tracebackhide__ = True
-    # The text says it all: graphexec's own lines would be forty more.
+    # The text is complete: a traceback would add forty lines of graphexec.
     pytest.fail(text, pytrace=False)
 
 
@@ -252,11 +255,11 @@ def _run_check(check: str, machine: Verifiable, options: Options) -> None:
         case "proof":
             properties.require_proof(machine, limits)
         case "certificate":
-            properties.certified(properties.require_proof(machine, limits))
+            properties.check_certificates(properties.require_proof(machine, limits))
         case "exhaustive":
-            properties.table_explored(graph, within)
-            properties.hold(machine, ("exhaustive",), **options)
+            properties.check_table_runs(graph, within)
+            properties.check_own_code(machine, ("exhaustive",), **options)
         case "adversarial":
-            properties.hold(machine, ("adversarial",), **options)
+            properties.check_own_code(machine, ("adversarial",), **options)
         case _:
-            spin.spun(graph, within)
+            spin.check_with_spin(graph, within)

@@ -1,4 +1,4 @@
-"""Random machines as plain data, and the real graphs that are built of it, which may run for ever."""
+"""Random machines as plain data, and the real graphs built from it, which may not terminate."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from graphexec.kernel.surgery import embed
 from graphexec.messages import CompletionRequest
 from graphexec.testing.failures import Readable
 
-# The classes of outcomes: each value carries the choices that are still to be made, so that a run is a function of the
-# value it began with. The last choice repeats for ever.
+# The classes of outcomes. Each value contains the remaining choices, so that a run depends only on its start. The last
+# choice repeats endlessly.
 Colour: TypeAlias = Literal["Red", "Green", "Blue"]
 COLOURS: tuple[Colour, ...] = ("Red", "Green", "Blue")
 SPENT = "Spent"
 
-# What nodes are metered by, besides iterations: budgets of their own, with limits of their own.
+# The budgets by which nodes are metered: iterations, and two with their own limits.
 BUDGETS: tuple[Budget, ...] = (ITERATIONS, Budget("alpha", 2), Budget("beta", 1))
 
-# What effects of random machines charge and measure, besides calls of models and tools.
+# The meters that effects of random machines charge and measure, besides model and tool calls.
 METERS: tuple[Meter, ...] = (Meter("gold"), Meter("silver"), Meter("tin"))
 
 AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once", "errands", "errands at once"]
@@ -35,7 +35,7 @@ AsksFor: TypeAlias = Literal["nothing", "models", "tools", "tools at once", "err
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Errand(Readable):
-    """A class of effects: what each charges, by meter, and the meters that its reply reports."""
+    """A class of effects: the amounts that each charges, by meter, and the meters that its reply reports."""
 
     charges: tuple[tuple[str, int], ...] = ()
     measures: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class Errand(Readable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnEdge(Readable):
-    """The target of an outcome (a node's number, or `None`: the end), and which budgets it resets."""
+    """The target of an outcome (a node's number, or `None` for the end), and the budgets that it resets."""
 
     outcome: Colour
     target: int | None
@@ -63,11 +63,12 @@ class DrawnEdge(Readable):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnNode(Readable):
-    """One node: where its outcomes lead, what an entry costs, and what it asks for (from `least` to `most` effects).
+    """One node: the edges of its outcomes, the budgets that an entry costs, and the effects that it asks for.
 
-    `spent` is where a limit sends the run: a node's number, or `None`: the end. What it asks for with a `grace`, in
-    seconds, is reserved; its entry costs nothing then. One that is not `declared` does not say how much it asks for.
-    One with `inner` nodes is a graph of these, embedded with its `own` budgets; its outcomes are those that end it.
+    It asks for `least` to `most` effects; if it is not `declared`, its declaration leaves the number out. `spent` is
+    the target when a limit is reached: a node's number, or `None` for the end. A node with a `grace` period, in
+    seconds, is reserved, and its entry costs nothing. A node with `inner` nodes is an embedded graph of these with its
+    `own` budgets; its outcomes are those that end the inner graph.
     """
 
     ways: tuple[DrawnEdge, ...]
@@ -99,20 +100,20 @@ class DrawnNode(Readable):
 
     @property
     def limited(self) -> bool:
-        """True if a limit can stop it."""
+        """True if a limit can stop the node."""
         return (
             bool(self.meters) or self.asks != "nothing" or any(one.limited and one.spent is None for one in self.inner)
         )
 
     @property
     def spends(self) -> frozenset[str]:
-        """The budgets that it spends of the machine that it is in."""
+        """The budgets of the surrounding machine that it spends."""
         return frozenset(self.meters).union(*(one.spends for one in self.inner)) - frozenset(self.own)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DrawnGraph(Readable):
-    """A random machine. `graph` is it; `value(choices)` is what to start it with."""
+    """A random machine. `graph` is the real graph; `value(choices)` is a value to start it with."""
 
     nodes: tuple[DrawnNode, ...]
 
@@ -126,13 +127,13 @@ class DrawnGraph(Readable):
 
     @staticmethod
     def value(choices: Sequence[int] = ()) -> Any:
-        """Return a start for the machine: its way is decided by the choices, of which the last repeats for ever."""
+        """Return a start value: the choices decide the path; the last one repeats endlessly."""
         return outcome_class("Red")(tuple(choices))
 
 
 @cache
 def outcome_class(name: str) -> type[Any]:
-    """A final frozen class of outcomes, made now."""
+    """Create a final frozen class of outcomes."""
     fields: list[tuple[str, Any]] = [("choices", tuple[int, ...])]
     if name == SPENT:
         fields.append(("limit", Exhausted))
@@ -143,7 +144,7 @@ def outcome_class(name: str) -> type[Any]:
 
 @cache
 def errand_class(errand: Errand) -> type[Effect[Any]]:
-    """Return the class of such effects, made now. The reply, a number, is what it takes of each measured meter."""
+    """Create the class of an errand's effects. The reply is a number: the amount of each measured meter."""
     meters = {meter.name: meter for meter in METERS}
 
     def measure(self: Effect[Any], reply: int) -> tuple[int, ...]:
@@ -162,12 +163,12 @@ def errand_class(errand: Errand) -> type[Effect[Any]]:
 
 @cache
 def build_graph(drawn: tuple[DrawnNode, ...]) -> Graph[Any, Any]:
-    """Build the graph of these nodes, the first of which is the start. Raises `GraphError` for a wrong table."""
+    """Build the graph of these nodes; the first one is the start. Raises `GraphError` for an invalid table."""
     nodes = [_node(number, one) for number, one in enumerate(drawn)]
     budgets = {budget.name: budget for budget in BUDGETS}
     rows: list[Table[Any]] = []
     for made, one in zip(nodes, drawn, strict=True):
-        # Outcomes that are known at run time only: no checker can follow them.
+        # Any: the outcome classes are known only at run time.
         to: Any = on
         routes: list[Any] = [
             to(outcome_class(way.outcome), _target(nodes, way.target), resets=[budgets[name] for name in way.resets])
@@ -194,16 +195,16 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
     classes = [outcome_class(way.outcome) for way in drawn.ways]
     budgets = {budget.name: budget for budget in BUDGETS}
     if drawn.inner:
-        # Its iterations have no limit of their own in `BUDGETS`.
+        # In `BUDGETS`, iterations have no limit.
         own = [Budget(ITERATIONS.name, 2) if name == ITERATIONS.name else budgets[name] for name in drawn.own]
         return embed(build_graph(drawn.inner), f"n{number}", own=own)
 
-    def decided(choices: tuple[int, ...]) -> Any:
+    def choose_outcome(choices: tuple[int, ...]) -> Any:
         choice, rest = _choose(choices)
         return classes[choice % len(classes)](rest)
 
     def pure(value: Any) -> Any:
-        return decided(value.choices)
+        return choose_outcome(value.choices)
 
     def asking(value: Any) -> Generator[Any, Any, Any]:
         choice, rest = _choose(value.choices)
@@ -215,7 +216,7 @@ def _node(number: int, drawn: DrawnNode) -> Node[Any, Any]:
         else:
             for effect in asked:  # noqa: UP028 - a list has no `send`
                 yield effect
-        return decided(rest)
+        return choose_outcome(rest)
 
     function: Any = pure if drawn.asks == "nothing" else asking
     union: Any = _union(classes)
@@ -250,13 +251,13 @@ def _any_value() -> Any:
 
 
 def _union(classes: Iterable[type[Any]]) -> Any:
-    return Union[tuple(classes)]  # noqa: UP007 - of classes that are made now
+    return Union[tuple(classes)]  # noqa: UP007 - the classes are created at run time
 
 
 @cache
 def _make_when_spent() -> Any:
-    def spent(value: Any, limit: Exhausted) -> Any:
+    def stop(value: Any, limit: Exhausted) -> Any:
         return outcome_class(SPENT)(value.choices, limit)
 
-    spent.__annotations__ = {"value": _any_value(), "limit": Exhausted, "return": outcome_class(SPENT)}
-    return spent
+    stop.__annotations__ = {"value": _any_value(), "limit": Exhausted, "return": outcome_class(SPENT)}
+    return stop

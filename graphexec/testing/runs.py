@@ -1,4 +1,4 @@
-"""One run under one attack, in each way in which there are runs: async and watched, sync, and resumed from JSON."""
+"""Run a machine under one attack with each driver: async and observed, sync, and resumed from JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from graphexec.testing.clock import VirtualClock
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.setup import Trial
 
-# Requests of one visit after which a node that does not say how many it makes is taken to ask for ever.
+# The number of requests in one visit after which a node without a declared number is assumed to ask endlessly.
 MOST_ASKS = 100
 
 
 class AskedTooOftenError(AssertionError):
-    """A node asks on and on in one visit: `node` is its name, `fact` what it asks for, and `remedy` what to do."""
+    """A node asks endlessly in one visit: `node` is its name, `fact` what it does, and `remedy` what to change."""
 
     def __init__(self, node: str, fact: str, remedy: str) -> None:
         self.node, self.fact, self.remedy = node, fact, remedy
@@ -40,14 +40,14 @@ class AskedTooOftenError(AssertionError):
 
 @final
 class AskCounter:
-    """Counts the requests of each visit. Raises `AskedTooOftenError` for one of too many, unless the node says them."""
+    """Counts the requests of each visit. Raises `AskedTooOftenError` for too many, unless the node declares them."""
 
     def __init__(self, graph: Graph[Any, Any]) -> None:
         self._graph = graph
         self._requests: set[int] = set()
 
     def see(self, event: Event[Any]) -> None:
-        """Take note of an event of the run."""
+        """Process an event of the run."""
         if isinstance(event, Entered):
             self._requests = set()
         elif isinstance(event, Asked) and event.call is not None:
@@ -55,8 +55,8 @@ class AskCounter:
             if len(self._requests) >= MOST_ASKS and self._graph[event.node].most is None:
                 fact = f"asks for {type(event.effect).__name__} {MOST_ASKS} times in one visit"
                 remedy = (
-                    "let it return after some replies, and declare asks= in its @charged or @metered, or set "
-                    "max_fan_out below that"
+                    "let it return after some replies, and declare asks= in its @charged or @metered, or set a "
+                    "lower max_fan_out"
                 )
                 raise AskedTooOftenError(event.node, fact, remedy)
 
@@ -72,18 +72,18 @@ class RunReport:
     adversary: Adversary
 
     @property
-    def gist(self) -> object:
-        """The part that two runs under one attack have in common."""
+    def summary(self) -> object:
+        """The part that is equal in two runs under one attack."""
         return (
             [*moves_of(self.events)],
             comparable(self.outcome or self.error),
             self.seconds,
-            self.adversary.said,
+            self.adversary.log,
         )
 
 
 def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks | None = None) -> RunReport | None:
-    """Watch one async run under a virtual clock. `None` where it waits for ever and has no time limit."""
+    """Report one async run under a virtual clock, or return `None` if it waits endlessly without a time limit."""
     trial.watchdog.script = attack.describe()
     clock = VirtualClock()
     adversary = Adversary(attack, trial.oracle)
@@ -101,7 +101,7 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks 
                     events.append(event)
                     counter.see(event)
         finally:
-            # Before the clock goes on for what is left behind.
+            # Before the clock advances for remaining tasks.
             seconds = clock.seconds
 
     error: BaseException | None = None
@@ -113,24 +113,24 @@ def run_report_async(trial: Trial, attack: Attack, limits: Limits, ranks: Ranks 
         raise
     except AskedTooOftenError:
         raise
-    except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
+    except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
         error = raised
     last = events[-1] if events else None
     outcome = last.outcome if isinstance(last, Done) else None
     return RunReport(tuple(events), outcome, error, seconds, adversary)
 
 
-def ended_async(trial: Trial, attack: Attack, limits: Limits) -> object:
-    """The outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
+def outcome_async(trial: Trial, attack: Attack, limits: Limits) -> object:
+    """Return the outcome of an unobserved async run, or the exception that ends it. The attack has no delays."""
     clock = VirtualClock()
     run_context = Adversary(attack, trial.oracle).run_context(trial.graph, limits, clock)
     return _outcome_or_error(lambda: clock.run(arun(trial.graph, trial.start, run_context)))
 
 
-def ended_sync(
+def outcome_sync(
     trial: Trial, attack: Attack, limits: Limits, paused: Snapshot | None = None, seen: dict[Part, int] | None = None
 ) -> object:
-    """The outcome of a sync run, or the exception that ends it."""
+    """Return the outcome of a sync run, or the exception that ends it."""
     adversary = Adversary(attack, trial.oracle, dict(seen) if seen else dict.fromkeys(PARTS, 0))
     run_context = adversary.run_context(trial.graph, limits, VirtualClock())
     return _outcome_or_error(lambda: run(trial.graph, trial.start if paused is None else paused, run_context))
@@ -139,19 +139,19 @@ def ended_sync(
 def _outcome_or_error(drive: Callable[[], Done[Any]]) -> object:
     try:
         return drive().outcome
-    except Exception as error:  # noqa: BLE001 - compared with what another run raises
+    except Exception as error:  # noqa: BLE001 - compared with the exception of another run
         return error
 
 
 def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict[Part, int]]]:
-    """The run as text before each effect, and what had been answered by then."""
+    """Return the run as JSON before each effect, with the counts of answers so far."""
     adversary = Adversary(attack, trial.oracle)
     handlers = adversary.run_context(trial.graph, limits, VirtualClock()).handlers
     found: list[tuple[str, dict[Part, int]]] = []
     snapshot = begin(trial.graph, trial.start)
     try:
         while True:
-            # Before it asks: what was asked for and not answered would be charged again, as after a crash.
+            # Before it asks: an unanswered request would be charged again, as after a crash.
             found.append((snapshot.to_json(), dict(adversary.seen)))
             state = advance(trial.graph, snapshot, limits)
             if isinstance(state, Done):
@@ -162,23 +162,23 @@ def pauses(trial: Trial, attack: Attack, limits: Limits) -> list[tuple[str, dict
             snapshot = state.reply(answers if isinstance(state.effect, All) else answers[0])
     except SnapshotError as error:
         raise AssertionError(f"a run cannot be paused: {error}") from error
-    except Exception:  # noqa: BLE001, S110 - the run ends here; with what, is compared elsewhere
+    except Exception:  # noqa: BLE001, S110 - the run ends here; its outcome is compared elsewhere
         pass
     return found
 
 
 def measured_by(graph: Graph[Any, Any]) -> frozenset[str]:
-    """The meters of which replies may report more than was charged."""
+    """Return the meters of which replies may report more than was charged."""
     return frozenset(meter.name for node in graph for effect in node.effects for meter in effect.measures)
 
 
 def moves_of(events: Sequence[Event[Any]]) -> list[str]:
-    """The way that a run went."""
+    """Return the path of a run."""
     return [f"{event.node} --{type(event.outcome).__name__}-->" for event in events if isinstance(event, Moved)]
 
 
 def comparable(outcome: object) -> object:
-    """An ending, as far as it can be compared after it was stored."""
+    """Return an outcome in a form that can be compared after it was stored."""
     if isinstance(outcome, BaseException):
         return type(outcome).__name__, str(outcome)
     try:

@@ -1,4 +1,4 @@
-"""Tools that answer what they were told to, as `ScriptedModel` does for models."""
+"""Scripted tools, as `ScriptedModel` is a scripted model."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from graphexec.tools import AnyTool, Tool
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class After(Readable):
-    """A result that comes after `seconds`; `math.inf` is never.
+    """A result that comes after `seconds`; `math.inf` means never.
 
-    A `stubborn` one ignores its cancellation, as a call that swallows `CancelledError` does.
+    A `stubborn` one ignores its cancellation, like a call that suppresses `CancelledError`.
     """
 
     seconds: float
@@ -33,17 +33,17 @@ class After(Readable):
 
 NEVER = After(math.inf)
 
-# A result, an exception to raise, or either of them after some seconds.
+# A result, an exception to raise, or one of these after some seconds.
 Result: TypeAlias = object
 
 
 async def pause(seconds: float, *, stubborn: bool = False) -> None:
-    """Wait so many seconds, or for ever; a stubborn pause is not ended by a cancellation."""
+    """Wait so many seconds, or endlessly; a stubborn pause ignores its cancellation."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
     while (left := until - loop.time()) > 0:
         try:
-            # Its timer keeps the task alive, for infinity too: asyncio itself holds on to no task.
+            # The timer keeps the task alive, even for infinity: asyncio itself keeps only weak references to tasks.
             await asyncio.sleep(left)
         except asyncio.CancelledError:
             if not stubborn:
@@ -53,16 +53,16 @@ async def pause(seconds: float, *, stubborn: bool = False) -> None:
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class ScriptedTool(Tool[..., Any]):
-    """A tool that gives its results in their order. Made by `scripted_tool`.
+    """A tool that returns its results in their order. Made by `scripted_tool`.
 
-    `calls` are the arguments that it was called with, by name. A call with arguments that do not fit is not one.
+    `calls` are the arguments of each call, by name. A call with invalid arguments does not count.
     """
 
     calls: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     left: list[Result] = field(default_factory=list[Result])
 
     def assert_complete(self) -> None:
-        """Raise `AssertionError` where results are left that nobody asked for."""
+        """Raise `AssertionError` if unused results are left."""
         if self.left:
             raise AssertionError(
                 f"{self.name} has {len(self.left)} of {len(self.left) + len(self.calls)} results left after "
@@ -78,22 +78,22 @@ def scripted_tool(
     return_direct: bool = False,
     timeout: float | None = None,
 ) -> ScriptedTool:
-    """Make a tool that gives `results` in their order: a value, an exception to raise, or one of them `After` a while.
+    """Make a tool that returns `results` in order: a value, an exception to raise, or one of these `After` a while.
 
-    Given a tool, it replaces that, with its name, schema and settings; given a name, it takes any arguments (and a
-    string as `input`). After the last result it raises `ScriptExhaustedError`, or with `repeat_last` repeats that. With
-    an `After` among them it is `async def`. Raises `ValueError` without a result to repeat.
+    Given a tool, the new one has its name, schema and settings; given a name, it takes any arguments (and a string as
+    `input`). After the last result it raises `ScriptExhaustedError`, or repeats that result with `repeat_last`. If
+    there is an `After` among the results, it is `async def`. Raises `ValueError` if there is no result to repeat.
     """
     scripted = list(results)
     name = tool if isinstance(tool, str) else tool.name
     if repeat_last and not scripted:
-        raise ValueError(f"{name} has no result to repeat; give it at least one, or leave repeat_last out")
+        raise ValueError(f"{name} has no result to repeat; pass at least one result, or omit repeat_last")
     last = scripted[-1:] if repeat_last else []
-    # Popped from the end: one atomic operation, so that two threads never get the same result.
+    # Popped from the end, an atomic operation, so that two threads never get the same result.
     left = list(reversed(scripted))
     calls: list[dict[str, Any]] = []
 
-    def taken(arguments: dict[str, Any]) -> Result:
+    def next_result(arguments: dict[str, Any]) -> Result:
         calls.append(arguments)
         try:
             return left.pop()
@@ -101,15 +101,15 @@ def scripted_tool(
             if last:
                 return last[0]
             raise ScriptExhaustedError(
-                f"{name} was called {len(calls)} times and has {len(scripted)} results; script another one, or pass "
+                f"{name} was called {len(calls)} times but has {len(scripted)} results; script another one, or pass "
                 "repeat_last=True"
             ) from None
 
     def answer(**arguments: Any) -> Result:
-        return _raise_or_return(taken(arguments))
+        return _raise_or_return(next_result(arguments))
 
     async def delayed(**arguments: Any) -> Result:
-        result = taken(arguments)
+        result = next_result(arguments)
         if isinstance(result, After):
             await pause(result.seconds, stubborn=result.stubborn)
             result = result.result

@@ -1,4 +1,4 @@
-"""Scripts of agents, turn by turn, as plain data that reads well in a failure: `(act unknown('x'), garbage)`."""
+"""Scripts of agents, turn by turn, as plain data that is readable in a failure: `(act unknown('x'), garbage)`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TurnKind: TypeAlias = Literal["answer", "act", "empty", "garbage", "model error"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Call(Readable):
-    """One call of a tool: by name, with one argument."""
+    """One call of a tool, by name and with one argument."""
 
     tool: str
     argument: object = None
@@ -33,14 +33,14 @@ class Call(Readable):
 
 
 class ScriptedError(Exception):
-    """An exception that a script raises: it is no error of graphexec's, nor of a model's."""
+    """An exception that a script raises, which is neither an error of graphexec nor of a model."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScriptedTurn(Readable):
-    """One turn of an agent, after `seconds` (`math.inf` is never).
+    """One turn of an agent, after `seconds` (`math.inf` means never).
 
-    `nonsense` is something that is no decision at all; `stubborn` ignores its cancellation.
+    `nonsense` is not a decision; a `stubborn` turn ignores its cancellation.
     """
 
     kind: TurnKind
@@ -49,8 +49,8 @@ class ScriptedTurn(Readable):
     stubborn: bool = False
 
     def __repr__(self) -> str:
-        said = f"act {', '.join(map(repr, self.calls))}" if self.kind == "act" else self.kind
-        return f"{said}{delay(self.seconds, stubborn=self.stubborn)}"
+        kind = f"act {', '.join(map(repr, self.calls))}" if self.kind == "act" else self.kind
+        return f"{kind}{delay(self.seconds, stubborn=self.stubborn)}"
 
     def decision(self, number: int) -> object:
         """Return the agent's decision at its turn `number`, or raise its exception."""
@@ -81,7 +81,7 @@ def delay(seconds: float, *, stubborn: bool) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AgentScript(Readable):
-    """An agent's turns, the last of which repeats for ever: so each short script is an endless attack."""
+    """An agent's turns. The last turn repeats, so each short script is an endless attack."""
 
     turns: tuple[ScriptedTurn, ...]
 
@@ -90,11 +90,11 @@ class AgentScript(Readable):
 
     @property
     def seconds(self) -> float:
-        """The seconds that its turns take, each once."""
+        """The sum of the seconds of its turns."""
         return sum(turn.seconds for turn in self.turns)
 
     def turn_at(self, steps: Steps) -> tuple[int, ScriptedTurn]:
-        """Return the next turn by the steps alone: an agent has no memory that runs could share."""
+        """Return the next turn, from the steps alone: the agent keeps no state that runs could share."""
         position = number = 0
         while position < len(steps):
             position += max(1, len(self.turns[min(number, len(self.turns) - 1)].calls))
@@ -102,7 +102,7 @@ class AgentScript(Readable):
         return number, self.turns[min(number, len(self.turns) - 1)]
 
     def agent(self) -> Callable[[Steps, dict[str, Any]], Coroutine[Any, Any, Any]]:
-        """The agent that follows it: `AgentExecutor(agent=script.agent(), ...)`, for an async run."""
+        """Return an agent that follows the script, for async runs: `AgentExecutor(agent=script.agent(), ...)`."""
 
         async def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
             del inputs
@@ -114,7 +114,7 @@ class AgentScript(Readable):
         return scripted
 
     def instant_agent(self) -> Callable[[Steps, dict[str, Any]], Any]:
-        """The same without its delays, for any run."""
+        """Return an agent that follows the script without delays, for any run."""
 
         def scripted(steps: Steps, inputs: dict[str, Any]) -> Any:
             del inputs

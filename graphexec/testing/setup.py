@@ -1,4 +1,4 @@
-"""A machine together with what it is tried with: its limits, what it starts with, and what the world may reply."""
+"""A machine with the setup of its trials: its limits, its start value, and the possible replies."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from graphexec.verify.proof.flow import lower_limits
 
 Verifiable: TypeAlias = AgentExecutor | Graph[Any, Any]
 
-# The time limit, in seconds, of runs that would take for ever, or no time at all.
+# The time limit, in seconds, of runs that would take endless time, or none.
 ENDLESS = 64.0
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A machine that can be run: against an oracle, from `start`, within `limits`.
+    """A machine that can be run from `start`, within `limits`, with the replies of an oracle.
 
-    It may end with an exception of one of the classes `raises`. `parts` are the names of the replies that there are.
+    It may end with an exception of one of the classes `raises`. `parts` are the names of the possible replies.
     """
 
     graph: Graph[Any, Any]
     limits: Limits
-    # Whatever the first node takes.
+    # Any value that the first node takes.
     start: Any
     oracle: Oracle
     parts: Mapping[Part, tuple[str, ...]]
     raises: tuple[type[BaseException], ...] = RAISES
-    # It knows what the run at hand is answered with.
+    # Names the script of the current run in its errors.
     watchdog: Watchdog = field(default_factory=Watchdog)
 
 
 def graph_of(machine: Verifiable) -> Graph[Any, Any]:
-    """The graph itself."""
+    """Return the graph of a machine."""
     return machine if isinstance(machine, Graph) else machine.graph
 
 
 def limits_of(machine: Verifiable, limits: Limits | None) -> Limits:
-    """The limits to try it within: those given, or the executor's, or those that there are by default."""
+    """Return the given limits, or the executor's, or the default limits."""
     if limits is not None:
         return limits
     return Limits() if isinstance(machine, Graph) else machine.limits
@@ -69,8 +69,8 @@ def trial_of(
 ) -> Trial:
     """Return the trial of an executor, or of a graph that begins with `start`.
 
-    Raises `InputError` where no start, or no reply to an effect of the user's own, is known (`replies={Fetch:
-    [Page("")]}`), and for what is not a machine.
+    Raises `InputError` if no start value, or no reply to a user's effect, is known (`replies={Fetch: [Page("")]}`), and
+    if `machine` is not a machine.
     """
     graph = graph_of(machine)
     tools: tuple[str, ...] = ()
@@ -79,12 +79,12 @@ def trial_of(
         tools = tuple(machine.tools)
         decides = CallAgent if machine.agent.model is None else CallModel
         if decides is CallAgent:
-            # A plan declares both; the model of a callable agent is never asked, except by nodes of the user's own.
+            # A plan declares both; only users' nodes ask the model of a callable agent.
             replies = {CallModel: [ModelReply("done"), ModelReply("")], **(replies or {})}
         provided: tuple[str, ...] = ()
         if machine.memory is not None:
             provided = tuple(machine.memory.keys)
-            # Nothing is remembered, in whichever form.
+            # An empty conversation, as messages or as a string.
             nothing: object = () if getattr(machine.memory, "as_messages", False) else ""
             known: Replies = {LoadMemory: [dict.fromkeys(provided, nothing)], SaveMemory: [None]}
             replies = {**known, **(replies or {})}
@@ -92,17 +92,17 @@ def trial_of(
             start = Ready(Run({key: "q" for key in machine.agent.input_keys or ("input",) if key not in provided}))
     if start is None:
         takes = " | ".join(kind.__name__ for kind in graph[graph.start].takes)
-        raise InputError(f"the graph starts with {takes}, and no value is known; pass start={takes}(...)")
+        raise InputError(f"the graph starts with {takes}, but no start value is known; pass start={takes}(...)")
     oracle = replies_of(machine, replies)
     parts = replies_by_part(graph, oracle, tools, decides=decides)
     return Trial(graph, limits_of(machine, limits), start, oracle, parts, raises, watchdog or Watchdog())
 
 
 def small(graph: Graph[Any, Any], limits: Limits, most: int) -> Limits:
-    """Return limits of which none that is set is above `most`, the machine's own budgets included.
+    """Return limits lowered to `most`, including the machine's own budgets.
 
-    The fan-out is not above 8: a node that asks for several effects is to come to its end, and one that asks until it
-    likes the answer to its limit. What is not limited stays so: what is proved for the limits holds for these.
+    The fan-out is lowered to 8, so that a node that asks for several effects can finish, and one that asks repeatedly
+    reaches its limit. An absent limit stays absent, so the proof for the given limits holds for the lowered ones.
     """
     restarts = None if limits.restarts is None else min(limits.restarts, most)
     fan_out = None if limits.fan_out is None else min(limits.fan_out, max(most, WIDEST))

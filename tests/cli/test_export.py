@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphexec import Limits
-from graphexec.testing.spin_checker import installed
+from graphexec.testing.spin_checker import is_installed
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.flow import flow_of
@@ -33,7 +33,7 @@ def test_the_bound_is_the_one_that_is_proved(capsys: pytest.CaptureFixture[str])
 def test_the_commands_in_the_header_work_as_they_stand(
     capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]
 ) -> None:
-    if not installed():
+    if not is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
     command(capsys, "export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
     model = (folder / "my writer.pml").read_text(encoding="utf-8")

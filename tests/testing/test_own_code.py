@@ -127,7 +127,7 @@ def test_a_script_is_shown_as_short_as_it_can_be() -> None:
     results: Replies = {CallTool: [ToolResult("done"), ToolResult("it failed", "error")]}
     with pytest.raises(AssertionError) as raised:
         verify_termination(made, replies=results, examples=20)
-    assert "the world replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
+    assert "with the replies results=(ToolResult 1, ToolResult 2); " in str(raised.value)
 
 
 @final
@@ -255,7 +255,7 @@ def decide_twice(steps: Any, inputs: Any) -> Any:
     ("given", "text"),
     [
         ("add", r"stateful is 'add'; give a list of names: \['add'\]"),
-        (["addd"], "no tool and no node; did you mean add?"),
+        (["addd"], "neither a tool nor a node; did you mean add?"),
     ],
 )
 def test_names_that_are_not_known_are_refused(given: Any, text: str) -> None:

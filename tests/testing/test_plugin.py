@@ -9,7 +9,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-# Where the package is installed with its entry point, pytest has the plugin already.
+# Where the package is is_installed with its entry point, pytest has the plugin already.
 INSTALLED = any(one.name == "graphexec" for one in importlib.metadata.entry_points(group="pytest11"))
 LOADED = [] if INSTALLED else ["-p", "graphexec.testing.plugin"]
 
@@ -64,7 +64,7 @@ def _without_spin(  # pyright: ignore[reportUnusedFunction]
     """SPIN compiles for a second; one test is enough. A file that is written twice in a second leaves no bytecode."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     if "spin" not in request.node.name:
-        monkeypatch.setattr("graphexec.testing.spin_checker.installed", lambda: False)
+        monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
 def test_a_marked_function_becomes_the_tests_of_its_machine(pytester: pytest.Pytester) -> None:
@@ -162,7 +162,7 @@ def test_an_option_that_there_is_not_is_refused(pytester: pytest.Pytester) -> No
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(
         [
-            "agent: @pytest.mark.graphexec takes names only, not 3",
+            "agent: @pytest.mark.graphexec takes keyword arguments only, not 3",
             "agent: @pytest.mark.graphexec has no option limit; its options are start, limits, replies, raises, "
             "examples, stateful, context, patience; did you mean limits?",
         ]
@@ -173,7 +173,7 @@ def test_an_async_function_under_the_marker_is_refused(pytester: pytest.Pytester
     write(pytester, "@pytest.mark.graphexec\nasync def agent():\n    return executor()\n")
     result = result_of(pytester)
     result.assert_outcomes(errors=1)
-    said = "is above an async function; write def agent, which returns an executor or a graph"
+    said = "marks an async function; write def agent that returns an executor or a graph"
     result.stdout.fnmatch_lines([f"agent: @pytest.mark.graphexec {said}"])
 
 
@@ -184,7 +184,7 @@ def test_what_returns_no_machine_says_so_once(pytester: pytest.Pytester, returne
     result.assert_outcomes(failed=4)
     lines = result.stdout.str().splitlines()
     assert lines.count(f"agent returns {said}; return an executor or a graph") == 1
-    assert lines.count("agent returns no machine: see agent[proof]") == 3
+    assert lines.count("agent does not return a machine: see agent[proof]") == 3
 
 
 LOOPING = """
@@ -358,7 +358,7 @@ except AttributeError as error:
 def test_spin_gives_the_same_verdict(pytester: pytest.Pytester) -> None:
     from graphexec.testing import spin_checker as spin
 
-    if not spin.installed():
+    if not spin.is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
     write(pytester, AGENT)
     result_of(pytester, "-k", "spin").assert_outcomes(passed=1, deselected=4)

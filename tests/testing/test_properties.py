@@ -169,7 +169,7 @@ PUBLISHER: Graph[Draft, Printed | TooMuch] = graph(edges(publish, on(Printed, EN
 
 def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
     verify_termination(WRITER, start=Draft("so"), examples=15)
-    with pytest.raises(InputError, match=re.escape("the graph starts with Draft, and no value is known; pass start=")):
+    with pytest.raises(InputError, match=re.escape("starts with Draft, but no start value is known; pass start=")):
         verify_termination(WRITER)
 
 
@@ -214,15 +214,15 @@ def careless_executor() -> AgentExecutor:
 
 def test_an_exception_of_a_node_is_shown_with_what_the_world_did() -> None:
     with pytest.raises(AssertionError, match=r"the run ended with KeyError\('second'\)") as raised:
-        checked.withstands(trial_of(careless_executor()))
+        checked.check_attacks(trial_of(careless_executor()))
     notes = "\n".join(raised.value.__notes__)
-    assert "the world did: CallModel: calls several" in notes
-    assert "the run went: plan --Replied--> parse --Acted-->" in notes
+    assert "the replies: CallModel: calls several" in notes
+    assert "the path: plan --Replied--> parse --Acted-->" in notes
     assert "attack=turns=(calls several)" in notes
 
 
 def test_an_exception_that_is_allowed_is_none_to_complain_of() -> None:
-    checked.withstands(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
+    checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
 
 
 def test_an_exception_of_a_node_fails_the_promise_and_the_shortest_run_to_it_is_shown() -> None:
@@ -256,7 +256,7 @@ def test_nobody_is_told_to_allow_a_broken_declaration() -> None:
     with pytest.raises(AssertionError, match=r"guard raises UndeclaredOutcomeError\(.*; fix the node$"):
         verify_termination(broken, examples=1)
     with pytest.raises(AssertionError, match=r"the run ended with UndeclaredOutcomeError\(.*'\); fix the node"):
-        checked.withstands(trial_of(broken))
+        checked.check_attacks(trial_of(broken))
 
 
 seen: list[str] = []
@@ -277,7 +277,7 @@ def lying(acted: Acted) -> Acted:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        (remembering, "when it is run again|a second run is not|resumed from|a sync run"),
+        (remembering, "when it is run again|the second run differs|resumed from|the sync run"),
         (lying, "UndeclaredOutcomeError"),
     ],
 )
@@ -288,7 +288,7 @@ def test_a_node_that_breaks_its_contract_is_found(body: Any, found: str) -> None
         routes = routes | on(AgentFinish, END)
     broken = executor.with_graph(splice(executor.graph, edges(body, routes), after=parse, on=Acted))
     with pytest.raises(AssertionError, match=found):
-        checked.withstands(trial_of(broken))
+        checked.check_attacks(trial_of(broken))
     assert issubclass(UndeclaredOutcomeError, TypeError)
 
 
@@ -437,5 +437,5 @@ def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)
-    with pytest.raises(AssertionError, match=r"seconds, and at most .* are proved"):
-        checked.withstands(trial_of(executor_of(max_execution_time=8)))
+    with pytest.raises(AssertionError, match=r"seconds, but at most .* are proved"):
+        checked.check_attacks(trial_of(executor_of(max_execution_time=8)))

@@ -53,7 +53,7 @@ def test_a_call_that_does_not_fit_is_not_one() -> None:
 def test_a_script_that_is_too_short_says_so_and_ends_the_run() -> None:
     fake = scripted_tool("search", ["one"])
     executor = AgentExecutor(agent=lambda steps, inputs: AgentAction("search", {}), tools=[fake])
-    with pytest.raises(ScriptExhaustedError, match="search was called 2 times and has 1 results; script another one"):
+    with pytest.raises(ScriptExhaustedError, match="search was called 2 times but has 1 results; script another one"):
         executor.run("q")
 
 

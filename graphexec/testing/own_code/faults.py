@@ -1,4 +1,4 @@
-"""Finds in the events of runs what the user's own code does wrong."""
+"""Find errors of the user's code in the events of runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Events: TypeAlias = Sequence[Event[Any]]
 
 @dataclass(frozen=True, slots=True)
 class BrokenPromise:
-    """One thing that is wrong: who does what, and what to do about it."""
+    """One fault: the code at fault, the fact, and the remedy."""
 
     who: str
     fact: str
@@ -38,22 +38,22 @@ class BrokenPromise:
 
 @dataclass(frozen=True)
 class OwnRun:
-    """One run of the user's own code: its events, and the exception that ended it, if one did."""
+    """One run of the user's code: its events, and the exception that ended it, if any."""
 
     events: Events
     error: Exception | None
     adversary: Adversary
     watchdog: Watchdog
-    # Virtual ones.
+    # Virtual seconds.
     seconds: float
-    # Calls in which runs were started that are not charged to them.
+    # Calls that started runs which are not charged to them.
     uncharged: tuple[str, ...] = ()
 
 
 def find_faults(
     run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: Limits, raises: tuple[type[BaseException], ...]
 ) -> Iterator[BrokenPromise]:
-    """Yield what is wrong with one run."""
+    """Yield the faults of one run."""
     yield from _exception(run, raises)
     yield from _failed_observers(run.events)
     yield from _lost_actions(run.events)
@@ -93,7 +93,7 @@ def _failed_observers(events: Events) -> Iterator[BrokenPromise]:
 
 
 def _lost_actions(events: Events) -> Iterator[BrokenPromise]:
-    """Yield the node that leaves out an action of the agent's that has neither a step nor a call."""
+    """Yield the node that drops an action of the agent without a step or a call."""
     decided: tuple[AgentAction, ...] = ()
     steps = called = 0
     for event in events:
@@ -131,7 +131,7 @@ def _lost(node: str, decided: Sequence[AgentAction], kept: Sequence[AgentAction]
     return BrokenPromise(
         node,
         f"loses an action: the agent decided on {len(decided)}, and {names} has no step and no tool call",
-        "hand it on, or answer it with a step: run.observed([AgentStep(action, ...)])",
+        "pass it on, or answer it with a step: run.observed([AgentStep(action, ...)])",
     )
 
 
@@ -139,7 +139,7 @@ def _uncharged(run: OwnRun) -> Iterator[BrokenPromise]:
     for who in run.uncharged:
         yield BrokenPromise(
             who,
-            "starts a run that is not charged to the run around it, so that the limits of that run do not hold for it",
+            "starts a run that is not charged to the run around it, so the limits of that run do not apply to it",
             "start it with run(..., host=call), where call is the tool's parameter annotated CallContext, or in a "
             "thread with contextvars.copy_context().run",
         )
@@ -152,11 +152,11 @@ def _beyond_bounds(run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: 
     measured = measured_by(graph)
     for name, bound in bounds.meters.items():
         spent = last.spent.meters.get(name, 0)
-        # A limit that is set holds for the runs within.
+        # A limit that is set also applies to nested runs.
         if name in measured or limits[name] is not None or bound.number is None or spent <= bound.number:
             continue
         calls = [call for call in _calls(run.events) if (call.charged or {}).get(name)]
-        # What a memory asks of a model is assumed to be counted beside the bounds.
+        # Model calls of a memory are assumed not to count towards the bounds.
         within = [call for call in calls if not isinstance(call.effect, (LoadMemory, SaveMemory))]
         beside = sum((call.charged or {}).get(name, 0) for call in calls if call not in within)
         if spent - beside <= bound.number:
@@ -164,9 +164,9 @@ def _beyond_bounds(run: OwnRun, graph: Graph[Any, Any], bounds: Bounds, limits: 
         who = run.watchdog.describe_call(within[0]) if within else "the run"
         meter = name.replace("_", " ")
         fact = (
-            f"charges {meter} that the proof does not count: {spent:g} in all, and at most {bound.number:g} are proved"
+            f"charges {meter} that the proof does not count: {spent:g} in all, but at most {bound.number:g} are proved"
         )
-        yield BrokenPromise(who, fact, f"set max_{name}, which holds for the runs within, too")
+        yield BrokenPromise(who, fact, f"set max_{name}, which also applies to nested runs")
 
 
 def _calls(events: Events) -> list[CallContext[Any]]:
@@ -176,9 +176,9 @@ def _calls(events: Events) -> list[CallContext[Any]]:
 def find_difference(
     first: OwnRun, second: OwnRun, *, stateful: frozenset[str], remembers: bool
 ) -> Iterator[BrokenPromise]:
-    """Yield who makes the second of two runs under one script unlike the first.
+    """Yield the code that makes two runs under one script differ.
 
-    What `stateful` tools and nodes do may differ; where the executor `remembers`, so may what it is given to remember.
+    `stateful` tools and nodes may differ. If the executor `remembers`, the inputs from its memory may differ, too.
     """
     own, other = (_story(one, stateful, remembers=remembers) for one in (first, second))
     place = next((at for at, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), min(len(own), len(other)))
@@ -191,20 +191,20 @@ def find_difference(
         return
     yield BrokenPromise(
         who,
-        f"differs between runs: under one script it {before} in the first run, and {after} in the second",
-        f"keep what it remembers in the run (its context, its steps), or pass stateful=({name!r},) if it is meant so",
+        f"differs between runs: under one script it {before} in the first run, but {after} in the second",
+        f"keep its state in the run (its context, its steps), or pass stateful=({name!r},) if this is intended",
     )
 
 
 def _story(run: OwnRun, stateful: frozenset[str], *, remembers: bool) -> list[tuple[str, str]]:
-    """Return who does what in a run, in an order that threads do not change."""
+    """Return pairs of code and its action, in an order that does not depend on threads."""
     found: list[tuple[str, str]] = []
     for event in sorted_members(run.events):
         match event:
             case Answered(_, CallModel() | LoadMemory()):
                 pass
             case Answered(_, CallAgent(), _) if remembers:
-                # It is shown what is remembered.
+                # The agent sees what the memory loaded.
                 return found
             case Answered(_, effect, reply, call=call) if call is not None:
                 tool = effect.name if isinstance(effect, CallTool) else ""
@@ -244,6 +244,6 @@ def sorted_members(events: Events) -> list[Any]:
 
 
 def _text(reply: object) -> str:
-    # Two objects of one kind are at two addresses.
+    # The addresses of objects differ between runs.
     text = re.sub(r" at 0x[0-9a-f]+", "", repr(getattr(reply, "observation", None) or comparable(reply)))
     return text if len(text) < 80 else f"{text[:77]}..."  # noqa: PLR2004 - a line of a report

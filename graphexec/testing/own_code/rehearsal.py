@@ -1,4 +1,4 @@
-"""Runs in which the user's own code is called under scripted models: every run of it ends, and keeps its promises."""
+"""Runs that call the user's code with scripted models, and check that each run ends and has no faults."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from graphexec.testing.scripted import ScriptedTool
 from graphexec.testing.setup import Trial, Verifiable
 from graphexec.verify import Bounds, verify
 
-# Moves of a script: what goes wrong late does so by then.
+# The number of moves in a script: enough to find errors that occur late.
 _LENGTH: Final = 16
 
-# Attempts to make the script shorter that breaks a machine.
+# The number of attempts to shorten a failing script.
 _ATTEMPTS: Final = 60
 
 
 @dataclasses.dataclass(frozen=True)
 class Rehearsal:
-    """Runs of one machine with the user's own code in it.
+    """Runs of one machine that call the user's code.
 
-    Models and people are scripted, and so are the effects of `scripted`: those with `replies`, or without a handler.
-    Tools and nodes of `stateful` may do other things in each run. `context` is what runs are given.
+    Models and people are scripted, and so are the effects in `scripted`: those with `replies`, or without a handler.
+    The tools and nodes in `stateful` may behave differently in each run. `context` is the context of the runs.
     """
 
     machine: Verifiable
@@ -64,7 +64,7 @@ class Rehearsal:
         stateful: Sequence[str] = (),
         context: object = None,
     ) -> Rehearsal:
-        """Return the rehearsal of an executor, or of a graph, of which everything that it asks for is scripted."""
+        """Return the rehearsal of an executor, or of a graph; all effects of a graph are scripted."""
         asked = {kind for node in trial.graph for kind in node.effects}
         if isinstance(machine, AgentExecutor):
             unanswered = asked - machine.run_context.handlers.keys()
@@ -74,11 +74,11 @@ class Rehearsal:
         _check_names("stateful", stateful, [*trial.graph.nodes, *tools])
         return cls(machine, trial, frozenset(asked), frozenset(stateful), context)
 
-    def hold(self, examples: int) -> None:
-        """Run so many scripts, each three times. Raises `AssertionError` for the first fault, with its script."""
+    def run_scripts(self, examples: int) -> None:
+        """Run `examples` scripts three times each. Raises `AssertionError` for the first fault, with its script."""
         __tracebackhide__ = True
         certificate = verify(self.trial.graph, self.trial.limits).certificate
-        assert certificate is not None, "what is proved has a certificate"
+        assert certificate is not None, "a proved machine has a certificate"
         for attack in scripts(self.trial.parts, examples):
             found = self._fault(attack, certificate.bounds)
             if found is not None:
@@ -90,7 +90,7 @@ class Rehearsal:
         runs: list[OwnRun] = []
         for play in (self.play_async, self.play_async, self.play_sync):
             if runs and runs[0].seconds > self.trial.watchdog.patience:
-                # What is virtual time there would be real time.
+                # Virtual time in the async runs would be real time in a sync run.
                 return None
             try:
                 run = play(attack)
@@ -105,7 +105,7 @@ class Rehearsal:
         return None
 
     def _shrunk(self, attack: Attack, found: BrokenPromise, bounds: Bounds) -> tuple[Attack, BrokenPromise]:
-        """Return the shortest script found under which the same one is at fault."""
+        """Return the shortest script found with a fault in the same code."""
         attempts, smaller = itertools.count(), True
         while smaller:
             smaller = False
@@ -119,7 +119,7 @@ class Rehearsal:
         return attack, found
 
     def play_async(self, attack: Attack) -> OwnRun:
-        """Run it async, on a virtual clock."""
+        """Run the machine async, on a virtual clock."""
         clock = VirtualClock(patience=2 * self.trial.watchdog.patience)
 
         async def play(made: AsyncGenerator[Event[Any], None], see: Callable[[Event[Any]], None]) -> None:
@@ -133,7 +133,7 @@ class Rehearsal:
         return self._played(attack, loop_time, drive, lambda: clock.seconds)
 
     def play_sync(self, attack: Attack) -> OwnRun:
-        """Run it sync, in real time."""
+        """Run the machine sync, in real time."""
 
         def drive(player: Player, see: Callable[[Event[Any]], None]) -> None:
             with contextlib.closing(player.stream()) as running:
@@ -167,7 +167,7 @@ class Rehearsal:
             raise
         except DeadlockError as deadlock:
             raise HangError(_describe_deadlock(deadlock, events, self.trial.watchdog)) from None
-        except Exception as raised:  # noqa: BLE001 - what a run raises is what is to be judged
+        except Exception as raised:  # noqa: BLE001 - the caller judges the exception of the run
             error = raised
         return OwnRun(
             tuple(events), error, adversary, self.trial.watchdog, elapsed(), tuple(self.trial.watchdog.uncharged)
@@ -195,7 +195,7 @@ class Rehearsal:
         return Player(self.trial.graph, start, scripted, changed, self.context)
 
     def _stand_ins(self, own: Handlers, scripted: Handlers) -> dict[type[Effect[Any]], Handler]:
-        """Return what calls the tools, but those that stand in for others (`scripted_tool`)."""
+        """Return the handler of tools in which scripted tools (`scripted_tool`) are answered by the script."""
         assert isinstance(self.machine, AgentExecutor), "a graph has no tools"
         stand_ins = {name for name, one in self.machine.tools.items() if isinstance(one, ScriptedTool)}
         if CallTool in self.scripted or not stand_ins:
@@ -212,7 +212,7 @@ class Rehearsal:
 @final
 @dataclasses.dataclass(frozen=True)
 class Player:
-    """Starts runs of an executor, or else of a graph."""
+    """Starts runs of an executor or of a graph."""
 
     graph: Graph[Any, Any]
     start: Snapshot
@@ -234,16 +234,16 @@ class Player:
 
 
 def repetitions(parts: Mapping[Part, Sequence[str]]) -> list[Attack]:
-    """Return the scripts of one reply, repeated endlessly."""
+    """Return the scripts that repeat a single reply."""
     return [_script(parts, [number]) for number in range(_most(parts))]
 
 
 def scripts(parts: Mapping[Part, Sequence[str]], count: int) -> Iterator[Attack]:
-    """Yield `count` scripts: each reply alone, some two in turn, then any in any order."""
+    """Yield `count` scripts: each reply alone, some pairs in turn, then random ones."""
     most = _most(parts)
     pairs = [[one, other] * (_LENGTH // 2) for one in range(most) for other in range(most) if one != other]
-    # The same ones each time.
-    chance = random.Random(0)  # noqa: S311 - they are not secret
+    # Seeded, so that the scripts are reproducible.
+    chance = random.Random(0)  # noqa: S311 - not used for security
     usual = [*repetitions(parts), *(_script(parts, pair) for pair in pairs)][: max(most, count // 2)]
     drawn = (_script(parts, [chance.randrange(most) for _ in range(_LENGTH)]) for _ in itertools.count())
     yield from itertools.islice(itertools.chain(usual, drawn), count)
@@ -254,14 +254,14 @@ def _most(parts: Mapping[Part, Sequence[str]]) -> int:
 
 
 def _script(parts: Mapping[Part, Sequence[str]], order: Sequence[int]) -> Attack:
-    """Return the script whose moves have these numbers, each part's own."""
+    """Return the script whose moves have these numbers in each part."""
     return Attack(
         *(tuple(Move(parts[part][number % len(parts[part])]) for number in order if parts[part]) for part in PARTS)
     )
 
 
 def _shorter(attack: Attack) -> Iterator[Attack]:
-    """Yield scripts with fewer moves: none of a part, half of them, then one less."""
+    """Yield scripts with fewer moves: without a part, with half of it, then with one move less."""
     for part in PARTS:
         moves = attack.part(part)
         if moves:
@@ -278,14 +278,14 @@ def _with_part(attack: Attack, part: Part, moves: tuple[Move, ...]) -> Attack:
 
 
 def _check_names(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `InputError` for a string in the place of several, and for a name that is not known."""
-    # A front door: a string is a sequence of its letters.
+    """Raise `InputError` for a single string, and for an unknown name."""
+    # A string is also a sequence of strings.
     if isinstance(given, str):
         raise InputError(f"{option} is {given!r}; give a list of names: [{given!r}]")
     for name in given:
         if name not in known:
             hint = did_you_mean(str(name), known, f"there are {', '.join(known)}")
-            raise InputError(f"{option} has {name!r}, which is no tool and no node; {hint}")
+            raise InputError(f"{option} has {name!r}, which is neither a tool nor a node; {hint}")
 
 
 def _names(machine: Verifiable) -> dict[type, str]:

@@ -1,4 +1,4 @@
-"""A watchdog in real time: code that does not return is reported with its node, its effect and its line."""
+"""A watchdog in real time, which reports code that does not return with its node, its effect and its line."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from graphexec.testing.failures import describe_frame, is_own
 
 T = TypeVar("T")
 
-# Real seconds that the user's code may take for one call by default.
+# The default number of real seconds that one call of the user's code may take.
 PATIENCE: Final = 5.0
 
-# Real seconds between two looks at the threads.
+# Real seconds between two checks of the threads.
 _LOOK: Final = 0.05
 
-_REMEDY: Final = "let it return, or pass patience= where it may take longer than {patience:g} seconds"
+_REMEDY: Final = "let it return, or pass patience= if it may take longer than {patience:g} seconds"
 
 
 class HangError(AssertionError):
@@ -47,24 +47,24 @@ class _GivenUpError(BaseException):
 @final
 @dataclass(eq=False)
 class Watchdog:
-    """Runs a check in a daemon thread, and gives up where one call of the user's code takes `patience` real seconds.
+    """Runs a check in a daemon thread, and stops if a call of the user's code takes more than `patience` real seconds.
 
-    `script` describes what the run at hand is answered with.
+    `script` describes the replies of the current run.
     """
 
     patience: float = PATIENCE
     script: str = ""
-    # What answers effects, by the effects' classes; tools have names of their own.
+    # The names of the code that answers effects, by effect class; tools have their own names.
     names: Mapping[type, str] = field(default_factory=dict[type, str])
-    # The calls that are carried out now, and since when.
+    # The current calls, and the times at which they began.
     open: dict[CallContext[Any], float] = field(default_factory=dict[CallContext[Any], float])
 
-    # The calls in which a run was begun that is not charged to theirs.
+    # The calls that started a run which is not charged to theirs.
     uncharged: list[str] = field(default_factory=list[str])
 
     @contextlib.contextmanager
     def around_call(self, call: CallContext[Any]) -> Generator[None]:
-        """Know the call while it is carried out."""
+        """Record a call while it is carried out."""
         self.open[call] = time.monotonic()
         try:
             yield
@@ -72,14 +72,14 @@ class Watchdog:
             self.open.pop(call, None)
 
     def describe_call(self, call: CallContext[Any]) -> str:
-        """Return the node of a call with what answers it: `dispatch_tools: the tool search`."""
+        """Return the node of a call with the code that answers it: `dispatch_tools: the tool search`."""
         effect = call.effect
         kind = type(effect)
         usual = f"the tool {effect.name}" if isinstance(effect, CallTool) else f"the handler of {kind.__name__}"
         return f"{call.node}: {self.names.get(kind, usual)}"
 
     def run(self, check: Callable[[], T]) -> T:
-        """Return what the check returns. Raises what it raises, and `HangError` where it hangs."""
+        """Return the result of the check, or raise its exception, or `HangError` if it hangs."""
         __tracebackhide__ = True
         context, result = copy_context(), Future[T]()
 
@@ -100,17 +100,17 @@ class Watchdog:
                 begun.interrupt()
         error = result.exception()
         if error is not None:
-            # Without the frames of the thread, which say nothing of what is checked.
+            # Without the frames of the thread, which do not concern the check.
             raise error.with_traceback(None)
         return result.result()
 
     def _watch(self, result: Future[Any], begun: _Begun) -> None:
-        """Wait for the result. Raises `HangError` where one call of the user's code takes too long."""
+        """Wait for the result. Raises `HangError` if one call of the user's code takes too long."""
         __tracebackhide__ = True
         since: dict[FrameType, float] = {}
         while not wait((result,), _LOOK).done:
             now, stacks = time.monotonic(), list(begun.user_stacks().values())
-            # A call that goes on keeps its frame.
+            # A call that continues keeps its frame.
             since = {stack[-1]: since.get(stack[-1], now) for stack in stacks}
             for stack in stacks:
                 if now - since[stack[-1]] > self.patience:
@@ -120,8 +120,8 @@ class Watchdog:
 
     @contextlib.contextmanager
     def _recorded(self) -> Generator[None]:
-        """Keep the calls in which a run begins as if there were none around it."""
-        # Checkers know that methods stay what they are.
+        """Record the calls in which a run begins that is not nested in them."""
+        # Any: type checkers do not allow a method to be replaced.
         kind: Any = Execution
         original = Execution.run
 
@@ -148,7 +148,7 @@ class Watchdog:
         return f"{who} does not return: it is at {place} after {self.patience:g} seconds{script}; {remedy}"
 
     def _who_stands(self, stack: list[FrameType]) -> str:
-        """Return the node, and the effect if there is one, that the user's frames belong to."""
+        """Return the node, and the effect if any, to which the user's frames belong."""
         at = stack[-1].f_back if stack else None
         while at is not None:
             inside = at.f_locals
@@ -156,7 +156,7 @@ class Watchdog:
             if isinstance(engine, RunLoop):
                 engine = engine.execution
             if isinstance(engine, Execution):
-                # What it calls without a call are nodes, policies and observers.
+                # Without a call, the engine runs nodes, policies and observers.
                 return engine.snapshot().node
             if isinstance(inside.get("call"), CallContext):
                 return self.describe_call(inside["call"])
@@ -166,7 +166,7 @@ class Watchdog:
 
 @final
 class _Begun:
-    """The threads that have begun since, or have been given a call since: graphexec uses threads again."""
+    """The threads that have started, or have received a call, since this object was created: threads are reused."""
 
     def __init__(self) -> None:
         self._before = frozenset(threading.enumerate())
@@ -175,7 +175,7 @@ class _Begun:
     def frames(self) -> dict[int, list[FrameType]]:
         """Return the stack of each thread, the innermost frame first."""
         called = threads_since(self._last_call)
-        # There is no other way to see where a thread stands.
+        # There is no public way to read a thread's frame.
         frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
         return {
             thread.ident: [frame for frame, _ in traceback.walk_stack(frames[thread.ident])]
@@ -184,9 +184,9 @@ class _Begun:
         }
 
     def user_stacks(self) -> dict[int, list[FrameType]]:
-        """Return the user's frames in each thread that stands in their code; the last one was called by graphexec.
+        """Return the user's frames in each thread that runs their code; graphexec called the last one.
 
-        What calls a check (Hypothesis, say) is none of them.
+        Callers of the check, such as Hypothesis, are not included.
         """
         found: dict[int, list[FrameType]] = {}
         for ident, whole in self.frames().items():
@@ -196,22 +196,22 @@ class _Begun:
         return found
 
     def waiting_tasks(self) -> list[str]:
-        """Return where the tasks of these threads' event loops wait."""
+        """Return the lines where the tasks of these threads' event loops wait."""
         frames = [frame for stack in self.frames().values() for frame in stack]
         loops = {frame.f_locals["self"] for frame in frames if frame.f_code.co_name == "run_forever"}
         return [place for loop in loops for one in pending_tasks(loop) if (place := one.own_place)]
 
     def interrupt(self) -> None:
-        """End the loops of threads that hang; one in a blocking call runs on as a daemon."""
+        """End the loops of threads that hang; one in a blocking call continues as a daemon."""
         for ident in filter(_is_running, list(self.user_stacks())):
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
 
 
 def _is_running(ident: int) -> bool:
-    """Return whether a thread takes processor time, as far as the system tells.
+    """Return whether a thread uses processor time, if the system can tell.
 
-    One that does not would not take note of an exception; and until it does, Python 3.11 with a tracer, such as that of
-    coverage, stands still.
+    An idle thread would not notice an exception, and until it does, Python 3.11 with a tracer, such as that of
+    coverage, hangs.
     """
     if not hasattr(time, "pthread_getcpuclockid"):
         return True
