@@ -382,7 +382,7 @@ DEFECTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
     "the check is <= for <": (Counters, "_enter", one_too_many),
     "a fan-out is charged once": (Counters, "_charge", uncharged),
     "a resumed run has its budgets again": (Snapshot, "from_json", refilled),
-    "the run's clock stands still": (Execution, "_settle", forgetful),
+    "the run's clock stands still": (Execution, "_apply", forgetful),
 }
 
 
