@@ -1,4 +1,4 @@
-"""Proof that every run ends, before it starts; and what to look at where it may not."""
+"""Prove that every run of a machine ends, check and compare proofs, and analyse transition tables."""
 
 from graphexec.verify.difference import Change, Delta, Difference, diff
 from graphexec.verify.networkx_graph import dominates, postdominates, shortest_path, to_networkx

@@ -1,4 +1,4 @@
-"""The differences between two machines: their tables, and the proofs about their runs."""
+"""Compare two machines: their tables, their limits, and the proofs about their runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIGNS = {"added": "+", "removed": "-", "changed": "~"}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that is different, in the table, in the limits, or in what is proved."""
+    """One difference in the table, the limits, or the proof."""
 
     what: Literal["start", "node", "edge", "limit", "verdict", "finding", "bound"]
     how: Literal["added", "removed", "changed"]
@@ -35,7 +35,7 @@ class Change:
 @final
 @dataclass(frozen=True, slots=True)
 class Delta(Generic[T]):
-    """Things that were added, removed, and changed, the last as (before, after)."""
+    """Items that were added, removed, or changed; changed items are pairs (before, after)."""
 
     added: tuple[T, ...]
     removed: tuple[T, ...]
@@ -47,7 +47,7 @@ class Delta(Generic[T]):
 class Difference:
     """The changes from one machine to another, and the verdicts on both.
 
-    `nodes` and `edges` are those of the table; `changes` has these and those of the proof, a line each.
+    `nodes` and `edges` have the changes of the table; `changes` has all changes, including those of limits and proof.
     """
 
     nodes: Delta[Node[Any, Any]]
@@ -57,7 +57,7 @@ class Difference:
     after: Verdict
 
     def __bool__(self) -> bool:
-        """Return whether there is any change."""
+        """True if there is any change."""
         return bool(self.changes)
 
     def __str__(self) -> str:
@@ -74,10 +74,10 @@ def diff(
     """Compare two machines under `limits` (`Limits()` unless given), or the first under `limits_before`.
 
     Nodes are identified by their names, edges by their source and the name of their outcome; the bodies and lines of
-    functions are not compared. A limit of a budget that only one of them has is that one's.
+    functions are not compared. A limit on a budget that only one machine has applies to that machine.
 
-    Costs two proofs. Raises `LimitsError` for a limit of a budget that neither has, and `InputError` for what is not a
-    graph.
+    Takes two proofs. Raises `LimitsError` for a limit on a budget that neither machine has, and `InputError` if an
+    argument is not a graph.
     """
     for one in (before, after):
         require_graph(one, "diff(executor.graph, other_executor.graph)")

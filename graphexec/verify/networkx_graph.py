@@ -1,6 +1,6 @@
-"""Machines as graphs of networkx, and what it tells of their tables: shortest ways, and nodes that no way leads around.
+"""Convert machines to networkx graphs, and find shortest paths and unavoidable nodes in their tables.
 
-networkx is loaded by what stands here, and by what explains a refutation; no proof needs it.
+networkx is imported only by these functions and by the search for counterexamples; proofs do not need it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,27 @@ from graphexec.verify.paths import find_path, label_edges
 if TYPE_CHECKING:
     import networkx as nx
 
-# A node of a graph, or its name; `END` and "END" are where runs end.
+# A node of a graph, or its name; `END` or "END" is the end of runs.
 NodeName: TypeAlias = Node[Any, Any] | End | str
 
 
 def to_networkx(graph: Graph[Any, Any]) -> nx.MultiDiGraph[str]:
     """Return the table as a new `networkx.MultiDiGraph`, for its algorithms and its exports (GraphML, JSON and others).
 
-    Attributes are strings, whole numbers, floats and bools, which every format can hold: several names are one string
-    with spaces between them. What does not apply is an empty string, or left out if it is a number.
+    Attributes are strings, integers, floats and bools, which every format supports; several names are one string,
+    separated by spaces. An attribute that does not apply is an empty string, or missing if it is a number.
 
-    - Of the graph: `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
-    - Nodes are named as the graph's are, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a draft
-      also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which an entry costs one each;
-      `effects` are the classes of effects that it may ask for, `charges` what these are charged to, `least` and `most`
-      how many of them one visit asks for (no `most`: any number); `spent_outcome` is what it is left with when a limit
-      is spent; `grace` is the seconds that a reserved node has beyond the run's deadline.
-    - Edges have the outcome's name as their key: `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
-      are the budgets that it refills; `spent` says that a spent limit takes it, and `returned` that the function may.
+    - The graph has `start`, `end`, and `budgets`, the machine's own with their limits: `"extensions=2 rounds"`.
+    - Nodes have the names of the graph's nodes, and `"END"`. `kind` is `"pure"`, `"asks"`, `"opaque"` or `"end"` (in a
+      draft also `"missing"`); `takes` and `outcomes` are classes; `meters` are the budgets of which each entry spends
+      one; `effects` are the classes of effects that it may ask for, and `charges` their meters; `least` and `most`
+      bound the number of effects in one visit (no `most`: any number); `spent_outcome` is its outcome when a limit is
+      reached; `grace` is the seconds that a reserved node has beyond the run's deadline.
+    - Edges have the outcome's name as their key, `network.edges["parse", "plan", "Ready"]`, and as `outcome`; `resets`
+      are the budgets that the edge resets; `spent` is true if a reached limit takes it, and `returned` if the function
+      may return its outcome.
 
-    Takes linear time. Raises `InputError` for what is not a graph.
+    Takes linear time. Raises `InputError` if `graph` is not a graph.
     """
     require_graph(graph, "to_networkx(executor.graph)")
     import networkx as nx
@@ -88,9 +89,9 @@ def shortest_path(
 ) -> tuple[Edge, ...] | None:
     """Return the edges of a shortest path through the table, or `None` if there is none.
 
-    It leads `to` a node, its name, or `END`, or to an outcome, a class, which its last edge takes; from `start`, or
-    where runs begin; and does not touch `avoiding`. Of equal paths it is the first in the table's order. Limits may
-    keep every run from taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
+    `to` is a node, its name, `END`, or an outcome class, which the last edge then takes. The path begins at `start`
+    (default: the graph's start) and does not pass `avoiding`. Among equal paths it is the first in the table's order.
+    Limits may keep every run from taking it. `draw(graph, "mermaid", marks=dict.fromkeys(path, "orange"))` shows it.
 
     Takes linear time. Raises `InputError` for an unknown node or outcome.
     """
@@ -108,16 +109,16 @@ def shortest_path(
 def dominates(
     graph: Graph[Any, Any], node: NodeName, other: NodeName, *, outcome: type | None = None, each: bool = False
 ) -> bool:
-    """Return whether each path from the start to `other` passes `node`; with `outcome`, leaves it with this one.
+    """Return whether every path from the start to `other` passes `node`; with `outcome`, leaves it with this outcome.
 
-    With `each`, it does so anew before each time that it comes to `other`: `assert dominates(graph, approve,
-    dispatch_tools, outcome=Approved, each=True)` holds if no tools are called without an approval of their own,
-    whatever nodes and models do. Where it fails, `shortest_path(graph, dispatch_tools, avoiding=approve)` may show how.
-    A node dominates itself.
+    With `each`, every path does so again before each visit to `other`: `assert dominates(graph, approve,
+    dispatch_tools, outcome=Approved, each=True)` holds if every call of tools has an approval of its own, for all
+    bodies of nodes and all replies of models. If it fails, `shortest_path(graph, dispatch_tools, avoiding=approve)`
+    may show how. A node dominates itself.
 
-    This holds of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the calls
-    of one tool. Takes linear time, and as much for each outcome of `other` with `each`. Raises `InputError` for an
-    unknown node or outcome, and in a draft if `other` cannot be reached.
+    This is a property of the table; `graphexec.testing.dominates` is an assertion about the events of runs, such as the
+    calls of one tool. Takes linear time, with `each` for each outcome of `other`. Raises `InputError` for an unknown
+    node or outcome, and in a draft if `other` cannot be reached.
     """
     require_graph(graph, "dominates(executor.graph, node, other)")
     end = _name_of(graph, other)
@@ -127,9 +128,9 @@ def dominates(
 def postdominates(
     graph: Graph[Any, Any], node: NodeName, other: NodeName, *, outcome: type | None = None, each: bool = False
 ) -> bool:
-    """Return whether each path from `other` to the end passes `node`; with `outcome`, leaves it with this one.
+    """Return whether every path from `other` to the end passes `node`; with `outcome`, leaves it with this outcome.
 
-    With `each`, it does so before it comes to `other` again. All else is as in `dominates`.
+    With `each`, every path does so before it returns to `other`. Everything else is as in `dominates`.
     """
     require_graph(graph, "postdominates(executor.graph, node, other)")
     begin = _name_of(graph, other)
@@ -139,13 +140,13 @@ def postdominates(
 def _is_unavoidable(
     graph: Graph[Any, Any], node: str, outcome: type | None, ends: tuple[str, str], *, again: str | None
 ) -> bool:
-    """Return whether each path between the ends leaves `node` (with this outcome), and each cycle through `again`."""
+    """Return whether every path between `ends`, and every cycle through `again`, leaves `node` (with this outcome)."""
     start, end = ends
     if outcome is not None:
         _check_outcome(node, outcome, [edge for edge in graph.edges if edge.source == node])
     if _path(graph.edges, start, end) is None:
-        raise InputError(f"{end} cannot be reached from {start}, so nothing lies between; route an outcome to it")
-    # A path need not leave the node where it ends.
+        raise InputError(f"{end} cannot be reached from {start}, so no path lies between; route an outcome to it")
+    # A path does not leave the node where it ends.
     if outcome is None and node == end:
         return True
     others = [edge for edge in graph.edges if edge.source != node or outcome not in (None, edge.outcome)]
@@ -157,7 +158,7 @@ def _is_unavoidable(
 
 def _path(edges: Sequence[Edge], start: str, to: str | type) -> tuple[Edge, ...] | None:
     labelled: list[tuple[str | type, str | type, Edge]] = [(edge.source, edge.target, edge) for edge in edges]
-    # The outcome is a node that each of its edges leads to, too.
+    # The outcome is an extra node, and the target of each of its edges.
     labelled += [(edge.source, to, edge) for edge in edges if edge.outcome is to]
     found = find_path(label_edges(labelled), start, to)
     return None if found is None else tuple(found)
@@ -169,7 +170,7 @@ def _name_of(graph: Graph[Any, Any], place: NodeName) -> str:
         try:
             graph[name]
         except KeyError as error:
-            # It says what was meant.
+            # The message suggests a similar name.
             raise InputError(str(error.args[0])) from None
     return name
 

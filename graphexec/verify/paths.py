@@ -1,6 +1,6 @@
-"""Shortest paths and cycles through labelled edges, found by networkx, which no proof needs: it is loaded when used.
+"""Find shortest paths and cycles through labelled edges, with networkx, which is imported when needed.
 
-Of paths of equal length the first is found, in the order in which the edges were added.
+Among paths of equal length, the first in the order of the edges is found.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ N = TypeVar("N", bound=Hashable)
 
 
 def label_edges(edges: Iterable[tuple[N, N, object]]) -> nx.DiGraph[N]:
-    """Return the graph of these edges, each a source, a target and a label; of parallel edges the first is kept."""
+    """Return the graph of these edges, each a source, a target and a label; the first of parallel edges is kept."""
     import networkx as nx
 
     network: nx.DiGraph[N] = nx.DiGraph()
@@ -36,7 +36,7 @@ def find_path(network: nx.DiGraph[N], start: N, target: N) -> list[Any] | None:
 
 
 def find_cycle(network: nx.DiGraph[N], node: N) -> list[Any]:
-    """Return the labels on a shortest cycle through a node, which is on one. Takes linear time."""
+    """Return the labels on a shortest cycle through a node, which must be on a cycle. Takes linear time."""
     nodes = _nodes_until(network, node, set(network.predecessors(node)))
     assert nodes is not None, "the node is on a cycle"
     return _labels(network, [*nodes, node])

@@ -41,7 +41,7 @@ def test_a_proved_executor_is_told_with_its_bounds(capsys: pytest.CaptureFixture
 def test_a_refuted_machine_is_told_with_its_loop_and_code_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
     ended = command(capsys, "check", target)
     assert (ended.code, ended.err) == (1, "")
-    assert ended.out.startswith(f"{target}  REFUTED  not every run ends as it should\n\n  GX010 at ")
+    assert ended.out.startswith(f"{target}  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at ")
     assert "criticize --Poor--> polish  the loop" in ended.out
 
 
@@ -83,7 +83,7 @@ def test_the_options_are_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str
 def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     limits = ("--limit", "iterations=none", "--limit", "seconds=60")
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *limits)
-    assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not proved that every run ends\n")
+    assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not known whether every run ends\n")
     assert ended.code == 3
     assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
 

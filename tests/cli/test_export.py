@@ -78,7 +78,7 @@ def test_a_refuted_machine_can_be_exported_so_that_others_refute_it_too(capsys: 
             ["writing", "--format", "tla"],
             "writing names a module, not a machine; write writing:WRITER or writing:PERFECTIONIST",
         ),
-        (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' cannot name a module of TLA+"),
+        (["writing:WRITER", "--format", "tla", "-o", "my writer.tla"], "'my writer' is not a name of a TLA+ module"),
         (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
     ],
 )

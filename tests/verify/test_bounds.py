@@ -12,7 +12,7 @@ from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR
 from graphexec.models import ScriptedModel
 from graphexec.verify import CODES, Bounds, UnprovedError
 from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.export.guarded import guarded
+from graphexec.verify.export.guarded import to_guarded_program
 from tests.verify import bad_machines as bad
 from tests.verify.execution import adversary
 from tests.verify.flows import MISSING_CALLS
@@ -108,7 +108,7 @@ def test_a_bound_of_graphs_that_share_a_budget_is_their_longest_run() -> None:
 
 
 def test_what_cannot_be_paid_for_is_no_way_on() -> None:
-    costly = guarded(MISSING_CALLS, agent_limits(model_calls=0))
+    costly = to_guarded_program(MISSING_CALLS, agent_limits(model_calls=0))
     assert all(
         command.transition.kind != "move" or not command.takes for row in costly.nodes.values() for command in row
     )

@@ -16,7 +16,7 @@ from graphexec.errors import InputError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify import verify
-from graphexec.verify.export.guarded import identifiers
+from graphexec.verify.export.guarded import make_identifiers
 from graphexec.verify.export.promela import promela
 from graphexec.verify.export.tla import tla, tla_config
 from graphexec.verify.proof.bounds import bounds_of
@@ -148,7 +148,7 @@ def test_the_bound_of_the_prover_has_calls_that_are_not_sure_to_be_made() -> Non
 
 @given(st.lists(st.text(st.characters(categories=["L", "N", "P"]), max_size=3) | st.text("a_2.", max_size=4)))
 def test_no_two_names_become_one_identifier(names: list[str]) -> None:
-    made = identifiers("at_", names)
+    made = make_identifiers("at_", names)
     assert len({*made}) == len(names)
     assert all(name.isascii() and name.isidentifier() and name.startswith("at_") for name in made)
 
@@ -162,11 +162,11 @@ def test_a_bound_in_tla_is_counted_up_to_the_first_step_too_many() -> None:
 
 
 def test_what_a_checker_cannot_count_is_refused() -> None:
-    with pytest.raises(LimitsError, match="the limit iterations is 4294967296, which model checkers cannot count to"):
+    with pytest.raises(LimitsError, match="the limit iterations is 4294967296, which is too large for model checkers"):
         promela(EXECUTOR, Limits(iterations=2**32))
     with pytest.raises(LimitsError, match="the bound is -1"):
         tla(EXECUTOR, Limits(), bound=-1)
-    with pytest.raises(InputError, match="cannot name a file in a comment"):
+    with pytest.raises(InputError, match="cannot stand in a comment"):
         promela(EXECUTOR, Limits(), file="a*/b.pml")
-    with pytest.raises(InputError, match="'a b' cannot name a module"):
+    with pytest.raises(InputError, match="'a b' is not a name of a TLA"):
         tla(EXECUTOR, Limits(), name="a b")

@@ -66,12 +66,12 @@ def test_what_is_proved_is_told_with_its_bounds_and_what_they_rest_on() -> None:
 def test_what_is_refuted_is_told_with_the_way_the_loop_and_the_remedy() -> None:
     told = text([ENDLESS], root=ROOT)
     first, finding = told.split("\n\n")
-    assert first == "writing:PERFECTIONIST  REFUTED  not every run ends as it should"
+    assert first == "writing:PERFECTIONIST  REFUTED  some run does not end, or the table is invalid"
     head, *lines = [line.strip() for line in finding.splitlines()]
     assert re.fullmatch(r"GX010 at \w+: loop spends no budget  tests/verify/writing.py:\d+", head)
     assert lines[0] == "This loop can run forever; it spends no budget."
     assert lines[1:-1] == [
-        "write --Text--> criticize   the way there",
+        "write --Text--> criticize   the path",
         "criticize --Poor--> polish  the loop",
         "polish --Text--> criticize",
     ]
@@ -101,7 +101,7 @@ def test_the_rounds_of_a_loop_are_counted() -> None:
     rounds = [_step("a", "b"), _step("b", "a")] * 3
     assert _told([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
         "This loop can run forever; it spends no budget.",
-        "s --Done--> a  the way there",
+        "s --Done--> a  the path",
         "a --Done--> b",
         "b --Done--> a  these 2, 3 times",
         "a --Done--> b  the loop",
@@ -238,8 +238,8 @@ def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> N
     # Nor is what is installed, though it be in a folder of the user's.
     own = place_of(AGENT_EXECUTOR["plan"].function)
     assert own is not None
-    assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).inside("/me") is False
-    assert SourceLocation("/me/my_agent.py", 9).inside("/me") is True
+    assert SourceLocation("/me/.venv/lib/site-packages/graphexec/executor/table.py", 9).is_inside("/me") is False
+    assert SourceLocation("/me/my_agent.py", 9).is_inside("/me") is True
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 
 

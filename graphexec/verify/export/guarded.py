@@ -1,4 +1,4 @@
-"""A flow under given limits as guarded commands (Dijkstra, 1975): what the exports write down, each in its language."""
+"""Convert a flow under given limits to guarded commands (Dijkstra, 1975), the common form of the exports."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, limits_of
 
-# The integers of SPIN and of TLC have 32 bits. One is kept for the step after the last one that is allowed.
+# The integers of SPIN and TLC have 32 bits. One value is kept for the first step beyond the bound.
 _MOST = 2**31 - 2
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One way on: possible if all of `takes` are left and, where `empty` names counters, one of these is at 0.
+    """A transition that is enabled if all of `takes` are left and, unless `empty` is empty, one of its counters is 0.
 
-    It subtracts `takes`, then fills `refills` to their limits. `causes` are those of the transition that have a limit.
+    It subtracts `takes`, then resets `resets` to their limits. `causes` are the transition's causes that have a limit.
     """
 
     transition: Transition
     causes: tuple[str, ...]
     takes: tuple[tuple[str, int], ...]
     empty: tuple[str, ...]
-    refills: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedProgram:
-    """The counters with their limits, at which they begin, and the ways on from each node; a run ends at `END`."""
+    """The counters with their limits (their initial values), and the commands of each node. Runs end at `END`."""
 
     start: str
     nodes: Mapping[str, tuple[Command, ...]]
     counters: Mapping[str, int]
 
 
-def guarded(flow: Flow, limits: Limits) -> GuardedProgram:
-    """Return the walks of the flow that the limits allow.
+def to_guarded_program(flow: Flow, limits: Limits) -> GuardedProgram:
+    """Return the program whose runs are the walks of the flow that the limits allow.
 
-    Transitions whose causes have no limit are left out, and budgets without one are not counted. A cause that is not
-    counted, such as `seconds`, can come at any time. Raises `LimitsError` for a limit that is too large for a model
-    checker.
+    Transitions whose causes have no limit are left out, and budgets without a limit are not counted. A cause that is
+    not counted, such as `seconds`, can occur at any time. Raises `LimitsError` for a limit that is too large for a
+    model checker.
     """
     caps = {name: cap for name, cap in caps_of(flow, limits).items() if cap is not None}
     limited = {name for name, limit in limits_of(flow, limits).items() if limit is not None}
@@ -54,8 +54,8 @@ def guarded(flow: Flow, limits: Limits) -> GuardedProgram:
     joined = [name for command in found for name in (command.transition.source, command.transition.target)]
     nodes = dict[str, list[Command]]((name, []) for name in (flow.start, *flow.nodes, *joined) if name != END.name)
     for command in found:
-        refills = tuple(name for name in counters if name in command.transition.resets)
-        nodes[command.transition.source].append(replace(command, refills=refills))
+        resets = tuple(name for name in counters if name in command.transition.resets)
+        nodes[command.transition.source].append(replace(command, resets=resets))
     return GuardedProgram(flow.start, {name: tuple(commands) for name, commands in nodes.items()}, counters)
 
 
@@ -77,35 +77,35 @@ def whole_number(subject: str, number: int) -> int:
     """Return the number, or raise `LimitsError` if a model checker could not count to it."""
     if not 0 <= number <= _MOST:
         raise LimitsError(
-            f"{subject} is {format_value(number)}, which model checkers cannot count to; give one from 0 to {_MOST}"
+            f"{subject} is {format_value(number)}, which is too large for model checkers; use at most {_MOST}"
         )
     return number
 
 
-def identifiers(prefix: str, names: Iterable[str]) -> list[str]:
-    """Return a unique identifier for each name: its ASCII letters, digits and underscores behind the prefix.
+def make_identifiers(prefix: str, names: Iterable[str]) -> list[str]:
+    """Return a unique identifier for each name: the prefix, then its ASCII letters, digits and underscores.
 
-    The prefix keeps them off keywords, and off SPIN's labels that begin with end, progress or accept.
+    The prefix avoids keywords, and SPIN's labels that begin with end, progress or accept.
     """
-    made: dict[str, None] = {}
+    identifiers: dict[str, None] = {}
     for name in names:
         plain = unique = prefix + re.sub(r"[^A-Za-z0-9]", "_", name)
         number = 1
-        while unique in made:
+        while unique in identifiers:
             number += 1
             unique = f"{plain}_{number}"
-        made[unique] = None
-    return list(made)
+        identifiers[unique] = None
+    return list(identifiers)
 
 
 def changes(command: Command, counters: Mapping[str, int], left: Mapping[str, str]) -> dict[str, str]:
     """Return the new values of the variables `left` that a command changes."""
     taken = {left[name]: f"{left[name]} - {amount}" for name, amount in command.takes}
-    return taken | {left[name]: str(counters[name]) for name in command.refills}
+    return taken | {left[name]: str(counters[name]) for name in command.resets}
 
 
-def remark(command: Command) -> str:
-    """Return the comment on a command: the transition and its kind, in printable ASCII that closes no comment."""
+def format_comment(command: Command) -> str:
+    """Return the comment on a command: the transition and its kind, in printable ASCII that cannot end a comment."""
     transition = command.transition
     kind = "" if transition.kind == "move" else f" ({transition.kind}: {', '.join(command.causes)})"
     return ascii(f"{transition}{kind}")[1:-1].replace("*/", "* /")

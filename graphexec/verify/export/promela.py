@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from graphexec.errors import InputError
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
-from graphexec.verify.export.guarded import Command, changes, guarded, identifiers, remark, whole_number
+from graphexec.verify.export.guarded import (
+    Command,
+    changes,
+    format_comment,
+    make_identifiers,
+    to_guarded_program,
+    whole_number,
+)
 from graphexec.verify.proof.flow import Flow
 
 _HEADER = """\
@@ -16,10 +23,10 @@ _HEADER = """\
  *
  *     spin -a {file} && gcc -O1 {compiled}-o pan pan.c && ./pan {run}-m1000000
  *
- * says `errors: 0` if that is so (unless the search depth was too small: then give -m more), and otherwise
- * `spin -t -p {file}` shows a run for which it is not.
+ * prints `errors: 0` if this holds (if the search depth was too small, raise -m); otherwise `spin -t -p {file}` shows
+ * a run for which it does not hold.
  *
- * A label is a node, an option a transition, left_... what is left of a budget.
+ * A label is a node, an option is a transition, and left_... is the amount left of a budget.
  */
 """
 
@@ -27,19 +34,19 @@ _HEADER = """\
 def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str = "machine.pml") -> str:
     """Return a model whose claim is that every run ends; with `bound`, after at most so many transitions.
 
-    `file` is the name under which it will be stored. With `bound` there is no claim about cycles: a run that is over
-    after `bound` steps has ended or is stuck, which SPIN reports as an invalid end state. The states are then up to
-    `bound` times as many: some thousand steps are the most.
+    `file` is the name under which it will be stored. With `bound` there is no claim about cycles: after `bound` steps,
+    a run has ended or is stuck, which SPIN reports as an invalid end state. The number of states grows up to `bound`
+    times, so a bound of a few thousand steps is the practical maximum.
 
-    Raises `LimitsError` for a limit or a bound that is too large for SPIN, and `InputError` for a name that would end
-    the comment.
+    Raises `LimitsError` for a limit or a bound that is too large for SPIN, and `InputError` for a file name
+    that would end the comment.
     """
     if "*/" in file or "\n" in file:
-        raise InputError(f"{file!r} cannot name a file in a comment; give the name without its folder")
-    program = guarded(flow, limits)
+        raise InputError(f"{file!r} cannot stand in a comment; pass the file name without its folder")
+    program = to_guarded_program(flow, limits)
     nodes = [*program.nodes, END.name]
-    labels = dict(zip(nodes, identifiers("at_", nodes), strict=True))
-    left = dict(zip(program.counters, identifiers("left_", program.counters), strict=True))
+    labels = dict(zip(nodes, make_identifiers("at_", nodes), strict=True))
+    left = dict(zip(program.counters, make_identifiers("left_", program.counters), strict=True))
     lines = [f"int {left[name]} = {cap};" for name, cap in program.counters.items()]
     if bound is None:
         claim, compiled, run = "every run ends", "", "-a "
@@ -49,18 +56,18 @@ def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str =
         whole_number("the bound", bound)
         claim, compiled, run = f"every run ends, after at most {bound} steps", "-DSAFETY ", ""
         step, last = "step(); ", "skip"
-        # The count stops at the first step too many, so that a run that SPIN is told to follow on has few states.
+        # The count stops at the first step beyond the bound, which keeps the number of states small.
         counted = f"steps = (steps > {bound} -> steps : steps + 1); assert(steps <= {bound})"
         lines += ["int steps = 0;", f"inline step() {{ {counted} }}"]
     lines += ["", "active proctype machine()", "{", f"    goto {labels[program.start]};"]
     for node, commands in program.nodes.items():
-        lines += ["", f"{labels[node]}:", "    if" if commands else "    false;  /* no way on */"]
+        lines += ["", f"{labels[node]}:", "    if" if commands else "    false;  /* no transition */"]
         for command in commands:
             after = changes(command, program.counters, left)
             effects = "".join(f"{variable} = {value}; " for variable, value in after.items())
             body = f"{_guard(command, left)}{effects}{step}"
             target = labels[command.transition.target]
-            lines += [f"    /* {remark(command)} */", f"    :: atomic {{ {body}goto {target} }}"]
+            lines += [f"    /* {format_comment(command)} */", f"    :: atomic {{ {body}goto {target} }}"]
         if commands:
             lines.append("    fi;")
     lines += ["", f"{labels[END.name]}:", f"    {last}", "}"]

@@ -1,4 +1,4 @@
-"""Verdicts as people and programs read them: text, JSON, SARIF, and annotations of GitHub Actions."""
+"""Formats of verdicts: text, JSON, SARIF, and annotations for GitHub Actions."""
 
 from __future__ import annotations
 

@@ -1,19 +1,18 @@
 """Verdicts as JSON, for programs.
 
-The names here do not change within a `version`; objects may get further ones. `null` stands for what is not there.
+The names do not change within a `version`; objects may get further names. `null` stands for a missing value.
 
-- `version`: 1; `status`: `proved`, `refuted`, `unproved` or `error`, of all targets together; `targets`: one object
+- `version`: 1; `status` of all targets together: `proved`, `refuted`, `unproved` or `error`; `targets`: one object
   each:
-- `target`: the name; `status`; `error`: why it could not be checked, as text; `place` (`file`, `line`) of that, or of
-  the machine; `digest` of the flow (where proved); `limits`: by name, `null` is no limit
-- `bounds` (where proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
-  limits; `null` where nothing bounds it), `number` (for these limits), `exact` (some run reaches it), `assuming` (if
-  this holds, of which the proof sees nothing; `null` where it holds in any case); `meters`: those of every meter that
-  effects charge, by name
-- `assumptions`: what the proof relies on and cannot see, as text
+- `target`: the name; `status`; `error`: the reason if it could not be checked; `place` (`file`, `line`) of the error
+  or of the machine; `digest` of the flow (if proved); `limits`: by name, `null` is no limit
+- `bounds` (if proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
+  limits; `null` without a bound), `number` (for these limits), `exact` (some run reaches it), `assuming` (a condition
+  that the proof does not check, or `null`); `meters`: the bounds of all meters that effects charge, by name
+- `assumptions`: the conditions under which the proof holds, as strings
 - `findings`: each with `code`, `title`, `severity` (`error`, `warning`), `node`, `outcome`, `fact`, `remedy`, `text`
-  (all of it in one line), `place` (`file`, `line`) and `witness`: `stem` and `loop`, lists of transitions (`source`,
-  `outcome`, `target`, `kind`: `move`, `gate` or `within`), and the `limits` under which it is possible
+  (the whole finding on one line), `place` (`file`, `line`) and `witness`: `stem` and `loop`, lists of transitions
+  (`source`, `outcome`, `target`, `kind`: `move`, `gate` or `within`), and the `limits` of the run
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ VERSION = 1
 
 
 def document(subjects: Sequence[Subject], *, root: str = "") -> str:
-    """Return the subjects as JSON text; files below the folder `root` are named from there."""
+    """Return the subjects as JSON; paths of files inside the folder `root` are relative to it."""
     whole = {
         "version": VERSION,
         "status": status_of(subjects),
@@ -42,7 +41,7 @@ def document(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 
 def bounds_data(bounds: Bounds) -> dict[str, Any]:
-    """The bounds as JSON data."""
+    """Return the bounds as JSON data."""
     return {
         "transitions": _bound_data(bounds.transitions),
         "model_calls": _bound_data(bounds.model_calls),
@@ -53,7 +52,7 @@ def bounds_data(bounds: Bounds) -> dict[str, Any]:
 
 
 def limits_data(limits: Limits) -> dict[str, Any]:
-    """The limits as JSON data: those of meters by name, agents' always; the machine's own budgets under `budgets`."""
+    """Return the limits as JSON data: meters by name (agents' meters always), and own budgets under `budgets`."""
     return {
         "iterations": limits.iterations,
         "seconds": limits.seconds,

@@ -1,4 +1,4 @@
-"""Findings as annotations of GitHub Actions: `::error file=my_agent.py,line=41,title=GX010::...`, one on a line."""
+"""Findings as annotations for GitHub Actions: `::error file=my_agent.py,line=41,title=GX010::...`, one on a line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from graphexec.verify.reports.subject import SourceLocation, Subject
 
 
 def github(subjects: Sequence[Subject], *, root: str = "") -> str:
-    """Return the findings as workflow commands; files below `root` are named from there, as the workflow knows them.
+    """Return the findings as workflow commands; paths of files inside `root` are relative to it.
 
-    What is proved is a notice, and what could not be checked an error.
+    A proof is a notice, and a target that could not be checked is an error.
     """
     return "".join(f"{line}\n" for subject in subjects for line in _lines(subject, root))
 

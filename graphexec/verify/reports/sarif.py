@@ -20,10 +20,11 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(subjects: Sequence[Subject], *, root: str = "", version: str | None = None) -> str:
-    """Return the findings as SARIF text: one run of graphexec (of that `version`) over all the subjects.
+    """Return the findings as SARIF: one run of graphexec (in this `version`) over all subjects.
 
-    A witness is a code flow, the way at nesting level 0 and the loop at 1. Files below the folder `root` are relative
-    to `%SRCROOT%`. What could not be checked is a notification of the run; the verdicts are in its property bag.
+    A witness is a code flow: its stem has nesting level 0 and its loop 1. Paths of files inside the folder `root` are
+    relative to `%SRCROOT%`. A target that could not be checked is a notification of the run; the verdicts are in its
+    property bag.
     """
     rules = sorted(CODES)
     driver: dict[str, Any] = {"name": "graphexec", "rules": [_rule(code) for code in rules]}
@@ -59,14 +60,14 @@ def _notification(subject: Subject, root: str) -> dict[str, Any]:
 
 def _rule(code: str) -> dict[str, Any]:
     title = CODES[code]
-    # The format wants an identifier in Pascal case.
+    # The format requires an identifier in Pascal case.
     name = "".join(word[:1].upper() + word[1:] for word in title.replace("-", " ").split() if word.isalnum())
     return {"id": code, "name": name, "shortDescription": {"text": title[:1].upper() + title[1:]}}
 
 
 def _result(subject: Subject, finding: Finding, rule: int, root: str) -> dict[str, Any]:
     location = _location(subject, finding.node, subject.place_of(finding, root), root)
-    # What one finding of a target is told from another by, whatever lines are moved.
+    # The identity of a finding does not depend on line numbers.
     identity = "\0".join([subject.name, finding.code, finding.node or "", finding.outcome or "", finding.fact])
     result = {
         "ruleId": finding.code,
@@ -109,7 +110,7 @@ def _location(subject: Subject, name: str | None, place: SourceLocation | None, 
 def _physical(place: SourceLocation, root: str) -> dict[str, Any]:
     path = place.within(root)
     whole = path.startswith("/") or path[1:2] == ":"
-    # A path of Windows begins with a letter; a URI's with a slash.
+    # A Windows path begins with a letter, the path of a URI with a slash.
     uri = f"file:///{quote(path.lstrip('/'), safe='/:')}" if whole else quote(path)
     artifact = {"uri": uri} if whole else {"uri": uri, "uriBaseId": "%SRCROOT%"}
     return {"artifactLocation": artifact, "region": {"startLine": place.line}}
@@ -117,5 +118,5 @@ def _physical(place: SourceLocation, root: str) -> dict[str, Any]:
 
 def _verdict(subject: Subject) -> dict[str, Any]:
     bounds = None if subject.verdict is None else subject.verdict.bounds
-    told = None if bounds is None else bounds_data(bounds)
-    return {"target": subject.name, "status": subject.status, "bounds": told}
+    data = None if bounds is None else bounds_data(bounds)
+    return {"target": subject.name, "status": subject.status, "bounds": data}

@@ -1,4 +1,4 @@
-"""Verdicts as text, for people: a paragraph for each target, and one for each finding below it."""
+"""Verdicts as text: a paragraph for each target, followed by one for each finding."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from graphexec.verify.proof.findings import CODES, Finding, Witness, meter_limit
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports.subject import SourceLocation, Subject, SubjectStatus
 
-# What a status says of the runs.
+# The meaning of each status.
 _MEANS: Mapping[SubjectStatus, str] = {
     "proved": "every run ends",
-    "refuted": "not every run ends as it should",
-    "unproved": "it is not proved that every run ends",
+    "refuted": "some run does not end, or the table is invalid",
+    "unproved": "it is not known whether every run ends",
     "error": "it could not be checked",
 }
 
-# What to set where nothing bounds a number: the executor's parameters.
+# Remedies for missing bounds: parameters of the executor.
 _REMEDIES = {
     "transitions": "set max_iterations",
     "model_calls": "set max_model_calls",
@@ -26,14 +26,14 @@ _REMEDIES = {
 }
 
 
-# Transitions of a round that is looked for: more than agents' loops have. Each costs a look at the whole way.
+# The longest repeated block of transitions that is searched for. Agents' loops are shorter; each length takes a pass.
 _LONGEST_ROUND = 20
 
 
 def text(subjects: Sequence[Subject], *, root: str = "") -> str:
-    """Return the subjects as text; files below the folder `root` are named from there.
+    """Return the subjects as text; paths of files inside the folder `root` are relative to it.
 
-    Several subjects are counted in a last line.
+    A last line counts the subjects if there are several.
     """
     paragraphs = [paragraph for subject in subjects for paragraph in _paragraphs(subject, root)]
     if len(subjects) > 1:
@@ -59,12 +59,12 @@ def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
 
 
 def bound_lines(bounds: Bounds) -> list[str]:
-    """The bounds, one on a line, in two columns."""
+    """Return the bounds, one on a line, in two columns."""
     return [f"  {name.replace('_', ' '):<11}  {bound_text(name, bound)}" for name, bound in bounds.rows()]
 
 
 def bound_text(name: str, bound: Bound) -> str:
-    """A bound in closed form and as a number, or what to set to have one."""
+    """Return a bound in closed form and as a number, or the remedy if there is none."""
     if bound.number is not None:
         return str(bound)
     return f"no bound; {_REMEDIES.get(name) or f'set {meter_limit(name)} or Limits(fan_out=5)'}"
@@ -79,11 +79,11 @@ def _finding(subject: Subject, finding: Finding, root: str) -> Iterator[str]:
     fact = finding.fact
     listed = witness is not None and len(witness.stem) + len(witness.loop) > 1
     if witness is not None and listed:
-        # The list has it.
+        # The list below shows the loop.
         fact = fact.replace(f": {', '.join(dict.fromkeys(map(str, witness.loop)))}", "", 1)
     yield f"  {_sentence(fact, finding.node)}"
     if witness is not None and listed:
-        yield from _way(witness)
+        yield from _list_steps(witness)
     yield f"  {_sentence(finding.remedy, finding.node)}"
 
 
@@ -91,9 +91,9 @@ def _where(place: SourceLocation | None, root: str) -> str:
     return "" if place is None else f"  {place.within(root)}:{place.line}"
 
 
-def _way(witness: Witness) -> Iterator[str]:
+def _list_steps(witness: Witness) -> Iterator[str]:
     width = max((len(str(step)) for step in (*witness.stem, *witness.loop)), default=0)
-    for steps, name in ((witness.stem, "the way there"), (witness.loop, "the loop")):
+    for steps, name in ((witness.stem, "the path"), (witness.loop, "the loop")):
         remark = name
         for block, times in _rounds(steps):
             for step in block[:-1]:
@@ -106,7 +106,7 @@ def _way(witness: Witness) -> Iterator[str]:
 
 
 def _rounds(steps: Sequence[Transition]) -> Iterator[tuple[Sequence[Transition], int]]:
-    """Yield the steps in blocks, and how often each is repeated."""
+    """Yield the steps in blocks, each with the number of its repetitions."""
     at = 0
     while at < len(steps):
         block, times = steps[at : at + 1], 1
@@ -122,7 +122,7 @@ def _rounds(steps: Sequence[Transition]) -> Iterator[tuple[Sequence[Transition],
 
 
 def _sentence(words: str, node: str | None) -> str:
-    # A name is written as it is, also where a sentence begins with it.
+    # A name keeps its case at the beginning of a sentence.
     named = words.partition(" ")[0] == node
     return f"{words[:1] if named else words[:1].upper()}{words[1:]}."
 
