@@ -63,13 +63,13 @@ def call(name: str, call_id: str = "c1", /, **arguments: Any) -> ToolCall:
 
 @tool
 def echo(text: str) -> str:
-    """Return the text."""
+    """Say it again."""
     return text
 
 
 @tool
 def fail(text: str) -> str:
-    """Always fail."""
+    """Never work."""
     raise ValueError(f"no {text}")
 
 
