@@ -1,6 +1,7 @@
 """The documentation site builds without a warning, and its generated pages are up to date."""
 
 import dataclasses
+import importlib.metadata
 import importlib.util
 import inspect
 import re
@@ -48,6 +49,9 @@ def test_navigation_names_every_page() -> None:
 
 def test_generated_pages_are_up_to_date() -> None:
     generated: dict[Path, str] = script("generate_reference.py")["pages"]()
+    if not importlib.metadata.version("typer").startswith("0.29."):
+        # Other versions of typer format the help in other ways.
+        del generated[DOCS / "reference" / "command-line.md"]
     committed = {path: path.read_text(encoding="utf-8") for path in generated if path.exists()}
     assert committed == generated, "run: python docs/generate_reference.py"
     assert {path for path in generated if path.parent.name == "api"} == set((DOCS / "reference" / "api").iterdir())
@@ -100,7 +104,8 @@ def test_site_loads_nothing_from_a_network(site: Path) -> None:
         r'<(?:script|img|iframe|source)\b[^>]*\bsrc="([^"]*)"|<link\b(?![^>]*canonical)[^>]*href="([^"]*)"'
     )
     for path, text in pages.items():
-        remote = [link for found in loaded.findall(text) for link in found if urlsplit(link).netloc]
+        links: list[tuple[str, str]] = loaded.findall(text)
+        remote = [link for pair in links for link in pair if urlsplit(link).netloc]
         assert remote == [], path
         # The theme fetches the program that draws such a block.
         assert 'class="mermaid"' not in text, path
