@@ -53,13 +53,13 @@ _PROVER = (
         f"tests/verify/test_{name}.py"
         for name in (
             "bounds",
+            "flows",
             "independent_checkers",
+            "loops",
             "products",
             "prover_details",
             "random_machines",
             "verdicts",
-            "what_a_proof_sees",
-            "what_is_said_of_loops",
         )
     ),
     "tests/kernel/test_nesting.py",

@@ -16,7 +16,7 @@ PROVING = (
     ),
     Defect(
         "potential not compared at gates",
-        f"{_VERIFY}tampered_certificates.py::test_a_gate_counts_whatever_is_left",
+        f"{_VERIFY}tampered_certificates.py::test_gate_counts_any_amount_left",
         Change(
             _NUMBERS,
             "    for one, weight in possible:\n        there =",
@@ -36,7 +36,7 @@ PROVING = (
     ),
     Defect(
         "resets forgotten by the checker's potential",
-        f"{_VERIFY}tampered_certificates.py::test_a_loop_that_refills_its_budget_has_no_potential",
+        f"{_VERIFY}tampered_certificates.py::test_loop_that_resets_its_budget_has_no_potential",
         Change(_NUMBERS, "slope * (cap if name in one.resets else left - amount)", "slope * (left - amount)"),
     ),
     Defect(
@@ -46,7 +46,7 @@ PROVING = (
     ),
     Defect(
         "gate shut by a counter that is missing",
-        f"{_VERIFY}tampered_certificates.py::test_a_gate_is_shut_where_its_counter_is_missing",
+        f"{_VERIFY}tampered_certificates.py::test_gate_without_counter_may_open",
         Change(
             _NUMBERS, "all(name in place and left[place[name]] for", "all(name not in place or left[place[name]] for"
         ),
@@ -73,7 +73,7 @@ PROVING = (
     ),
     Defect(
         "calls after crashes not counted by the prover",
-        f"{_VERIFY}bounds.py::test_what_is_asked_again_after_a_crash_is_counted",
+        f"{_VERIFY}bounds.py::test_repeated_effects_after_crash_are_counted",
         Change("verify/proof/bounds.py", "    if not limits.restarts:\n", "    if True:\n"),
     ),
     Defect(
@@ -83,7 +83,7 @@ PROVING = (
     ),
     Defect(
         "limits of a certificate not compared",
-        f"{_VERIFY}tampered_certificates.py::test_a_checker_that_sees_no_json_looks_at_limits_too",
+        f"{_VERIFY}tampered_certificates.py::test_checker_also_validates_limits",
         Change(_CHECKER, "    faults = list(_invalid_limits(certificate))\n", "    faults: list[str] = []\n"),
     ),
     Defect(
@@ -97,17 +97,17 @@ PROVING = (
     ),
     Defect(
         "reset within a rank",
-        f"{_VERIFY}prover_details.py::test_the_checker_refuses_a_level_whose_sum_need_not_fall",
+        f"{_VERIFY}prover_details.py::test_checker_refuses_level_that_may_not_fall",
         Change(_CHECKER, " or not {*budgets}.isdisjoint(one.resets)", ""),
     ),
     Defect(
         "reset budgets said to run out",
-        f"{_VERIFY}prover_details.py::test_what_runs_out_is_spent_limited_and_not_refilled",
+        f"{_VERIFY}prover_details.py::test_exhaustible_budgets_are_spent_limited_not_reset",
         Change("verify/proof/ranking.py", "sorted((spent & limited) - reset)", "sorted(spent & limited)"),
     ),
     Defect(
         "no way out asked of an entry that costs",
-        f"{_VERIFY}prover_details.py::test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent",
+        f"{_VERIFY}prover_details.py::test_checker_requires_gate_for_every_entry_cost",
         Change(_CHECKER, "entry <= {*one.causes} for", "entry & {*one.causes} for"),
     ),
 )

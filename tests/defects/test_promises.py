@@ -61,9 +61,7 @@ NUMBERS: st.SearchStrategy[int | str] = st.sampled_from([0, 1, 7, "x"])
 
 
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
-def test_every_run_ends_as_the_semantics_say_however_it_is_driven(
-    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
-) -> None:
+def test_every_driver_follows_the_semantics(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
 
@@ -83,9 +81,7 @@ DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fai
 
 
 @given(calls=st.lists(DIRECT_OR_NOT, min_size=1, max_size=3).map(tuple), flavour=FLAVOUR)
-def test_only_a_lone_call_that_works_of_a_direct_tool_answers_for_the_agent(
-    calls: tuple[Call, ...], flavour: Flavour
-) -> None:
+def test_single_successful_direct_tool_call_is_the_answer(calls: tuple[Call, ...], flavour: Flavour) -> None:
     result = make_executor((Turn("act", calls), Turn("answer")), Settings(), flavour).run("q")
     direct = len(calls) == 1 and calls[0].tool == "direct" and isinstance(calls[0].number, int)
     assert (result.reason, result.output) == (
@@ -104,7 +100,7 @@ BATCHES = st.lists(CALLS, min_size=1, max_size=4).map(lambda calls: Turn("act", 
     at_once=st.integers(1, 4),
     driver=st.sampled_from(LIVE),
 )
-def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_its_place(
+def test_concurrent_calls_are_all_allowed_or_none(
     turns: tuple[Turn, ...], limit: int, at_once: int, driver: Driver
 ) -> None:
     given = Settings(iterations=4, tool_calls=limit, at_once=at_once)
@@ -125,7 +121,7 @@ def test_calls_at_once_are_allowed_together_or_not_at_all_and_each_is_told_in_it
 
 
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR, driver=st.sampled_from([drive_stream, drive_astream]))
-def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_what_was_left(
+def test_resumed_run_repeats_only_unanswered_effects(
     turns: tuple[Turn, ...], given: Settings, flavour: Flavour, driver: Driver
 ) -> None:
     turns = adapt_script(turns, flavour)
@@ -146,9 +142,7 @@ def test_a_run_resumed_anywhere_asks_only_what_was_not_answered_and_spends_only_
 
 
 @given(turns=SCRIPTS, given=all_settings(), flavour=FLAVOUR)
-def test_runs_of_one_executor_know_nothing_of_each_other(
-    turns: tuple[Turn, ...], given: Settings, flavour: Flavour
-) -> None:
+def test_runs_of_one_executor_are_independent(turns: tuple[Turn, ...], given: Settings, flavour: Flavour) -> None:
     turns = adapt_script(turns, flavour)
     expected = interpret(turns, given)
     assume(expected.end != "parse error")
@@ -178,9 +172,7 @@ WAYS: dict[str, Callable[[AgentExecutor], object]] = {
     way=st.sampled_from(sorted(WAYS)),
     with_steps=st.booleans(),
 )
-def test_the_agents_finish_is_left_as_the_agent_made_it(
-    values: dict[str, int], before: int, way: str, with_steps: bool
-) -> None:
+def test_finish_is_not_modified(values: dict[str, int], before: int, way: str, with_steps: bool) -> None:
     finish = AgentFinish(values, "I know it.")
     as_made = copy.deepcopy(finish)
     agent = scripted(*[act("echo", text="a")] * before, finish)
@@ -213,7 +205,7 @@ def lying(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
 
 
 @given(machine=machines(), choices=CHOICES, lie=LIES, liar=st.integers(0, 20), driver=st.sampled_from(LIVE))
-def test_an_outcome_that_a_node_does_not_declare_is_never_followed(
+def test_undeclared_outcome_is_never_followed(
     machine: Machine, choices: tuple[int, ...], lie: object, liar: int, driver: Driver
 ) -> None:
     table, plans = machine
@@ -241,7 +233,7 @@ MOST_NEWS = 2000
 
 
 @given(machine=machines(), limits=LIMITS, choices=CHOICES, way=st.sampled_from(["stream", "astream"]))
-def test_every_event_is_told_when_it_happens_and_in_the_order_of_the_grammar(
+def test_events_follow_grammar_and_are_immediate(
     machine: Machine, limits: Limits, choices: tuple[int, ...], way: str
 ) -> None:
     table, _ = machine

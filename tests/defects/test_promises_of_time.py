@@ -125,9 +125,7 @@ def waiting_executor(turns: tuple[Turn, ...], limit: float | None, clock: Virtua
 # More than of others: which call is cut hangs on many numbers at once.
 @settings(max_examples=2 * settings().max_examples)
 @given(turns=TURNS, limit=HALVES)
-def test_a_run_is_over_at_its_time_limit_and_keeps_what_is_done_in_the_order_asked_whatever_its_calls_do(
-    turns: tuple[Turn, ...], limit: float | None
-) -> None:
+def test_run_stops_at_deadline_and_keeps_finished_steps(turns: tuple[Turn, ...], limit: float | None) -> None:
     clock = VirtualClock()
     executor = waiting_executor(turns, limit, clock)
 
@@ -180,7 +178,7 @@ def gist(told: DriverResult[Ending]) -> object:
 
 
 @given(taking=TAKING, limit=HALVES, other_day=st.integers(-1000, 1000), driver=st.sampled_from(LIVE))
-def test_the_seconds_of_a_run_go_on_through_a_pause_anywhere(
+def test_seconds_continue_through_pauses(
     taking: list[tuple[int, int]], limit: float | None, other_day: int, driver: Driver
 ) -> None:
     whole = run_script(lambda: taking_script(taking, limit, 0))
@@ -218,9 +216,7 @@ def module_that_reads(clocks: SimpleNamespace, module: ModuleType) -> ModuleType
     calls=st.lists(st.tuples(st.integers(0, 100), st.integers(-1000, 1000)), min_size=1, max_size=4),
     how=st.sampled_from(["RunContext", "make_run_context"]),
 )
-def test_a_run_spends_the_seconds_that_pass_however_the_wall_clock_is_set_meanwhile(
-    calls: list[tuple[int, int]], how: str
-) -> None:
+def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], how: str) -> None:
     passing, wall = FakeClock(), FakeClock()
     clocks = SimpleNamespace(monotonic=passing, perf_counter=passing, time=wall)
 

@@ -52,7 +52,7 @@ def call_at(trace: Trace, sequence: int, member: int = 0) -> dict[str, Any]:
 
 @example(script=[1, 1], iterations=4, model_calls=None, tool_calls=None, tokens=1)
 @given(script=calls, iterations=st.integers(0, 4), model_calls=bounds, tool_calls=bounds, tokens=bounds)
-def test_every_run_conforms_to_the_proof_of_its_machine(script: list[int], iterations: int, **limits: Any) -> None:
+def test_every_run_conforms_to_its_proof(script: list[int], iterations: int, **limits: Any) -> None:
     named = {f"max_{name}": value for name, value in limits.items()}
     executor = acting(script, max_iterations=iterations, **named)
     trace = trace_of(executor)
@@ -70,9 +70,7 @@ def test_budgets_of_its_own_that_are_refilled_conform(wishes: str, iterations: i
 
 
 @given(script=calls, data=st.data(), event=st.sampled_from(["moved", "entered"]))
-def test_a_trace_that_lacks_a_transition_or_a_node_does_not_conform(
-    script: list[int], data: st.DataObject, event: str
-) -> None:
+def test_trace_without_transition_or_node_does_not_conform(script: list[int], data: st.DataObject, event: str) -> None:
     executor = acting(script)
     trace = trace_of(executor)
     moves = [i for i, record in enumerate(trace) if record["event"] == event]
@@ -91,7 +89,7 @@ def test_a_counter_that_was_changed_does_not_conform(wishes: str, data: st.DataO
     assert not audit(trace, writer_proof(limits)).conforms
 
 
-def test_a_budget_that_an_edge_refills_is_full_after_it() -> None:
+def test_budget_is_full_after_a_reset() -> None:
     limits = Limits(iterations=4)
     told: set[str] = set()
     for at in range(len(written("mpmp", limits))):
@@ -104,13 +102,13 @@ def test_a_budget_that_an_edge_refills_is_full_after_it() -> None:
     assert told == {"revisions, but 1 is spent after it"}
 
 
-def test_the_run_has_to_have_the_limits_of_the_proof() -> None:
+def test_run_needs_limits_of_the_proof() -> None:
     found = audit(trace_of(acting([1], max_iterations=3)), proof_of(acting([1], max_iterations=4)))
     assert facts(found) == ["the limit iterations is 3 for the run and 4 for the proof"]
     assert str(found.violations[0]).startswith("line 1: ")
 
 
-def test_the_limits_of_budgets_of_its_own_are_compared_too() -> None:
+def test_difference_compares_limits_of_own_budgets() -> None:
     found = audit(written("", Limits(budgets={"revisions": 1})), writer_proof(Limits()))
     assert facts(found) == ["the limit revisions is 1 for the run and 2 for the proof"]
 
@@ -122,7 +120,7 @@ def test_another_machine_does_not_conform() -> None:
     assert "plan --Replied--> parse is not a transition of the proved machine" in facts(found)
 
 
-def test_a_transition_that_the_machine_does_not_have_is_named_with_its_line() -> None:
+def test_unknown_transition_is_reported_with_line() -> None:
     trace, proof = two_steps()
     line = index(trace, "moved", "parse")
     trace[line]["target"] = "plan"
@@ -131,7 +129,7 @@ def test_a_transition_that_the_machine_does_not_have_is_named_with_its_line() ->
     assert facts(found)[0] == "parse --Acted--> plan is not a transition of the proved machine"
 
 
-def test_a_limits_edge_is_taken_only_when_one_is_spent() -> None:
+def test_limit_edge_is_taken_only_at_a_limit() -> None:
     trace, proof = two_steps()
     line = index(trace, "moved", "plan")
     trace[line] |= {"outcome": "LimitReached", "target": "stopped_response"}
@@ -159,7 +157,7 @@ def test_what_exceeds_a_bound_is_named() -> None:
     assert "the run takes 2 tool calls, but at most 1 is proved" in found
 
 
-def test_a_status_that_is_not_that_of_the_end_is_named() -> None:
+def test_wrong_status_is_reported() -> None:
     trace, proof = two_steps()
     trace[-1]["status"] = "stopped"
     assert facts(audit(trace, proof)) == ["the run ended with AgentFinish, but its status is stopped"]
@@ -176,7 +174,7 @@ def test_records_of_another_run_are_named() -> None:
     assert again == ["result comes after the result, which is the last record of a run"]
 
 
-def test_time_is_held_to_its_bound_but_for_a_moment() -> None:
+def test_seconds_may_slightly_exceed_bound() -> None:
     executor = acting([1], max_execution_time=60)
     trace, proof = trace_of(executor), proof_of(executor)
     trace[-1]["seconds"] = 60.4
@@ -185,7 +183,7 @@ def test_time_is_held_to_its_bound_but_for_a_moment() -> None:
     assert facts(audit(trace, proof)) == ["the run takes 65 seconds, but at most 60.05 is proved"]
 
 
-def test_a_provider_that_reports_no_tokens_does_not_break_the_trace() -> None:
+def test_missing_token_reports_do_not_break_trace() -> None:
     trace, proof = two_steps()
     # The first call is reported with tokens, the others with none.
     for record in trace[2:]:
@@ -194,7 +192,7 @@ def test_a_provider_that_reports_no_tokens_does_not_break_the_trace() -> None:
     assert audit(trace, proof).conforms
 
 
-def test_a_trace_that_is_cut_off_says_so_and_nothing_else() -> None:
+def test_truncated_trace_has_one_violation() -> None:
     trace, proof = two_steps()
     for end in range(1, len(trace)):
         assert facts(audit(trace[:end], proof)) == ["the trace ends before the run does"]
@@ -225,7 +223,7 @@ def test_a_certificate_that_proves_nothing_is_refused_first() -> None:
     assert str(found.violations[0]).startswith("the certificate proves nothing: ")
 
 
-def test_what_is_no_trace_is_one_violation() -> None:
+def test_invalid_trace_is_one_violation() -> None:
     _, proof = two_steps()
     traces: list[Trace] = [[], [{"event": "result"}], [{"event": "start"}], [{"event": "start", "limits": []}]]
     for broken in traces:
@@ -261,7 +259,7 @@ def test_a_limit_that_is_not_set_stops_nothing() -> None:
     assert audit(stopped, proof_of(limited)).conforms
 
 
-def test_what_is_reserved_may_be_spent_beyond_the_limit_and_no_more() -> None:
+def test_only_reserve_may_exceed_limit() -> None:
     executor = acting([1, 1], max_model_calls=2, early_stopping_method="generate")
     trace, proof = trace_of(executor), proof_of(executor)
     assert audit(trace, proof).conforms
@@ -322,7 +320,7 @@ def test_what_asks_without_being_entered_is_named() -> None:
     ]
 
 
-def test_a_run_that_the_limit_on_a_visits_effects_stops_conforms() -> None:
+def test_run_stopped_by_fan_out_conforms() -> None:
     executor = acting([1, 1_001])
     trace = trace_of(executor)
     assert trace[-1]["reason"] == "fan_out"
@@ -330,7 +328,7 @@ def test_a_run_that_the_limit_on_a_visits_effects_stops_conforms() -> None:
     assert audit(trace_of(acting([1_000])), proof_of(acting([1_000]))).conforms
 
 
-def test_what_asks_for_more_at_once_than_the_limit_is_named() -> None:
+def test_visit_beyond_fan_out_is_reported() -> None:
     trace, proof = trace_of(acting([2])), proof_of(acting([2], max_fan_out=1))
     trace[0]["limits"]["fan_out"] = 1
     assert "dispatch_tools asks for 2 effects in one visit, but the limit fan_out is 1" in facts(audit(trace, proof))
@@ -356,7 +354,7 @@ def test_more_requests_than_a_node_declares_are_named() -> None:
     ]
 
 
-def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
+def test_earlier_gate_does_not_stop_run_later() -> None:
     trace, proof = two_steps()
     spent = trace[1]["spent"]
     stopped = [
@@ -373,20 +371,20 @@ def test_a_gate_that_was_passed_does_not_stop_the_run_later() -> None:
     )
 
 
-def test_a_node_is_left_by_a_run_that_is_at_it() -> None:
+def test_only_current_node_can_be_left() -> None:
     trace, proof = two_steps()
     line = index(trace, "moved", "plan")
     assert facts(audit([*trace[: line + 1], *trace[line:]], proof)) == ["plan is left, but the run is not at this node"]
 
 
 @pytest.mark.parametrize("status", ["error", "interrupted"])
-def test_a_run_that_ended_before_its_first_node_conforms(status: str) -> None:
+def test_run_that_ended_before_first_node_conforms(status: str) -> None:
     trace, proof = two_steps()
     found = audit([trace[0], trace[-1] | {"status": status, "spent": trace[1]["spent"]}], proof)
     assert (found.violations, found.transitions, found.status) == ((), 0, status)
 
 
-def test_an_effect_of_a_users_own_may_be_charged_or_not() -> None:
+def test_custom_effects_may_be_free_or_charged() -> None:
     trace, proof = two_steps()
     for record in trace:
         for one in (*record.get("effects", ()), *record.get("replies", ())):
@@ -432,7 +430,7 @@ def test_the_clock_does_not_go_back() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, None, "1", True])
-def test_what_is_no_count_is_named(count: object) -> None:
+def test_invalid_count_is_reported(count: object) -> None:
     trace, proof = two_steps()
     trace[-1]["spent"]["model_calls"] = count
     assert facts(audit(trace, proof)) == [f"model_calls is {count!r}; counts are whole numbers of at least 0"]
@@ -446,7 +444,7 @@ def test_a_run_begins_with_nothing_spent() -> None:
     assert facts(audit(trace, proof)) == ["the run begins with 3 of tool_calls spent"]
 
 
-def test_whole_numbers_are_told_whole() -> None:
+def test_whole_numbers_are_formatted_whole() -> None:
     executor = acting([1], max_iterations=1_500_000)
     assert str(audit(trace_of(executor), proof_of(executor))) == (
         "CONFORMS  6 transitions of at most 6,000,002; answered"

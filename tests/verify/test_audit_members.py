@@ -118,7 +118,7 @@ def test_tools_in_turn_are_recorded_in_turn() -> None:
     assert audit(trace, proof_of(executor)).violations == ()
 
 
-def test_a_tool_that_fails_keeps_the_answer_beside_it() -> None:
+def test_failed_tool_keeps_other_results() -> None:
     executor = calling("quick", "broken", "slow", handle_tool_errors="raise")
     trace = recorded(executor)
     ((event, member, seconds),) = members(trace)[3:]
@@ -147,7 +147,7 @@ def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
 # ---- what does not conform
 
 
-def test_an_answer_nobody_asked_for_is_named() -> None:
+def test_unrequested_answer_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     line = line_of(trace, "answered", 1)
@@ -242,7 +242,7 @@ def timeline_of(trace: Trace) -> str:
     return timeline(Recording(trace), width=200)
 
 
-def test_a_result_tells_the_charges_within_as_the_run_did() -> None:
+def test_recorded_result_has_nested_charges() -> None:
     executor, _ = nesting(2)
     result = run_virtually(on_loop_time(executor).arun("go on"))
     told = [record["within"] for record in recording_of(result).records if "within" in record]
@@ -258,7 +258,7 @@ def test_charges_within_that_were_changed_are_named(by: int) -> None:
     assert f"dispatch_tools asked for {4 + by} tool calls, but 4 are counted" in facts(audit(trace, proof))
 
 
-def test_an_inner_run_within_the_limits_of_the_outer_one() -> None:
+def test_nested_run_stays_within_outer_limits() -> None:
     """The outer limit stops the inner run, and the outer one later."""
     executor, traces = nesting(9, max_model_calls=4, early_stopping_method="generate", max_tool_calls=20)
     trace = recorded(executor)
@@ -282,7 +282,7 @@ class User:
         return "the-user-is-4711"
 
 
-def test_context_is_in_no_record_and_on_no_page() -> None:
+def test_context_appears_in_no_record_or_page() -> None:
     executor = calling("quick", "slow")
     recorder = Recorder(executor.verify())
 
@@ -302,7 +302,7 @@ def test_context_is_in_no_record_and_on_no_page() -> None:
         assert "User" not in told
 
 
-def test_records_of_a_node_that_the_run_is_not_at_are_named() -> None:
+def test_records_of_other_nodes_are_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     for event, fact in (("asked", "plan asks for CallTool"), ("answered", "plan is answered")):
@@ -311,7 +311,7 @@ def test_records_of_a_node_that_the_run_is_not_at_are_named() -> None:
         assert f"{fact}, but the run is not at this node" in facts(audit(altered, proof))
 
 
-def test_a_member_that_is_asked_for_too_early_is_named() -> None:
+def test_early_batch_member_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     line = line_of(trace, "asked", 1)
@@ -329,7 +329,7 @@ def test_an_answer_of_another_kind_is_named() -> None:
     assert "dispatch_tools is answered CallModel, but waits for CallTool" in facts(audit(trace, proof))
 
 
-def test_more_than_was_proved_is_named_beside_what_ran_within() -> None:
+def test_excess_is_reported_besides_nested_charges() -> None:
     executor, _ = nesting(2, max_model_calls=5)
     trace, proof = recorded(executor), proof_of(executor)
     trace[-1]["spent"]["model_calls"] = 9

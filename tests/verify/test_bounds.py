@@ -24,7 +24,7 @@ def bounds_of(machine: Graph[Any, Any], limits: Limits) -> Bounds:
     return verdict.bounds
 
 
-def test_for_large_limits_the_closed_form_is_the_bound() -> None:
+def test_closed_form_is_bound_for_large_limits() -> None:
     bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=1_000_000, fan_out=2))
     assert str(bounds.transitions) == "4*iterations + 2 = 4,000,002 (exact)"
     assert bounds.transitions.value == 4_000_002
@@ -32,7 +32,7 @@ def test_for_large_limits_the_closed_form_is_the_bound() -> None:
     assert str(bounds.tool_calls) == "fan_out*iterations = 2,000,000 (exact)"
 
 
-def test_seconds_are_bounded_by_the_limit_and_what_a_cancelled_call_may_take() -> None:
+def test_seconds_bound_is_limit_plus_cleanup() -> None:
     seconds = bounds_of(AGENT_EXECUTOR, Limits(seconds=2.5)).seconds
     assert (seconds.form, seconds.number, seconds.value) == ("seconds + 0.05", 2.55, 2.55)
     assert str(bounds_of(AGENT_EXECUTOR, Limits()).seconds) == "no bound"
@@ -46,7 +46,7 @@ def test_seconds_are_printed_with_what_they_assume() -> None:
     assert bounds.transitions.assuming is None
 
 
-def test_an_executor_has_bounds_on_models_and_tools_by_default() -> None:
+def test_executor_bounds_models_and_tools_by_default() -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     verdict = executor.verify()
     assert verdict.findings == ()
@@ -61,7 +61,7 @@ def test_an_executor_has_bounds_on_models_and_tools_by_default() -> None:
     assert str(limited.bounds and limited.bounds.tool_calls) == "tool_calls = 50 (at most)"
 
 
-def test_what_is_asked_again_after_a_crash_is_counted() -> None:
+def test_repeated_effects_after_crash_are_counted() -> None:
     bounds = bounds_of(AGENT_EXECUTOR, Limits(iterations=3, restarts=2, fan_out=4))
     assert str(bounds.transitions) == "4*iterations + 2 = 14 (exact)"
     assert str(bounds.model_calls) == "iterations + restarts = 5 (at most)"
@@ -70,7 +70,7 @@ def test_what_is_asked_again_after_a_crash_is_counted() -> None:
     assert (loose.model_calls.number, loose.tool_calls.number) == (5, 5_000)
 
 
-def test_of_several_limits_the_tightest_makes_the_closed_form() -> None:
+def test_tightest_limit_gives_closed_form() -> None:
     for limits, form in (
         (agent_limits(iterations=9, model_calls=3), "4*model_calls + 2 = 14 (exact)"),
         (agent_limits(iterations=3, model_calls=9), "4*iterations + 2 = 14 (exact)"),
@@ -92,7 +92,7 @@ def _back(to: Any) -> Any:
 
 @pytest.mark.parametrize("iterations", [0, 1, 2])
 @pytest.mark.parametrize("own", [0, 1, 3])
-def test_a_nested_machine_has_its_own_budget_at_each_entry(iterations: int, own: int) -> None:
+def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) -> None:
     limits = Limits(budgets={"research.iterations": own, "tasks": iterations})
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
     assert bounds.transitions.number == explore_table(bad.CHILD_COUNTED, limits).longest
@@ -101,25 +101,25 @@ def test_a_nested_machine_has_its_own_budget_at_each_entry(iterations: int, own:
     assert (bounds.transitions.number == bounds.transitions.value) == (own > 0 or iterations == 0)
 
 
-def test_a_bound_of_graphs_that_share_a_budget_is_their_longest_run() -> None:
+def test_bound_of_graphs_sharing_a_budget_is_attained() -> None:
     bound = bounds_of(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).transitions
     assert str(bound) == "4*iterations + 2 = 18 (exact)"
     assert bound.number == explore_table(bad.SHARES_WITH_ITS_PARENT, Limits(iterations=4)).longest
 
 
-def test_what_cannot_be_paid_for_is_no_way_on() -> None:
+def test_unaffordable_transition_is_disabled() -> None:
     costly = to_guarded_program(MISSING_CALLS, agent_limits(model_calls=0))
     assert all(
         command.transition.kind != "move" or not command.takes for row in costly.nodes.values() for command in row
     )
 
 
-def test_a_run_of_a_draft_ends_where_the_table_does() -> None:
+def test_run_of_draft_ends_at_missing_edge() -> None:
     run = adversary(bad.UNHANDLED, Limits(), lambda instructions: next(iter(instructions)), 10)
     assert [str(edge) for edge in run] == ["look --B--> turn"]
 
 
-def test_every_finding_has_a_title_and_a_verdict_reads_well() -> None:
+def test_every_finding_and_verdict_has_text() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, fan_out=None))
     assert [finding.title for finding in verdict.findings] == [CODES["GX016"], CODES["GX013"]]
     assert str(verdict).startswith("REFUTED\n  GX016 at plan: ")
@@ -143,7 +143,7 @@ def test_what_is_counted_is_not_assumed() -> None:
     assert {again, within} < {*loose.assumptions}
 
 
-def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
+def test_remedy_gives_unlimited_budget_a_limit() -> None:
     machine = bad.RESET_OUTSIDE
     why = machine.verify(Limits(budgets={"left": None})).why
     assert why.startswith("GX016 at go_left: ")
@@ -152,7 +152,7 @@ def test_a_budget_without_a_limit_is_to_be_given_one() -> None:
 
 
 @pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])
-def test_reserved_calls_are_beyond_the_limit_and_made_again_after_crashes(restarts: int | None, number: int) -> None:
+def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None, number: int) -> None:
     limits = agent_limits(iterations=None, model_calls=4, restarts=restarts)
     bound = bounds_of(GENERATING_AGENT_EXECUTOR, limits).model_calls
     assert bound.number == number

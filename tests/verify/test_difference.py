@@ -17,7 +17,7 @@ def test_a_machine_does_not_differ_from_itself() -> None:
     assert str(found) == "no difference in nodes, edges, limits and bounds"
 
 
-def test_an_edge_more_is_named_and_where_nothing_else_changes_nothing_else_is() -> None:
+def test_only_added_edge_is_reported() -> None:
     found = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR, Limits())
     assert str(found).splitlines() == [
         "~ node parse returns: was Acted | AgentFinish, now Acted | AgentFinish | Ready",
@@ -40,14 +40,14 @@ def test_nodes_edges_verdict_and_bounds_are_compared() -> None:
     assert (found.before.status, found.after.status) == ("refuted", "proved")
 
 
-def test_the_other_way_round_everything_is_the_other_way_round() -> None:
+def test_reversed_difference_is_inverse() -> None:
     there = diff(PERFECTIONIST, WRITER, Limits()).changes
     back = diff(WRITER, PERFECTIONIST, Limits()).changes
     turned = {"added": "removed", "removed": "added", "changed": "changed"}
     assert sorted((one.what, turned[one.how]) for one in there) == sorted((one.what, one.how) for one in back)
 
 
-def test_limits_and_the_bounds_that_follow_from_them_are_compared() -> None:
+def test_difference_compares_limits_and_bounds() -> None:
     found = diff(AGENT_EXECUTOR, AGENT_EXECUTOR, Limits(iterations=20), limits_before=Limits(iterations=15))
     assert str(found).splitlines() == [
         "~ limit iterations: was 15, now 20",
@@ -61,7 +61,7 @@ def test_another_start_is_a_diff() -> None:
     assert str(diff(WRITER, AGENT_EXECUTOR, Limits())).startswith("~ start was write, now plan\n")
 
 
-def test_a_limit_of_a_budget_that_one_of_them_has_is_that_ones() -> None:
+def test_limit_applies_to_machine_with_the_budget() -> None:
     limits = Limits(budgets={"revisions": 1})
     assert diff(PERFECTIONIST, WRITER, limits).after.limits == limits
     assert diff(WRITER, PERFECTIONIST, limits).before.limits == limits
@@ -82,7 +82,7 @@ def test_nodes_and_edges_are_there_as_data() -> None:
     assert all(old in PERFECTIONIST.edges and new in WRITER.edges for old, new in found.edges.changed)
 
 
-def test_a_changed_node_is_there_as_it_was_and_is() -> None:
+def test_changed_node_appears_before_and_after() -> None:
     found = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR)
     assert found.nodes.changed == ((STRICT_AGENT_EXECUTOR["parse"], AGENT_EXECUTOR["parse"]),)
 

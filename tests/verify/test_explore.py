@@ -112,16 +112,14 @@ def explored(limits: Limits, kind: Kind = "react", tools: Any = (look_up,), **op
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-def test_the_longest_run_of_the_standard_executor_has_four_transitions_per_iteration_and_two(
-    iterations: int, kind: Kind
-) -> None:
+def test_executor_takes_four_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
     assert found.longest == 4 * iterations + 2
     assert found.model_calls == iterations
     assert found.holds
 
 
-def test_fifteen_iterations_are_some_hundred_states_and_far_more_runs() -> None:
+def test_fifteen_iterations_take_few_states() -> None:
     found = explored(Limits(iterations=15), tools=(look_up, answer_with))
     assert found.states < 500
     assert found.runs < 2_000
@@ -129,7 +127,7 @@ def test_fifteen_iterations_are_some_hundred_states_and_far_more_runs() -> None:
     assert found.paths > 10**12
 
 
-def test_every_edge_is_taken_by_some_run_or_said_why_not() -> None:
+def test_every_untaken_edge_has_a_reason() -> None:
     found = explored(agent_limits(iterations=2, tool_calls=1), tools=(look_up, answer_with))
     assert found.never_taken == ()
     without = explored(Limits(iterations=2))
@@ -185,9 +183,7 @@ ASSERTIONS = (
 # More than of others: few of the limits lead to every kind of run.
 @settings(max_examples=2 * settings().max_examples)
 @given(limits=all_limits(), kind=st.sampled_from(KINDS), both=st.booleans())
-def test_following_alike_runs_as_one_finds_what_following_every_run_finds(
-    limits: Limits, kind: Kind, both: bool
-) -> None:
+def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool) -> None:
     if limits.seconds or limits.restarts is not None:
         # Late replies, cuts and crashes make too many runs of two iterations.
         limits = Limits(iterations=min(1, limits.iterations or 0), seconds=limits.seconds, restarts=limits.restarts)
@@ -200,7 +196,7 @@ def test_following_alike_runs_as_one_finds_what_following_every_run_finds(
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 15])
-def test_the_number_of_runs_is_what_the_classes_of_replies_come_to(iterations: int) -> None:
+def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
     # From each plan: the answer, a raised error and a cancellation end it, and what cannot be read leads to the next. A
     # call of look_up has three results that do so, an unknown tool has one; of answer_with one is the answer and two go
     # on. Each of these three calls may raise or be cancelled.
@@ -217,7 +213,7 @@ def test_as_many_runs_are_followed_one_by_one(iterations: int) -> None:
 
 
 @given(data=st.data(), kind=st.sampled_from(KINDS), iterations=st.integers(0, 3))
-def test_a_step_of_the_explorer_tells_what_the_driver_tells(data: st.DataObject, kind: Kind, iterations: int) -> None:
+def test_explorer_and_driver_emit_same_events(data: st.DataObject, kind: Kind, iterations: int) -> None:
     executor = executor_of(kind, (look_up, answer_with))
     oracle = replies_of(executor)
     given: list[object] = []
@@ -262,7 +258,7 @@ def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> lis
     return every
 
 
-def test_a_parser_tells_the_classes_of_what_a_model_says() -> None:
+def test_parser_determines_reply_classes() -> None:
     def names(kind: Kind) -> list[str]:
         executor = executor_of(kind, (look_up, answer_with))
         (effect,) = (
@@ -281,7 +277,7 @@ def test_a_parser_tells_the_classes_of_what_a_model_says() -> None:
     assert names("callable") == sorted([*one, *several, "calls none", "finish", "unreadable"])
 
 
-def test_a_parse_error_that_nobody_handles_ends_the_run() -> None:
+def test_unhandled_parse_error_ends_run() -> None:
     executor = executor_of(strict=True)
     found = explore(executor.graph, Limits(iterations=2), READY, replies_of(executor))
     assert found.exceptions["ParseError"] == 2
@@ -289,21 +285,21 @@ def test_a_parse_error_that_nobody_handles_ends_the_run() -> None:
     assert found.holds
 
 
-def test_a_tool_that_raises_is_answered_with_no_error() -> None:
+def test_raising_tool_has_no_error_reply() -> None:
     oracle = replies_of(executor_of(tools=TOOLS))
     assert [reply.name for reply in oracle(CallTool("delete_file", {}))] == ["ok", "bad_arguments"]
     assert [reply.name for reply in oracle(CallTool("look_up", {}))] == ["ok", "bad_arguments", "error"]
     assert [reply.name for reply in oracle(CallTool("no_such_tool", {}))] == ["unknown_tool"]
 
 
-def test_a_deadline_cuts_whatever_is_asked() -> None:
+def test_deadline_cuts_every_effect() -> None:
     found = explored(Limits(iterations=2, seconds=10.0), tools=(look_up, answer_with))
     assert found.never_taken == ()
     assert found.longest == 10
 
 
 @pytest.mark.parametrize("crashes", [0, 1, 3])
-def test_each_crash_costs_at_most_the_call_that_is_made_again(crashes: int) -> None:
+def test_each_crash_costs_at_most_one_repeated_call(crashes: int) -> None:
     found = explored(Limits(iterations=2), crashes=crashes)
     assert found.model_calls == 2 + crashes
     assert found.longest == 10
@@ -312,7 +308,7 @@ def test_each_crash_costs_at_most_the_call_that_is_made_again(crashes: int) -> N
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
-def test_a_run_is_restarted_no_more_often_than_its_limit_allows(restarts: int) -> None:
+def test_restarts_stay_within_limit(restarts: int) -> None:
     found = explored(Limits(iterations=2, restarts=restarts))
     assert found.endless is None
     assert found.model_calls == 2 + restarts
@@ -329,7 +325,7 @@ def test_a_run_without_a_limit_is_endless() -> None:
     assert str(counting.endless) == "prompt --Prompt--> prompt can repeat forever; reached by prompt"
 
 
-def test_the_replies_that_a_node_has_had_are_told_apart() -> None:
+def test_earlier_replies_distinguish_states() -> None:
     oracle = replies_of(QUESTIONNAIRE, {Question: [True, False]})
     found = explore(QUESTIONNAIRE, Limits(), Form(), oracle)
     assert set(found.endings) == {"Same", "Different"}
@@ -338,7 +334,7 @@ def test_the_replies_that_a_node_has_had_are_told_apart() -> None:
     assert explore(QUESTIONNAIRE, Limits(), Form(), oracle, prune=False).runs == found.paths
 
 
-def test_a_node_that_asks_for_long_has_states_by_number_and_class_of_its_replies() -> None:
+def test_long_visits_are_abstracted_by_reply_counts() -> None:
     """In order, there would be two to the number of the replies."""
     oracle = replies_of(INSISTENT, {AskHuman: ["yes", "no", "perhaps"]})
     few, many = (explore(INSISTENT, Limits(fan_out=fan_out), Asking("OK?"), oracle) for fan_out in (20, 40))
@@ -348,7 +344,7 @@ def test_a_node_that_asks_for_long_has_states_by_number_and_class_of_its_replies
     assert explore(INSISTENT, Limits(fan_out=4), Asking("OK?"), oracle).states == 1 + 2 + 4 + 8
 
 
-def test_what_nobody_knows_replies_to_is_asked_of_the_user_all_at_once() -> None:
+def test_all_effects_without_replies_are_listed() -> None:
     with pytest.raises(InputError) as raised:
         replies_of(INTERVIEW)
     assert str(raised.value) == (
@@ -388,15 +384,13 @@ as_explore: Any = explore
         ),
     ],
 )
-def test_what_cannot_be_explored_is_refused_with_what_to_pass(
-    explored_wrongly: Callable[[], object], text: str
-) -> None:
+def test_unexplorable_arguments_are_refused_with_remedy(explored_wrongly: Callable[[], object], text: str) -> None:
     with pytest.raises(InputError) as raised:
         explored_wrongly()
     assert str(raised.value).endswith(text)
 
 
-def test_one_in_a_batch_differs_from_the_rest_where_every_combination_were_too_many() -> None:
+def test_batch_with_many_combinations_varies_one_member() -> None:
     executor = executor_of("tool calling", TOOLS)
     found = explore(executor.graph, Limits(iterations=1), READY, replies_of(executor))
     assert found.tool_calls == 2
@@ -454,7 +448,7 @@ def approved(executor: AgentExecutor, *properties: Assertion, **options: Any) ->
     ("body", "name"),
     [(crashing, "KeyError"), (asking_twice, "UndeclaredCountError"), (undeclared, "UndeclaredOutcomeError")],
 )
-def test_a_node_that_raises_is_found_with_the_shortest_run(
+def test_exception_of_node_has_shortest_run(
     body: Callable[[Acted], Asks[AskHuman, Acted | AgentFinish]], name: str
 ) -> None:
     found = approved(approving(body))
@@ -471,7 +465,7 @@ def test_a_node_that_raises_is_found_with_the_shortest_run(
     assert "exceptions of the world: ModelError in 2 runs, an exception in" in str(found)
 
 
-def test_an_exception_that_a_node_may_raise_is_none_to_complain_of() -> None:
+def test_allowed_exception_is_not_reported() -> None:
     found = approved(approving(crashing), raises=(KeyError, ParseError))
     assert found.raised == ()
     assert found.exceptions["KeyError"] > 0
@@ -479,7 +473,7 @@ def test_an_exception_that_a_node_may_raise_is_none_to_complain_of() -> None:
     assert [type(one.error) for one in approved(CAREFUL, raises=()).raised] == [ParseError]
 
 
-def test_an_exception_of_a_node_is_a_test_that_fails_until_the_node_is_mended() -> None:
+def test_exception_test_fails_until_node_is_fixed() -> None:
     (raised,) = approved(CRASHING).raised
     source = as_test(raised)
     assert "def test_approve_raises_no_keyerror() -> None:" in source
@@ -514,18 +508,18 @@ REPLIED = Choice("replies", "yes", "yes")
     ],
 )
 @pytest.mark.parametrize("name", ["stored", lambda: None])
-def test_a_run_is_made_again_by_what_the_world_did(choices: list[Choice], name: Any, raises: bool) -> None:
+def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, raises: bool) -> None:
     error = raised_by(stubborn_asking(), Limits(seconds=2.0), Form(name), choices)
     assert isinstance(error, KeyError) == raises
     assert raises or error is None
 
 
-def test_a_run_that_the_world_ends_is_not_one_that_a_node_ends() -> None:
+def test_injected_exceptions_are_not_node_exceptions() -> None:
     with pytest.raises(InputError, match="the world cancels, which ends the run; leave it out"):
         raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")])
 
 
-def test_the_run_in_which_a_node_raises_is_found_where_runs_crash_and_are_cut() -> None:
+def test_exception_is_found_despite_crashes_and_cuts() -> None:
     machine = stubborn_asking()
     for limits in (Limits(seconds=2.0), Limits(restarts=1), Limits()):
         (raised,) = explore(machine, limits, Form(), replies_of(machine), crashes=1).raised
@@ -535,7 +529,7 @@ def test_the_run_in_which_a_node_raises_is_found_where_runs_crash_and_are_cut() 
 answers_so_far: list[str] = []
 
 
-def test_a_node_that_raises_only_once_says_that_it_keeps_something() -> None:
+def test_exception_raised_once_suggests_hidden_state() -> None:
     def tire(form: Form) -> Expected:
         answers_so_far.append(form.name)
         if len(answers_so_far) == 1:
@@ -551,7 +545,7 @@ def test_a_node_that_raises_only_once_says_that_it_keeps_something() -> None:
 # ---- names
 
 
-def test_an_assertion_of_a_node_that_there_is_not_is_refused() -> None:
+def test_assertion_about_unknown_node_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         approved(CAREFUL, dominates("aprove", calls_tool("look_up")), never(entered("somewhere") | left("parse")))
     assert str(raised.value).splitlines() == [
@@ -562,7 +556,7 @@ def test_an_assertion_of_a_node_that_there_is_not_is_refused() -> None:
     ]
 
 
-def test_an_assertion_of_a_tool_that_there_is_not_is_refused() -> None:
+def test_assertion_about_unknown_tool_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         approved(CAREFUL, never_without(~calls_tool("lookup"), before=left("parse")))
     assert str(raised.value) == (
@@ -593,7 +587,7 @@ def test_a_machine_that_always_asks_has_no_failure() -> None:
     assert approval(GUARDED, dominates("approve", calls_tool("delete_file"))).holds
 
 
-def test_a_shortcut_around_approval_is_caught_with_the_shortest_path() -> None:
+def test_shortcut_around_approval_has_shortest_path() -> None:
     (failure,) = approval(SHORTCUT).failures
     assert list(map(str, failure.path)) == ["decide --Urgent--> act"]
     assert [choice.kind for choice in failure.choices] == ["replies"]
@@ -617,14 +611,14 @@ def shortest(graph: Graph[Any, Any], assertion: Assertion) -> Failure:
     return failure
 
 
-def test_a_failure_is_a_test_that_fails_until_the_machine_is_mended() -> None:
+def test_failure_test_fails_until_machine_is_fixed() -> None:
     failure = shortest(SHORTCUT, APPROVAL)
     with pytest.raises(AssertionError, match="never_without"):
         run_pasted(as_test(failure))
     run_pasted(as_test(failure, machine="from tests.verify.errands import GUARDED as machine"))
 
 
-def test_a_failure_that_the_end_of_the_run_decides_is_a_test_too() -> None:
+def test_failure_at_end_of_run_becomes_test() -> None:
     failure = shortest(GUARDED, eventually(calls_tool("delete_file")))
     assert isinstance(failure.events[-1], Done)
     with pytest.raises(AssertionError, match="eventually"):
@@ -633,7 +627,7 @@ def test_a_failure_that_the_end_of_the_run_decides_is_a_test_too() -> None:
 
 @pytest.mark.parametrize("limits", [Limits(iterations=2), Limits(iterations=2, seconds=1.0, restarts=1)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_failure_of_the_standard_executor_can_be_pasted(kind: Kind, limits: Limits) -> None:
+def test_executor_failures_become_tests(kind: Kind, limits: Limits) -> None:
     executor = executor_of(kind, (look_up, answer_with))
     twice = never_without(calls_tool("look_up"), before=~calls_tool("look_up") & left("check_return_direct"))
     found = explore(executor.graph, limits, READY, replies_of(executor), properties=[twice])
@@ -651,7 +645,7 @@ def run_pasted(source: str) -> None:
     test()
 
 
-def test_a_graph_without_a_name_cannot_be_pasted_by_itself() -> None:
+def test_failure_test_of_unnamed_graph_needs_machine() -> None:
     executor = executor_of()
     oracle = replies_of(executor)
     found = explore(executor.graph, Limits(iterations=1), READY, oracle, properties=[never(left("parse"))])
@@ -659,7 +653,7 @@ def test_a_graph_without_a_name_cannot_be_pasted_by_itself() -> None:
         as_test(found.failures[0])
 
 
-def test_a_failure_of_an_executor_at_the_top_of_a_module_is_pasted_with_it() -> None:
+def test_failure_test_imports_module_level_executor() -> None:
     (failure,) = approved(CAREFUL, never(left("parse"))).failures
     source = as_test(failure)
     assert "from tests.verify.test_explore import CAREFUL\n\nmachine = CAREFUL.graph\n" in source
@@ -667,7 +661,7 @@ def test_a_failure_of_an_executor_at_the_top_of_a_module_is_pasted_with_it() -> 
         run_pasted(source)
 
 
-def test_a_failure_can_be_pointed_out_in_the_picture() -> None:
+def test_failure_path_can_be_marked_in_picture() -> None:
     failure = shortest(SHORTCUT, APPROVAL)
     picture = draw(SHORTCUT, "mermaid", marks=dict.fromkeys(failure.path, "orange"))
     assert "linkStyle 2 stroke" in picture
@@ -677,7 +671,7 @@ def test_a_person_is_known_to_answer() -> None:
     assert [reply.value for reply in replies_of(GUARDED, REPLIES)(AskHuman("?"))] == ["yes", "no", ""]
 
 
-def test_what_a_run_tells_begins_at_its_start() -> None:
+def test_events_begin_at_the_start() -> None:
     failure = shortest(SHORTCUT, APPROVAL)
     assert [type(event).__name__ for event in failure.events] == [
         "Entered",
@@ -714,9 +708,7 @@ def assertions(draw: st.DrawFn) -> Assertion:
         [Limits(iterations=2), Limits(iterations=1, seconds=1.0), agent_limits(iterations=2, tokens=1)]
     ),
 )
-def test_any_assertion_fails_as_soon_as_it_does_when_every_run_is_followed(
-    machine: Graph[Any, Any], assertion: Assertion, limits: Limits
-) -> None:
+def test_pruned_search_finds_shortest_failures(machine: Graph[Any, Any], assertion: Assertion, limits: Limits) -> None:
     oracle = replies_of(machine, REPLIES)
     pruned = explore(machine, limits, errands.Errand(), oracle, properties=[assertion])
     every = explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=False)
@@ -725,7 +717,7 @@ def test_any_assertion_fails_as_soon_as_it_does_when_every_run_is_followed(
         assert breaks(assertion, machine, limits, errands.Errand(), failure.choices)
 
 
-def test_a_run_that_asks_for_nothing_is_endless_too() -> None:
+def test_endless_run_may_ask_for_nothing() -> None:
     found = explore(CLOCK, Limits(iterations=None), Tick(), Oracle(lambda _: []))
     assert found.endless is not None
     assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
@@ -741,14 +733,14 @@ def test_a_reply_may_take_all_the_tokens() -> None:
     assert explored(agent_limits(iterations=15, tokens=0)).longest == 2
 
 
-def test_what_counts_in_a_value_is_seen_at_small_counts() -> None:
+def test_small_counters_in_values_are_distinguished() -> None:
     found = explore(TRYING, Limits(iterations=None), Trying(), replies_of(TRYING, {CallModel: [ModelReply("no")]}))
     assert found.endless is None
     assert set(found.endings) == {"GivenUp"}
     assert found.longest == 3
 
 
-def test_a_value_that_cannot_be_stored_is_taken_up_as_it_is() -> None:
+def test_unserializable_value_is_resumed_unchanged() -> None:
     start = Trying(0, lambda: None)
     oracle = replies_of(TRYING, {CallModel: [ModelReply("no")]})
     found = explore(TRYING, Limits(iterations=None), start, oracle, crashes=1)
@@ -766,7 +758,7 @@ def test_an_exploration_says_what_it_found() -> None:
     )
 
 
-def test_whatever_a_run_begins_with_is_written_so_that_it_can_be_read_again() -> None:
+def test_start_values_round_trip_as_source() -> None:
     nothing = Oracle(lambda _: [])
     unpacked = never(left("unpack", Expected))
     found = explore(PARCEL, Limits(), Parcel(CONTENTS), nothing, properties=[unpacked])
@@ -774,7 +766,7 @@ def test_whatever_a_run_begins_with_is_written_so_that_it_can_be_read_again() ->
         run_pasted(as_test(found.failures[0]))
 
 
-def test_what_is_defined_inside_a_function_is_written_by_its_bare_name() -> None:
+def test_local_definitions_have_bare_names() -> None:
     @dataclass(frozen=True)
     class Local:
         pass
@@ -787,7 +779,7 @@ def test_what_is_defined_inside_a_function_is_written_by_its_bare_name() -> None
     assert "Local\n" not in source
 
 
-def test_a_run_that_is_over_before_all_choices_are_made_is_judged_as_it_is() -> None:
+def test_extra_choices_after_end_are_ignored() -> None:
     assert breaks(never(left("unpack")), PARCEL, Limits(), Parcel(CONTENTS), [REPLIED])
 
 
@@ -817,19 +809,19 @@ def test_dominates_approve_calls_tool_delete_file() -> None:
 """
 
 
-def test_an_outcome_that_a_draft_does_not_route_ends_the_run_with_an_exception() -> None:
+def test_unrouted_outcome_of_draft_raises() -> None:
     found = explore(UNROUTED, Limits(), Parcel(None), Oracle(lambda _: []))
     assert found.exceptions == {"UnhandledOutcomeError": 1}
 
 
-def test_a_large_batch_is_answered_with_one_member_that_differs() -> None:
+def test_large_batch_varies_one_member_at_a_time() -> None:
     found = explore(SURVEY, Limits(), Topics(("a", "b", "c")), replies_of(SURVEY))
     assert found.paths == 3**3 + 2
     large = explore(SURVEY, Limits(), Topics(("a", "b", "c", "d")), replies_of(SURVEY))
     assert large.paths == 1 + 4 * 2 + 2
 
 
-def test_a_parser_that_raises_is_a_class_of_its_own() -> None:
+def test_raising_parser_is_its_own_class() -> None:
     def read(reply: ModelReply) -> AgentFinish:
         if not reply.content:
             raise ZeroDivisionError
@@ -848,7 +840,7 @@ def test_a_parser_that_raises_is_a_class_of_its_own() -> None:
     assert [(one.node, repr(one.error)) for one in found.raised] == [("parse", "ZeroDivisionError()")]
 
 
-def test_a_callable_agents_machine_does_not_know_what_models_say() -> None:
+def test_callable_agent_has_no_known_model_replies() -> None:
     with pytest.raises(InputError, match="no replies to CallModel are known"):
         replies_of(executor_of("callable"))(CallModel(CompletionRequest("?")))
 
@@ -909,23 +901,23 @@ DIFFERENT: list[tuple[object, object]] = [
 
 
 @pytest.mark.parametrize("words", [frozenset({"word", "other word"}), None])
-def test_what_nodes_can_tell_apart_has_different_shapes(words: frozenset[str] | None) -> None:
+def test_distinguishable_values_have_different_shapes(words: frozenset[str] | None) -> None:
     assert all(shape(one, words) != shape(other, words) for one, other in DIFFERENT)
     assert all(hash(shape(one, words)) == hash(shape(one, words)) for one, _ in [*SAME, *DIFFERENT])
 
 
-def test_what_has_only_a_different_history_has_one_shape() -> None:
+def test_histories_do_not_change_shape() -> None:
     words = frozenset({"word", "other word"})
     assert all(shape(one, words) == shape(other, words) for one, other in SAME)
     assert shape("a long text", None) != shape("another one", None)
 
 
-def test_the_texts_of_a_value_are_found_wherever_they_are() -> None:
+def test_strings_are_found_anywhere_in_values() -> None:
     value = [Plain({"a": (Slotted("b"), {"c"})}), Form("d"), NESTED, Form, Colour.RED, 3]
     assert texts(value) == {"a", "b", "c", "d", "word"}
 
 
-def test_a_value_with_slots_that_are_not_filled_has_a_shape() -> None:
+def test_value_with_empty_slots_has_a_shape() -> None:
     class Loose:
         __slots__ = ("__dict__", "absent", "there")
 

@@ -91,13 +91,13 @@ def test_a_guard_of_the_answer_misses_direct_returns() -> None:
     assert not warnings(executor().splice(REDACTED, after=BOTH, on=AgentFinish).graph)
 
 
-def test_a_guard_that_may_send_back_is_warned_of_too() -> None:
+def test_guard_with_back_edge_gets_warning() -> None:
     rows = edges(judge, on(AgentFinish, END) | on(Ready, plan))
     assert len(warnings(splice(AGENT_EXECUTOR, rows, after=parse, on=AgentFinish))) == 1
     assert not warnings(splice(AGENT_EXECUTOR, rows, after=BOTH, on=AgentFinish))
 
 
-def test_a_guard_before_a_memory_is_warned_of_too() -> None:
+def test_guard_in_front_of_memory_gets_warning() -> None:
     (warning,) = warnings(executor(memory=BufferMemory()).splice(REDACTED, after=parse, on=AgentFinish).graph)
     assert "to save_memory, but check_return_direct --AgentFinish--> save_memory bypasses it" in warning
     assert not warnings(executor(memory=BufferMemory()).splice(REDACTED, after=BOTH, on=AgentFinish).graph)
@@ -132,7 +132,7 @@ def test_copies_of_one_guard_are_one() -> None:
     assert not warnings(splice(once, edges(copy, on(AgentFinish, END)), after=check_return_direct, on=AgentFinish))
 
 
-def test_a_guard_between_a_guard_and_the_end_is_named() -> None:
+def test_guard_after_another_guard_is_named() -> None:
     second = rename(judge, "second")
     rows = edges(second, on(AgentFinish, END) | on(Ready, plan))
     (warning,) = warnings(
@@ -179,7 +179,7 @@ def test_only_a_model_has_last_words() -> None:
     assert not warnings(splice(noting, rows, after=dispatch_tools, on=LimitReached))
 
 
-def test_a_guard_behind_the_memory_misses_what_is_not_saved() -> None:
+def test_guard_after_memory_misses_unsaved_answers() -> None:
     remembering = executor(memory=BufferMemory())
     machine = splice(remembering.graph, REDACTED, after=remembering.graph["save_memory"], on=AgentFinish)
     (warning,) = warnings(machine)
@@ -258,7 +258,7 @@ def test_an_exit_behind_the_guard_is_not_missed() -> None:
     assert not warnings(machine)
 
 
-def test_a_node_that_leads_back_to_itself_is_no_guard() -> None:
+def test_self_looping_node_is_not_a_guard() -> None:
     @node
     def haggle(order: Order) -> Order | Paid:
         return order

@@ -57,14 +57,14 @@ by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Ph
 
 
 @by_each_checker
-def test_every_run_of_the_executor_ends_unless_it_has_no_limit(says: Says) -> None:
+def test_executor_runs_end_unless_unlimited(says: Says) -> None:
     assert says(EXECUTOR, Limits())
     assert not says(EXECUTOR, Limits(iterations=None))
 
 
 @by_each_checker
 @pytest.mark.parametrize("iterations", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 15))])
-def test_the_bound_of_the_executor_holds_and_one_less_does_not(says: Says, iterations: int) -> None:
+def test_executor_bound_is_tight(says: Says, iterations: int) -> None:
     given = Limits(iterations=iterations)
     bound = 4 * iterations + 2
     assert steps_proved(AGENT_EXECUTOR, given) == bound
@@ -77,7 +77,7 @@ def test_the_bound_of_the_executor_holds_and_one_less_does_not(says: Says, itera
 @pytest.mark.parametrize(
     "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
 )
-def test_a_checker_and_the_prover_agree_on_every_machine_there_is(says: Says, given: Limits) -> None:
+def test_external_checkers_agree_with_prover(says: Says, given: Limits) -> None:
     machines: Iterable[tuple[str, Graph[Any, Any]]] = runpy.run_path(str(DIAGRAMS))["machines"]()
     # Several examples have the same table.
     for flow, machine in {flow_of(machine): machine for _, machine in machines}.items():
@@ -93,7 +93,7 @@ def test_a_checker_and_the_prover_agree_on_every_machine_there_is(says: Says, gi
     "flow",
     [pytest.param(flow, id=name, marks=() if name in KINDS else pytest.mark.slow) for name, flow in BAD.items()],
 )
-def test_a_run_of_a_bad_flow_does_not_end(says: Says, flow: Flow) -> None:
+def test_bad_flow_has_endless_run(says: Says, flow: Flow) -> None:
     assert not says(flow, Limits(iterations=3))
 
 
@@ -102,13 +102,13 @@ def test_a_loop_that_changes_nothing_is_seen() -> None:
 
 
 @by_each_checker
-def test_a_visit_may_miss_the_calls_that_another_was_not_sure_to_make(says: Says) -> None:
+def test_later_visit_may_lack_calls(says: Says) -> None:
     assert says(MISSING_CALLS, agent_limits(model_calls=2), bound=4)
     assert not says(MISSING_CALLS, agent_limits(model_calls=2), bound=3)
 
 
 @by_each_checker
-def test_names_that_a_language_cannot_have_are_told_apart(says: Says) -> None:
+def test_invalid_identifiers_stay_distinct(says: Says) -> None:
     assert says(AWKWARD, Limits())
     assert not says(AWKWARD, Limits(), bound=len(AWKWARD.nodes) - 1)
 
@@ -117,7 +117,7 @@ def test_names_that_a_language_cannot_have_are_told_apart(says: Says) -> None:
 @pytest.mark.parametrize("says", [spin_says, tlc_says])
 @by_many_runs
 @given(flow=flows(), given_limits=limits())
-def test_random_flows_end_where_walking_them_all_says_so(says: Says, flow: Flow, given_limits: Limits) -> None:
+def test_external_checkers_agree_with_exhaustive_walk(says: Says, flow: Flow, given_limits: Limits) -> None:
     bound = longest_run(flow, given_limits)
     assert says(flow, given_limits) == (bound is not None)
     if bound is not None:
@@ -126,7 +126,7 @@ def test_random_flows_end_where_walking_them_all_says_so(says: Says, flow: Flow,
 
 
 @given(flow=flows(), given_limits=limits())
-def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, given_limits: Limits) -> None:
+def test_prover_agrees_with_exhaustive_walk(flow: Flow, given_limits: Limits) -> None:
     caps = caps_of(flow, given_limits)
     transitions = [each for each in flow.transitions if is_enabled(each, limits_of(flow, given_limits))]
     ranks = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
@@ -141,7 +141,7 @@ def test_the_prover_says_of_random_flows_what_walking_them_all_says(flow: Flow, 
                 assert longest_run(flow, finding.witness.limits) is None
 
 
-def test_the_bound_of_the_prover_has_calls_that_are_not_sure_to_be_made() -> None:
+def test_prover_bound_includes_optional_calls() -> None:
     given = agent_limits(model_calls=2)
     assert bounds_of(MISSING_CALLS, MISSING_CALLS.transitions, given).transitions.number == 4
 
@@ -153,7 +153,7 @@ def test_no_two_names_become_one_identifier(names: list[str]) -> None:
     assert all(name.isascii() and name.isidentifier() and name.startswith("at_") for name in made)
 
 
-def test_a_bound_in_tla_is_counted_up_to_the_first_step_too_many() -> None:
+def test_tla_counts_one_step_beyond_the_bound() -> None:
     text = tla(EXECUTOR, Limits(iterations=1), bound=6)
     assert "steps' = IF steps > 6 THEN steps ELSE steps + 1" in text
     assert text.endswith("WithinBound == steps <= 6\n====\n")

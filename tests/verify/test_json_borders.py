@@ -150,7 +150,7 @@ def test_certificate_with_any_value_exchanged_is_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: value[:8])
-def test_trace_with_any_value_exchanged_is_drawn_or_refused(value: str) -> None:
+def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
     executor = executor_of(max_iterations=1)
     lines = recording_of(executor.run("go")).to_json_lines().splitlines()
     certificate = executor.verify().certificate

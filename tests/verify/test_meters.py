@@ -88,14 +88,14 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
     assert "at most 6 transitions, 2 parcels and 5 payments" in str(found)
 
 
-def test_without_a_limit_the_meter_to_limit_is_named() -> None:
+def test_remedy_names_meter_to_limit() -> None:
     assert verify(ORDERS, Limits()).why == (
         "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends payments, which has no limit. Set a "
         "limit on payments: Limits({PAYMENTS: 5})."
     )
 
 
-def test_a_limit_on_another_meter_that_is_charged_along_bounds_a_meter() -> None:
+def test_limit_on_jointly_charged_meter_bounds_meter() -> None:
     flow = flow_of(ORDERS)
     assert flow.charged == ("parcels", "payments")
     # For each parcel there is a payment, and not the other way round.
@@ -103,7 +103,7 @@ def test_a_limit_on_another_meter_that_is_charged_along_bounds_a_meter() -> None
     assert flow.factors("payments") == {"payments": 1}
 
 
-def test_a_charge_of_several_units_is_refused_where_fewer_are_left() -> None:
+def test_charge_above_remaining_amount_is_refused() -> None:
     assert certified(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1})).bounds is not None
     found = explore_table(ORDERS, Limits({PAYMENTS: 2, PARCELS: 1}))
     assert found.charges == {"parcels": 0, "payments": 2}
@@ -119,7 +119,7 @@ def test_a_measured_meter_is_compared_and_not_bounded() -> None:
     assert list(bounds.meters) == ["parcels", "payments"]
 
 
-def test_any_number_of_effects_is_limited_by_fan_out_or_by_a_meter() -> None:
+def test_fan_out_or_meter_limits_effects() -> None:
     loose: Any = charged(when_spent=Cancelled)(dataclasses.replace(pay, most=None, least=0))
     row: Any = edges(loose, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
     machine: Graph[Any, Any] = graph(row, start=loose)
@@ -146,7 +146,7 @@ class Scan(Effect[int]):
 
 
 @pytest.mark.parametrize("pages", [0, 1, None])
-def test_what_is_only_compared_stops_a_visit_once_nothing_is_left(pages: int | None) -> None:
+def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     scanning: Any = dataclasses.replace(pay, effects=(Scan,))
     row: Any = edges(scanning, on(Paid, END) | on(Refused, scanning) | on(Cancelled, END))
     machine: Graph[Any, Any] = graph(row, start=scanning)
@@ -163,7 +163,7 @@ def test_what_is_only_compared_stops_a_visit_once_nothing_is_left(pages: int | N
     assert bounds.transitions.exact
 
 
-def test_a_charge_that_no_way_is_left_to_make_is_none() -> None:
+def test_unreachable_charge_is_zero() -> None:
     lost: Any = edges
     flow = flow_of(draft(lost(pay, on(Cancelled, END)), start=pay))
     assert flow.bounded == ("payments",)
@@ -184,7 +184,7 @@ def test_what_is_reserved_may_ask_for_nothing(seconds: int | None) -> None:
 # ---- what is counted twice
 
 
-def test_a_budget_and_a_meter_of_one_name_are_a_fault() -> None:
+def test_budget_and_meter_of_same_name_are_refused() -> None:
     both: Any = metered(when_spent=Cancelled, budget=Budget("payments", 3))(pay)
     row: Any = edges(both, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
     with pytest.raises(GraphError) as caught:
@@ -209,7 +209,7 @@ def test_two_meters_of_one_name_are_a_fault() -> None:
         graph(row, start=pay)
 
 
-def test_a_limit_on_a_meter_that_is_a_budget_of_the_machine_is_refused() -> None:
+def test_meter_limit_on_own_budget_is_refused() -> None:
     @metered(when_spent=Cancelled, budget=Budget("rounds", 3))
     @node
     def go_round(order: Order) -> Order | Delivered:
@@ -229,7 +229,7 @@ def test_a_limit_on_a_meter_that_is_a_budget_of_the_machine_is_refused() -> None
 # ---- reports
 
 
-def test_bounds_and_limits_are_told_by_meter() -> None:
+def test_bounds_and_limits_are_reported_by_meter() -> None:
     verdict = certified(ORDERS, FIVE)
     assert verdict.bounds is not None
     told = bounds_data(verdict.bounds)
@@ -246,7 +246,7 @@ def test_bounds_and_limits_are_told_by_meter() -> None:
     assert bound_lines(unknown)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"
 
 
-def test_a_difference_names_the_limits_and_bounds_of_meters() -> None:
+def test_difference_names_limits_and_bounds_of_meters() -> None:
     changes = diff(ORDERS, ORDERS, Limits({PAYMENTS: 6}), limits_before=FIVE)
     assert str(changes) == (
         "~ limit payments: was 5, now 6\n"
@@ -290,7 +290,7 @@ def test_a_pasted_test_has_limits_on_meters(limits: Limits, written: str) -> Non
         (Limits(iterations=None), "Limits(iterations=None)"),
     ],
 )
-def test_limits_of_all_kinds_are_written_in_a_pasted_test(limits: Limits, written: str) -> None:
+def test_failure_test_writes_all_kinds_of_limits(limits: Limits, written: str) -> None:
     oracle = replies_of(ORDERS, {Pay: [True], Ship: [0.5]})
     (failure,) = explore(ORDERS, limits, Order(), oracle, properties=[never(asked(Ship))]).failures
     assert f" {written}, " in as_test(failure, machine="machine = ...")
@@ -309,7 +309,7 @@ def test_the_charges_of_effects_are_in_the_certificate() -> None:
     assert certificate.limits["parcels"] is None
 
 
-def test_flows_that_measure_other_meters_are_told_apart() -> None:
+def test_flows_with_different_meters_have_different_digests() -> None:
     one = Transition("a", "A", "END", asks=1, most=1, kinds=((("gold", 2),),))
     flow = Flow("a", ("a",), (one,))
     assert (flow.charged, flow.bounded) == (("gold",), ("gold",))
@@ -343,7 +343,7 @@ def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, A
 
 @pytest.mark.parametrize("accepted", [[True], [False, False, True], [False] * 5])
 @pytest.mark.parametrize("limits", [FIVE, Limits({PAYMENTS: 5, PARCELS: 1}), Limits({PAYMENTS: 5, WEIGHT: 9})])
-def test_a_run_that_charges_meters_of_its_own_conforms(accepted: list[bool], limits: Limits) -> None:
+def test_run_with_custom_meters_conforms(accepted: list[bool], limits: Limits) -> None:
     records, proof = trace_of(accepted, limits)
     assert str(audit(records, proof)).startswith("CONFORMS")
 
@@ -366,7 +366,7 @@ def test_what_is_charged_wrongly_is_a_violation(meter: str, more: float, fact: s
     assert fact in [violation.fact for violation in audit(records, proof).violations]
 
 
-def test_a_run_beyond_the_limit_of_a_meter_is_a_violation() -> None:
+def test_run_beyond_meter_limit_is_a_violation() -> None:
     records, _ = trace_of([False, False, True], FIVE)
     proof = certified(ORDERS, Limits({PAYMENTS: 2})).certificate
     assert proof is not None
@@ -388,9 +388,7 @@ def asking(least: int, most: int, *effects: type[Effect[Any]]) -> Graph[Any, Any
 
 @pytest.mark.parametrize("effects", [(Buy,), (Weigh,), (Buy, Weigh)])
 @pytest.mark.parametrize(("least", "most"), [(0, 1), (1, 2), (0, 3), (2, 3)])
-def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
-    least: int, most: int, effects: tuple[type[Effect[Any]], ...]
-) -> None:
+def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
     machine = asking(least, most, *effects)
     for gold, silver in product((None, 0, 2, 3, 6, 7), (None, 0, 1, 2, 3, 5)):
         limits = Limits({GOLD: gold, SILVER: silver})
@@ -444,9 +442,7 @@ def meter_limits(draw: st.DrawFn) -> Limits:
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(drawn=drawn_graphs(most=3), limits=meter_limits(), choices=st.lists(st.integers(0, 5), max_size=3))
-def test_what_is_proved_of_random_machines_holds_of_every_run(
-    drawn: DrawnGraph, limits: Limits, choices: list[int]
-) -> None:
+def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits: Limits, choices: list[int]) -> None:
     """The nodes run as they are, on the real engine, whatever their effects report."""
     verdict = verify(drawn.graph, limits)
     event(verdict.status)

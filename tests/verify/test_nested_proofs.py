@@ -64,7 +64,7 @@ def delegating(
 # ---- bounds
 
 
-def test_a_tool_that_runs_an_executor_is_part_of_the_bound() -> None:
+def test_bound_includes_tool_that_runs_executor() -> None:
     inner = caller_of(Caller(), echo, max_iterations=5, max_fan_out=2)
     assert bounds_of(inner) == {
         "model_calls": "iterations = 5 (exact)",
@@ -87,7 +87,7 @@ def test_a_tool_that_runs_an_executor_is_part_of_the_bound() -> None:
     assert bounds_of(delegating(inner, max_model_calls=7))["model_calls"] == "model_calls = 7 (at most)"
 
 
-def test_runs_at_all_levels_are_within_the_limit_of_the_outermost() -> None:
+def test_nested_runs_obey_outermost_limit() -> None:
     innermost = caller_of(Caller(), echo, max_iterations=5, max_fan_out=1)
     middle = delegating(innermost, max_iterations=2, max_fan_out=1)
     # By itself 2 calls and two runs of 5.
@@ -111,7 +111,7 @@ def test_each_attempt_of_a_tool_is_a_run() -> None:
     assert bounds_of(caller_of(Caller(argument="input"), again, max_tool_calls=3))["model_calls"] == "60 (at most)"
 
 
-def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> None:
+def test_unproved_nested_executor_prevents_proof() -> None:
     inner = caller_of(Caller(), echo, max_iterations=None, allow_nonterminating=True)
     verdict = delegating(inner, allow_nonterminating=True).verify()
     assert verdict.status == "unproved"
@@ -121,7 +121,7 @@ def test_an_executor_that_is_not_proved_keeps_the_others_from_being_proved() -> 
     )
 
 
-def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
+def test_nested_charges_are_assumptions_without_limits() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
         "nested runs that its calls start (at most 1,000, 8 levels deep) end, and know the call that started them: in "
@@ -138,7 +138,7 @@ def test_what_other_runs_charge_is_assumed_to_be_limited() -> None:
     )
 
 
-def test_calls_of_which_the_number_is_not_known_start_any_number_of_runs() -> None:
+def test_unbounded_calls_start_unbounded_runs() -> None:
     """Their replies may report more of them than they were charged."""
     nested = NestedRuns("pages", 1, (("others", 4, 4),))
     machine = bind(REPORTING, nested)
@@ -168,7 +168,7 @@ def test_what_runs_within_only_report_is_not_bounded() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_no_tree_of_runs_charges_more_than_is_proved(data: st.DataObject) -> None:
+def test_nested_runs_stay_within_proved_charges(data: st.DataObject) -> None:
     """Executors of up to three levels, with tools that call as often as they may."""
     small = st.integers(0, 3)
     limit = st.none() | st.integers(0, 12)
@@ -337,7 +337,7 @@ REPORTING: Graph[Address, Page] = graph(
 )
 
 
-def test_meters_of_the_runs_within_are_bounded_as_well() -> None:
+def test_meters_of_nested_runs_are_bounded() -> None:
     def bounds(others: int | None, limits: Limits) -> dict[str, str]:
         machine = bind(FETCHING, NestedRuns("pages", 1, (("others", others, others), ("pages", 0, 0))))
         certificate = machine.verify(limits).certificate
@@ -352,7 +352,7 @@ def test_meters_of_the_runs_within_are_bounded_as_well() -> None:
     assert bounds(None, Limits()) == {"pages": "1 (exact)"}
 
 
-def test_a_machine_that_loops_where_a_limit_of_others_is_spent_says_so() -> None:
+def test_machine_may_loop_at_an_outer_limit() -> None:
     """Where the runs around it have spent what it has no limit of, it is stopped by its certificate, not endless."""
     verdict = FETCHING.verify()
     assert verdict.certificate is not None

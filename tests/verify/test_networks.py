@@ -224,7 +224,7 @@ def test_what_begins_is_completed() -> None:
     assert not postdominates(PAYMENTS, decide, pay, outcome=Over)
 
 
-def test_a_loop_at_the_node_itself_is_a_cycle() -> None:
+def test_self_loop_is_a_cycle() -> None:
     @node
     def spin(job: Job) -> Job | Over:
         raise AssertionError("nothing calls this")
@@ -339,13 +339,13 @@ def test_paths_may_avoid_a_node() -> None:
         (lambda: to_networkx("plan"), "'plan' is not a graph; write to_networkx(executor.graph)"),  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     ],
 )
-def test_mistakes_are_told_with_a_remedy(asked: Any, message: str) -> None:
+def test_mistakes_have_a_remedy(asked: Any, message: str) -> None:
     with pytest.raises(InputError) as raised:
         asked()
     assert message in str(raised.value)
 
 
-def test_a_draft_has_no_dominators_of_what_is_not_reached() -> None:
+def test_unreachable_node_of_draft_has_no_dominators() -> None:
     nodes: list[Node[Any, Any]] = [pay, decide]
     machine: Graph[Any, Any] = Graph(nodes, [Edge("pay", Paid, "END")], "pay")
     with pytest.raises(InputError, match="decide cannot be reached from pay"):

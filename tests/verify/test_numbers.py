@@ -182,7 +182,7 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
 
 
 @pytest.mark.parametrize(("fan_out", "number"), [(1, 1), (2, 2)])
-def test_a_visit_that_has_to_ask_for_more_than_it_may_counts_nothing(fan_out: int, number: int) -> None:
+def test_visit_beyond_fan_out_counts_nothing(fan_out: int, number: int) -> None:
     coins = ((("coins", 1),),)
     ways = (
         Transition("a", "Done", "b", asks=2, most=None, kinds=coins),
@@ -227,7 +227,7 @@ def low() -> tuple[DrawnGraph, Limits]:
     return drawn, Limits(iterations=1)
 
 
-def test_loops_that_low_limits_end_are_proved_by_their_states() -> None:
+def test_loops_ended_by_low_limits_are_proved_by_states() -> None:
     drawn, limits = low()
     certificate = certified(limits, drawn.graph)
     assert certificate.ranks is None
@@ -237,7 +237,7 @@ def test_loops_that_low_limits_end_are_proved_by_their_states() -> None:
     assert drawn.graph.verify(Limits(iterations=3)).status == "refuted"
 
 
-def test_no_state_can_be_left_out_of_a_proof_by_states() -> None:
+def test_proof_by_states_needs_every_state() -> None:
     drawn, limits = low()
     certificate = certified(limits, drawn.graph)
     potential = certificate.bounds.transitions.potential
@@ -252,7 +252,7 @@ def test_no_state_can_be_left_out_of_a_proof_by_states() -> None:
             check_ranks(with_bound(certificate, "transitions", potential=one))
 
 
-def test_a_gate_is_shut_by_what_states_do_not_count() -> None:
+def test_uncounted_cause_may_open_gate() -> None:
     """A potential that counted no budget hid the loop of a spent one."""
     drawn = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), meters=("alpha",), spent=0),))
     limits = Limits(budgets={"alpha": 1})

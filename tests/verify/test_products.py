@@ -47,7 +47,7 @@ def steps(product: Product, node: str, *left: int) -> list[tuple[str, str, tuple
 ENTRY = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), way("b", END.name), x=2)
 
 
-def test_a_gate_may_be_shut_when_what_it_costs_is_spent() -> None:
+def test_gate_opens_when_entry_budget_is_spent() -> None:
     product = Product(ENTRY, NO_LIMIT)
     assert product.begin == ("a", (2,))
     assert steps(product, "a", 2) == [("Tob", "b", (1,))]
@@ -56,11 +56,11 @@ def test_a_gate_may_be_shut_when_what_it_costs_is_spent() -> None:
 
 
 @pytest.mark.parametrize("limits", [Limits(iterations=None, seconds=9), Limits(iterations=None, restarts=0)])
-def test_it_may_be_shut_at_any_time_where_the_clock_or_a_crash_may_shut_it(limits: Limits) -> None:
+def test_time_or_crash_may_open_gate_anytime(limits: Limits) -> None:
     assert steps(Product(ENTRY, limits), "a", 2) == [("Tob", "b", (1,)), ("gate", "END", (2,))]
 
 
-def test_a_visit_may_be_stopped_within_whatever_is_seen_to_be_left() -> None:
+def test_visit_may_be_stopped_with_any_amount_left() -> None:
     flow = flow_with(
         way("a", "a", "model_calls", **calling(models=2)),
         within("a", "model_calls", **calling(models=2)),
@@ -71,7 +71,7 @@ def test_a_visit_may_be_stopped_within_whatever_is_seen_to_be_left() -> None:
     assert steps(product, "a", 0) == [("within", "END", (0,)), ("ToEND", "END", (0,))]
 
 
-def test_all_that_a_visit_spends_has_to_be_left() -> None:
+def test_visit_needs_all_it_spends() -> None:
     flow = flow_with(
         Transition("a", "Toa", "a", spends=(("x", 2), ("y", 1)), resets=("y",)),
         gate("a", "x y"),
@@ -85,7 +85,7 @@ def test_all_that_a_visit_spends_has_to_be_left() -> None:
     assert steps(product, "a", 2, 0) == [("gate", "END", (2, 0))]
 
 
-def test_a_visit_that_has_to_ask_for_more_than_it_may_does_not_return() -> None:
+def test_visit_beyond_fan_out_does_not_return() -> None:
     flow = flow_with(way("a", "b", asks=2), within("a", "fan_out"), way("b", END.name))
     assert steps(Product(flow, Limits(fan_out=1)), "a") == [("within", "END", ())]
     assert steps(Product(flow, Limits(fan_out=2)), "a") == [("Tob", "b", ()), ("within", "END", ())]
@@ -103,7 +103,7 @@ def sure(flow: Flow, limits: Limits) -> Product:
     return Product(flow, limits, sure=True)
 
 
-def test_a_visit_is_sure_to_be_stopped_where_less_is_left_than_it_may_want_at_once() -> None:
+def test_limit_surely_stops_visit_that_wants_more() -> None:
     flow = flow_with(
         way("a", "a", "tool_calls", **calling(tools=2), asks=1),
         within("a", "tool_calls", **calling(tools=2)),
@@ -137,19 +137,19 @@ def test_a_token_is_wanted_for_each_model_call() -> None:
     assert [name for name, _, _ in steps(product, "a", 1)] == ["Toa", "within", "within", "ToEND"]
 
 
-def test_a_limit_of_what_nothing_is_seen_to_spend_stops_a_visit_that_may_want_more() -> None:
+def test_limit_stops_visit_that_may_ask_for_more() -> None:
     flow = flow_with(way("a", END.name), within("a", "tool_calls", **calling(tools=2)))
     one, two = (sure(flow, agent_limits(tool_calls=most)) for most in (1, 2))
     assert steps(one, "a", 1) == [("ToEND", "END", (1,)), ("within", "END", (1,)), ("within", "END", (0,))]
     assert steps(two, "a", 2) == [("ToEND", "END", (2,))]
 
 
-def test_the_clock_and_crashes_are_not_sure_to_stop_anything() -> None:
+def test_time_and_crashes_surely_stop_nothing() -> None:
     flow = flow_with(way("a", "a"), within("a"), way("a", END.name))
     assert [name for name, _, _ in steps(sure(flow, Limits(restarts=0)), "a")] == ["Toa", "ToEND"]
 
 
-def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() -> None:
+def test_required_effects_spend_one_of_their_kinds() -> None:
     flow = flow_with(
         way("a", "b", asks=1, **calling(models=1, tools=1)),
         within("a", "model_calls tool_calls", **calling(models=1, tools=1)),
@@ -164,7 +164,7 @@ def test_what_has_to_be_asked_of_several_kinds_is_spent_of_one_or_the_other() ->
     assert steps(sure(free, limits), "a") == [("Tob", "b", ())]
 
 
-def test_of_two_kinds_one_each_may_be_asked_where_two_of_neither_are_left() -> None:
+def test_visit_may_mix_kinds_when_limits_are_low() -> None:
     either = calling(models=2, tools=2)
     flow = flow_with(
         way("a", "b", asks=2, **either), within("a", "model_calls tool_calls", **either), way("b", END.name)
@@ -173,7 +173,7 @@ def test_of_two_kinds_one_each_may_be_asked_where_two_of_neither_are_left() -> N
     assert ("Tob", "b", (0, 0)) in steps(product, "a", 1, 1)
 
 
-def test_a_visit_may_ask_as_long_as_there_is_something_left_and_then_is_stopped() -> None:
+def test_visit_asks_until_its_limit_is_reached() -> None:
     any_number = calling(tools=None)
     flow = flow_with(way("a", END.name), within("a", "fan_out tool_calls", **any_number))
     stopped = [left for kind, _, left in steps(sure(flow, agent_limits(tool_calls=2)), "a", 2) if kind == "within"]
@@ -185,7 +185,7 @@ def test_a_visit_may_ask_as_long_as_there_is_something_left_and_then_is_stopped(
     assert stopped == [(2,), (1,)]
 
 
-def test_a_visit_that_returns_may_have_asked_for_all_that_is_left() -> None:
+def test_returning_visit_may_use_up_limit() -> None:
     any_number, up_to_nine = calling(tools=None), calling(tools=9)
     for asking in (any_number, up_to_nine):
         flow = flow_with(way("a", "b", **asking), within("a", "tool_calls", **asking), way("b", END.name))
@@ -196,14 +196,14 @@ def test_a_visit_that_returns_may_have_asked_for_all_that_is_left() -> None:
         assert ("Tob", "b", (0,)) in steps(product, "a", 3)
 
 
-def test_what_one_kind_wants_does_not_keep_another_from_waiting() -> None:
+def test_kinds_wait_independently() -> None:
     either: Any = calling(tools=1, others=1)
     flow = flow_with(way("a", "b", **either), within("a", "tool_calls", **either), way("b", END.name))
     product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=0))
     assert {("Tob", "b", (0, 0)), ("within", "END", (0, 0))} <= set(steps(product, "a", 0, 1))
 
 
-def test_what_need_not_be_asked_may_be_asked_or_not() -> None:
+def test_optional_effects_may_be_skipped() -> None:
     flow = flow_with(
         way("a", "a", "x", **calling(models=1)),
         gate("a", "x"),
@@ -236,7 +236,7 @@ def test_time_is_left_or_not(seconds: float, left: int) -> None:
     assert sure(CLOCKED, NO_LIMIT).begin == ("a", (2,))
 
 
-def test_what_a_visit_asks_for_may_take_all_the_time_there_is() -> None:
+def test_effects_may_take_all_remaining_time() -> None:
     assert steps(sure(CLOCKED, FIVE), "a", 2, 1) == [
         ("Tob", "b", (1, 1)),
         # It is answered at last, or cut.
@@ -245,7 +245,7 @@ def test_what_a_visit_asks_for_may_take_all_the_time_there_is() -> None:
     ]
 
 
-def test_that_a_run_may_not_be_taken_up_again_does_not_keep_it_from_waiting() -> None:
+def test_run_without_restarts_may_wait() -> None:
     product = sure(CLOCKED, Limits(iterations=None, seconds=5, restarts=0))
     assert ("Tob", "b", (1, 0)) in steps(product, "a", 2, 1)
 
@@ -257,7 +257,7 @@ def test_after_that_nothing_is_entered_that_costs_anything() -> None:
     assert steps(product, "b", 1, 0) == [("Toa", "a", (1, 0)), ("ToEND", "END", (1, 0))]
 
 
-def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
+def test_free_visit_is_stopped_when_it_asks() -> None:
     flow = flow_with(way("a", "a", asks=1, **FREE), within("a", **FREE), way("a", END.name, asks=1, **FREE))
     product = sure(flow, FIVE)
     assert steps(product, "a", 1) == [
@@ -270,7 +270,7 @@ def test_a_visit_that_costs_nothing_is_stopped_when_it_asks() -> None:
     assert steps(product, "a", 0) == [("within", "END", (0,))]
 
 
-def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
+def test_visit_that_may_skip_effects_can_return() -> None:
     any_number = calling(tools=None)
     flow = flow_with(way("a", "a", **any_number), within("a", "tool_calls", **any_number), way("a", END.name))
     product = sure(flow, FIVE)
@@ -281,7 +281,7 @@ def test_a_visit_that_need_not_ask_returns_in_any_case() -> None:
     assert steps(nothing, "a", 0, 1) == [("Toa", "a", (0, 1)), ("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
-def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
+def test_waiting_needs_amount_left_to_ask() -> None:
     for answered in (False, True):
         asking: Any = calling(tools=1) | {"answered": answered}
         flow = flow_with(
@@ -293,7 +293,7 @@ def test_to_wait_for_an_answer_something_has_to_be_left_to_ask_with() -> None:
         assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
-def test_a_node_goes_on_when_its_own_deadline_has_cut_what_is_answered_for_that() -> None:
+def test_node_continues_after_answered_cut_at_own_deadline() -> None:
     asking: Any = calling(tools=1) | {"answered": True, "grace": 10.0}
     flow = flow_with(way("a", "b", asks=1, **asking), within("a", **asking), way("b", END.name))
     product = sure(flow, FIVE)
@@ -302,7 +302,7 @@ def test_a_node_goes_on_when_its_own_deadline_has_cut_what_is_answered_for_that(
     assert steps(product, "a", 2) == [("Tob", "b", (2,)), ("Tob", "b", (1,)), ("Tob", "b", (0,))]
 
 
-def test_an_edge_that_is_taken_when_time_is_up_resets_what_it_says() -> None:
+def test_edge_taken_at_deadline_resets_budgets() -> None:
     flow = flow_with(
         way("a", "b", "x", "x", asks=1, **FREE),
         gate("a", "x"),
@@ -344,7 +344,7 @@ def test_the_longest_run_is_counted_by_each_weight(limit: int, longest: int) -> 
     assert most == [longest, limit, 1, 0]
 
 
-def test_of_two_ways_the_longer_counts_and_each_weight_by_itself() -> None:
+def test_longer_path_counts_for_each_weight() -> None:
     flow = flow_with(
         way("a", "b", **calling(models=5)), way("b", END.name), way("a", "c"), way("c", "d"), way("d", END.name)
     )
@@ -352,7 +352,7 @@ def test_of_two_ways_the_longer_counts_and_each_weight_by_itself() -> None:
     assert [product.most(weight)[product.begin] for weight in (_step, _calls)] == [3, 5]
 
 
-def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:
+def test_size_bounds_number_of_states() -> None:
     assert Product(ENTRY, NO_LIMIT).size() == 2 * 3
     assert sure(ENTRY, FIVE).size() == 2 * 3 * 2
     assert Product(flow_with(way("a", END.name)), NO_LIMIT).size() == 1
@@ -361,7 +361,7 @@ def test_the_size_is_a_limit_of_the_states_that_there_may_be() -> None:
 # ---- what is reserved
 
 
-def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_is_over() -> None:
+def test_reserved_visit_may_ask_after_deadline() -> None:
     flow = flow_with(
         way("a", "b", asks=1, **calling(models=1), grace=1.0),
         within("a", **calling(models=1), grace=1.0),
@@ -375,7 +375,7 @@ def test_a_reserved_visit_may_be_cut_when_it_has_waited_and_asks_also_when_time_
     assert steps(product, "a", 0) == [cut]
 
 
-def test_a_visit_with_less_grace_asks_for_nothing_after_one_with_more_is_cut() -> None:
+def test_visit_after_longer_grace_asks_for_nothing() -> None:
     flow = flow_with(
         way("a", END.name, asks=1, **calling(models=1), grace=2.0),
         Transition("a", "Cut", "b", "within", causes=("seconds",), **calling(models=1), grace=2.0),
@@ -390,7 +390,7 @@ def test_a_visit_with_less_grace_asks_for_nothing_after_one_with_more_is_cut() -
     assert Product(flow, Limits(iterations=None, seconds=0), sure=True).begin == ("a", (2,))
 
 
-def test_it_is_not_sure_to_be_stopped_by_a_crash() -> None:
+def test_visit_is_not_surely_stopped_by_crash() -> None:
     flow = flow_with(
         way("a", END.name, asks=1, **calling(models=1), grace=1.0), within("a", **calling(models=1), grace=1.0)
     )
@@ -399,7 +399,7 @@ def test_it_is_not_sure_to_be_stopped_by_a_crash() -> None:
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
 
 
-def test_nobody_is_sure_that_money_stops_a_visit() -> None:
+def test_cost_limit_does_not_surely_stop_visit() -> None:
     flow = flow_with(way("a", END.name, asks=1, **calling(models=1)), within("a", "cost", **calling(models=1)))
     limits = agent_limits(iterations=None, cost=0.5)
     assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]

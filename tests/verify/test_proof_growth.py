@@ -109,7 +109,7 @@ def test_cost_does_not_grow_with_the_limits() -> None:
     assert large == small
 
 
-def test_closed_form_of_too_many_terms_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_form_with_too_many_terms_is_omitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(potential, "_TERMS", 0)
     prove_flow.cache_clear()
     certificate, _ = prove_flow(loops_in_a_row(10), Limits(iterations=15))

@@ -47,14 +47,14 @@ def end(source: str, **more: Any) -> Transition:
 # ---- components
 
 
-def test_components_come_in_an_order_in_which_no_transition_leads_to_a_later_one() -> None:
+def test_components_come_after_their_successors() -> None:
     ways = [way("a", "b"), way("b", "c"), way("c", "b"), way("c", "d"), way("d", "d")]
     found = components("abcd", ways)
     assert [sorted(names) for names, _ in found] == [["d"], ["b", "c"], ["a"]]
     assert [inside for _, inside in found] == [[way("d", "d")], [way("b", "c"), way("c", "b")], []]
 
 
-def test_a_node_that_nothing_leads_to_or_from_is_a_component() -> None:
+def test_isolated_node_is_a_component() -> None:
     assert sorted((names, inside) for names, inside in components(["a", "b"], [])) == [(["a"], []), (["b"], [])]
 
 
@@ -70,7 +70,7 @@ def test_a_node_that_nothing_leads_to_or_from_is_a_component() -> None:
         ([Transition("a", "A", "a", spends=(("x", 0),))], "x", ()),
     ],
 )
-def test_what_runs_out_is_spent_limited_and_not_refilled(
+def test_exhaustible_budgets_are_spent_limited_not_reset(
     ways: list[Transition], limited: str, found: tuple[str, ...]
 ) -> None:
     assert exhaustible_budgets(ways, frozenset(limited.split())) == found
@@ -79,7 +79,7 @@ def test_what_runs_out_is_spent_limited_and_not_refilled(
 # ---- ranks
 
 
-def test_without_loops_a_rank_is_the_place_in_line() -> None:
+def test_ranks_without_loops_follow_order() -> None:
     assert rank_nodes("abc", [way("a", "b"), way("b", "c"), end("c")], []) == {
         "a": ((3, ()),),
         "b": ((2, ()),),
@@ -87,7 +87,7 @@ def test_without_loops_a_rank_is_the_place_in_line() -> None:
     }
 
 
-def test_a_loop_is_ranked_by_what_runs_out_in_it_and_then_by_the_rest_of_it() -> None:
+def test_loop_rank_recurses_after_its_budgets() -> None:
     ways = [way("a", "b", "x"), way("b", "a"), way("b", "c"), end("c")]
     assert rank_nodes("abc", ways, ["x"]) == {
         "a": ((2, ("x",)), (1, ())),
@@ -114,20 +114,20 @@ def test_every_budget_that_runs_out_counts_at_once() -> None:
     assert sorted(ranks[name][1:] for name in "ab") == [((1, ()),), ((2, ()),)]
 
 
-def test_what_spends_nothing_of_what_runs_out_is_a_core() -> None:
+def test_component_without_exhaustible_budget_is_a_core() -> None:
     assert rank_nodes("ab", [way("a", "b"), way("b", "a"), end("a")], ["x"]) == [Core((way("a", "b"), way("b", "a")))]
     # `a` to itself spends nothing, though the loop around it does.
     assert rank_nodes("ab", [way("a", "b", "x"), way("b", "a"), way("a", "a")], ["x"]) == [Core((way("a", "a"),))]
 
 
-def test_every_core_is_reported_also_those_that_are_found_after_a_rank() -> None:
+def test_every_core_is_reported() -> None:
     ways = [way("a", "a"), way("a", "b"), way("b", "b", "x"), way("b", "c"), way("c", "c")]
     cores = rank_nodes("abc", ways, ["x"])
     assert isinstance(cores, list)
     assert {core.transitions for core in cores} == {(way("a", "a"),), (way("c", "c"),)}
 
 
-def test_a_machine_may_be_deeper_than_the_stack_of_python() -> None:
+def test_machine_may_be_deeper_than_python_stack() -> None:
     names = [str(number) for number in range(3_000)]
     ways = [way(here, there) for here, there in itertools.pairwise(names)]
     ranks = rank_nodes(names, [*ways, end(names[-1])], [])
@@ -157,7 +157,7 @@ LOOP = [way("a", "b", "x"), way("a", END.name, kind="gate", causes=("x",)), way(
 LOOPED: Ranks = {"a": ((1, ("x",)), (1, ())), "b": ((1, ("x",)), (2, ()))}
 
 
-def test_the_checker_accepts_a_rank_that_falls_at_the_first_level_that_changes() -> None:
+def test_checker_accepts_falling_rank() -> None:
     check_ranks(certificate(LOOP, LOOPED, x=3))
     check_ranks(certificate(LOOP, LOOPED, x=0))
     check_ranks(certificate([way("a", "b"), end("b")], {"a": ((1, ()),), "b": ((0, ()),)}))
@@ -176,7 +176,7 @@ def test_the_checker_accepts_a_rank_that_falls_at_the_first_level_that_changes()
         (((1, ()), (1, ())), ((1, ()),)),
     ],
 )
-def test_the_checker_refuses_a_rank_that_does_not_fall_or_falls_below_nothing(a: Rank, b: Rank) -> None:
+def test_checker_refuses_constant_or_negative_rank(a: Rank, b: Rank) -> None:
     assert refusal([way("a", "b"), end("b")], {"a": a, "b": b}) == "a --Tob--> b does not lower the rank"
 
 
@@ -187,7 +187,7 @@ def spent_once(rank_a: Rank, rank_b: Rank, **given: float | None) -> Certificate
 
 
 @pytest.mark.parametrize("left", [("x",), ("x", "z"), ("z", "x")])
-def test_the_checker_counts_what_is_left_of_budgets_with_whole_limits(left: tuple[str, ...]) -> None:
+def test_checker_counts_whole_limits(left: tuple[str, ...]) -> None:
     check_ranks(spent_once(((1, left),), ((1, left),), x=1, z=0))
 
 
@@ -210,20 +210,20 @@ def test_the_checker_counts_what_is_left_of_budgets_with_whole_limits(left: tupl
         (("z",), ("z",), {"x": 1, "z": 1}),
     ],
 )
-def test_the_checker_refuses_a_level_whose_sum_need_not_fall(
+def test_checker_refuses_level_that_may_not_fall(
     left: tuple[str, ...], left_then: tuple[str, ...], given: dict[str, float | None]
 ) -> None:
     with pytest.raises(CertificateError, match="a --Tob--> b does not lower the rank"):
         check_ranks(spent_once(((1, left),), ((1, left_then),), **given))
 
 
-def test_a_level_whose_sum_stays_is_passed_over_unless_it_may_grow() -> None:
+def test_level_with_constant_sum_is_skipped() -> None:
     check_ranks(spent_once(((1, ("z",)), (2, ())), ((1, ("z",)), (1, ())), z=1))
     with pytest.raises(CertificateError):
         check_ranks(spent_once(((1, ("y",)), (2, ())), ((1, ("y",)), (1, ())), y=1))
 
 
-def test_to_spend_nothing_of_a_budget_is_not_to_spend_it() -> None:
+def test_zero_amount_does_not_spend_budget() -> None:
     nothing = Transition("a", "Tob", "b", spends=(("x", 0),))
     gate = way("a", END.name, kind="gate", causes=("x",))
     ranks: Ranks = {"a": ((1, ("x",)),), "b": ((1, ("x",)),)}
@@ -232,7 +232,7 @@ def test_to_spend_nothing_of_a_budget_is_not_to_spend_it() -> None:
     check_ranks(certificate([more, gate, end("b")], ranks, x=3))
 
 
-def test_what_a_limit_takes_lowers_the_rank_too_unless_there_is_no_such_limit() -> None:
+def test_limit_transitions_lower_rank() -> None:
     ways = [way("a", "a", "x"), way("a", "b", kind="gate", causes=("x", "seconds")), end("b")]
     ranks: Ranks = {"a": ((1, ("x",)),), "b": ((1, ()),)}
     assert refusal(ways, ranks, x=2) == "a --Tob--> b does not lower the rank"
@@ -242,7 +242,7 @@ def test_what_a_limit_takes_lowers_the_rank_too_unless_there_is_no_such_limit() 
     assert refusal(within, {"a": ((1, ()),)}, seconds=0.5) == "a --Toa--> a does not lower the rank"
 
 
-def test_every_node_has_a_rank_and_a_way_on() -> None:
+def test_checker_requires_rank_and_transition() -> None:
     ways = [way("a", "b"), end("b")]
     assert "b has no rank, or no transition" in refusal(ways, {"a": ((1, ()),)})
     assert "a has no rank, or no transition" in refusal(ways, {"b": ((1, ()),)})
@@ -258,7 +258,7 @@ def test_every_node_has_a_rank_and_a_way_on() -> None:
     assert "c has no rank, or no transition" in refusal([end("a"), way("a", "c")], {"a": ((1, ()),)})
 
 
-def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() -> None:
+def test_checker_requires_gate_for_every_entry_cost() -> None:
     ranks: Ranks = {"a": ((1, ()),)}
     both = way("a", END.name, "x y")
     assert refusal([both], ranks, x=1, y=1) in (
@@ -280,7 +280,7 @@ def test_every_entry_that_costs_has_a_way_out_when_any_of_its_cost_is_spent() ->
     assert refusal([end("a"), inside], ranks, x=1) == "a has no gate for x"
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     text = refusal([way("a", "b"), way("b", "a"), way("b", "c")], {"a": ((1, ()),), "b": ((1, ()),)})
     assert text.split("; ") == [
         "c has no rank, or no transition",
@@ -291,7 +291,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 @given(flow=flows(), given_limits=limits(), data=st.data())
-def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_limits: Limits, data: Any) -> None:
+def test_accepted_ranks_imply_termination(flow: Flow, given_limits: Limits, data: Any) -> None:
     caps = caps_of(flow, given_limits)
     transitions = [one for one in flow.transitions if is_enabled(one, limits_of(flow, given_limits))]
     found = rank_nodes(flow.nodes, transitions, [name for name, cap in caps.items() if cap is not None])
@@ -315,7 +315,7 @@ def test_what_the_checker_accepts_ends_whoever_made_its_ranks(flow: Flow, given_
         assert longest_run(flow, given_limits) is not None
 
 
-def test_a_certificate_of_another_machine_is_told_by_both_digests() -> None:
+def test_wrong_certificate_message_names_both_digests() -> None:
     proved = AGENT_EXECUTOR.verify().certificate
     assert proved is not None
     other = dataclasses.replace(proved, flow=dataclasses.replace(proved.flow, start="parse"))
@@ -363,7 +363,7 @@ def broken(**changes: Any) -> str:
     return str(caught.value)
 
 
-def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
+def test_invalid_certificate_text_is_refused_with_remedy() -> None:
     assert broken(graphexec_certificate=1) == (
         "this certificate has version 1, and this graphexec reads version 3; prove the machine again"
     )
@@ -385,7 +385,7 @@ def test_a_text_that_is_no_certificate_is_refused_with_what_to_do() -> None:
     assert caught.value.__suppress_context__
 
 
-def test_a_certificate_is_read_in_whatever_order_its_fields_are() -> None:
+def test_certificate_fields_may_have_any_order() -> None:
     certificate = AGENT_EXECUTOR.verify(Limits()).certificate
     assert certificate is not None
     data = json.loads(certificate.to_json())
@@ -465,7 +465,7 @@ def number(value: int) -> Polynomial:
         ((X + ONE) * (X - ONE), "x*x - 1"),
     ],
 )
-def test_a_sum_of_products_is_written_as_one_writes_it(made: Polynomial, text: str) -> None:
+def test_sum_of_products_has_usual_notation(made: Polynomial, text: str) -> None:
     assert str(made) == text
 
 
@@ -486,9 +486,7 @@ POINTS = st.fixed_dictionaries({name: st.integers(0, 6) for name in NAMES})
 
 
 @given(polynomials(), polynomials(), POINTS)
-def test_sums_and_products_have_the_values_that_they_are_to_have(
-    one: Polynomial, other: Polynomial, point: dict[str, int]
-) -> None:
+def test_sums_and_products_have_correct_values(one: Polynomial, other: Polynomial, point: dict[str, int]) -> None:
     assert (one + other).at(point) == one.at(point) + other.at(point)
     assert (one - other).at(point) == one.at(point) - other.at(point)
     assert (one * other).at(point) == one.at(point) * other.at(point)
@@ -503,13 +501,13 @@ def test_the_more_of_two_is_at_least_both(one: Polynomial, other: Polynomial, po
     assert one.or_more(one) == one
 
 
-def test_the_more_of_two_is_taken_term_by_term() -> None:
+def test_maximum_is_taken_term_by_term() -> None:
     assert str((X * number(2) + ONE).or_more(X + number(5))) == "2*x + 5"
     assert str((X - ONE).or_more(Y)) == "x + y"
     assert str(number(-3).or_more(number(-2))) == "-2"
 
 
-def test_the_most_of_several_is_at_least_each_and_of_none_there_is_none() -> None:
+def test_maximum_of_several_is_at_least_each() -> None:
     assert most([]) is None
     assert most([X]) == X
     assert most(iter([X, number(2) * X, Y])) == number(2) * X + Y

@@ -52,7 +52,7 @@ def refused() -> Subject:
 EVERY = [ENDLESS, PROVED, refused()]
 
 
-def test_what_is_proved_is_told_with_its_bounds_and_what_they_rest_on() -> None:
+def test_proof_report_shows_bounds_and_assumptions() -> None:
     assert text([PROVED], root=ROOT) == (
         "writing:WRITER  PROVED  every run ends\n"
         f"  transitions  {verify(WRITER).bounds.transitions}\n"  # type: ignore[union-attr] # pyright: ignore[reportOptionalMemberAccess]
@@ -63,7 +63,7 @@ def test_what_is_proved_is_told_with_its_bounds_and_what_they_rest_on() -> None:
     )
 
 
-def test_what_is_refuted_is_told_with_the_way_the_loop_and_the_remedy() -> None:
+def test_refutation_report_shows_path_loop_and_remedy() -> None:
     told = text([ENDLESS], root=ROOT)
     first, finding = told.split("\n\n")
     assert first == "writing:PERFECTIONIST  REFUTED  some run does not end, or the table is invalid"
@@ -90,7 +90,7 @@ def _told(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
     return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
 
 
-def test_a_loop_of_one_transition_is_told_in_the_sentence_alone() -> None:
+def test_single_transition_loop_stays_in_sentence() -> None:
     assert _told([], [_step("a", "a")]) == [
         "This loop can run forever: a --Done--> a; it spends no budget.",
         "Mend it.",
@@ -113,7 +113,7 @@ def test_the_rounds_of_a_loop_are_counted() -> None:
     ]
 
 
-def test_a_table_that_is_refused_has_the_place_where_it_was_built() -> None:
+def test_refused_table_is_located_where_built() -> None:
     told = text([refused()], root=ROOT)
     assert told.startswith(
         "my_agent  REFUTED  its table cannot be built\n\n  GX002 at polish: unhandled outcome  my_agent.py:7\n"
@@ -206,7 +206,7 @@ def test_annotations_stand_at_the_nodes() -> None:
 
 
 @given(fact=st.text(), file=st.text(min_size=1), name=st.text())
-def test_an_annotation_is_one_line_whatever_is_in_it(fact: str, file: str, name: str) -> None:
+def test_annotation_is_always_one_line(fact: str, file: str, name: str) -> None:
     finding = Finding("GX010", "error", None, None, fact, "mend it")
     told = github([Subject(name, (finding,), place=SourceLocation(file, 1))])
     found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", told)
@@ -222,7 +222,7 @@ def _plain(escaped: str) -> str:
     return escaped
 
 
-def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> None:
+def test_finding_is_located_at_first_user_node_of_loop() -> None:
     verdict = ENDLESS.verdict
     assert verdict is not None
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
@@ -243,13 +243,13 @@ def test_a_finding_stands_at_the_first_node_of_its_loop_that_is_the_users() -> N
     assert Subject("x", (without,), verify(AGENT_EXECUTOR)).place_of(without, home) == own
 
 
-def test_a_node_is_found_below_what_was_put_around_it() -> None:
+def test_wrapped_node_is_located_at_its_function() -> None:
     wrapped = wrap(bind(WRITER), revise, before=lambda poor: poor)
     assert place_of(wrapped["revise"].function) == place_of(revise.function)
     assert qualified(wrapped["revise"].function) == "tests.verify.writing.revise"
 
 
-def test_a_setting_that_is_bound_does_not_hide_its_node() -> None:
+def test_bound_setting_does_not_hide_node_location() -> None:
     function = AGENT_EXECUTOR["plan"].function
     import functools
 
@@ -257,7 +257,7 @@ def test_a_setting_that_is_bound_does_not_hide_its_node() -> None:
     assert place_of(len) is None
 
 
-def test_what_a_library_has_wrong_stands_where_the_machine_is() -> None:
+def test_library_fault_is_located_at_machine() -> None:
     subject = subject_of(
         "my_agent:machine", verify(AGENT_EXECUTOR, Limits(iterations=None)), SourceLocation("/me/my_agent.py", 1)
     )
@@ -266,7 +266,7 @@ def test_what_a_library_has_wrong_stands_where_the_machine_is() -> None:
     assert subject.place_of_node("plan", "/elsewhere") == place_of(AGENT_EXECUTOR["plan"].function)
 
 
-def test_what_could_not_be_loaded_is_told_in_every_format() -> None:
+def test_load_errors_appear_in_every_format() -> None:
     lost = Subject("lost.py", (), error="lost.py cannot be imported", place=SourceLocation(f"{ROOT}/lost.py", 4))
     both = [PROVED, lost, Subject("nowhere", (), error="there is no module nowhere")]
     assert (lost.status, status_of([*both, ENDLESS])) == ("error", "error")
@@ -289,7 +289,7 @@ def test_what_could_not_be_loaded_is_told_in_every_format() -> None:
     ]
 
 
-def test_every_code_can_be_told() -> None:
+def test_every_code_is_reported() -> None:
     findings = tuple(Finding(code, "warning", None, None, "a fact", "mend it") for code in CODES)
     subject = [Subject("x", findings)]
     assert all(f"{code} (warning): {CODES[code]}" in text(subject) for code in CODES)

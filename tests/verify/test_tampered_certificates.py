@@ -273,7 +273,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 900 + "1" + "}" * 900], ids=len)
-def test_deep_json_in_any_place_of_a_certificate_is_refused(text: str) -> None:
+def test_certificate_with_deep_json_is_refused(text: str) -> None:
     data = proof_data("agent")
     for path in dict.fromkeys(path[:4] for path in paths(data)):
         if path[0] not in ("digest", "sha256"):
@@ -288,7 +288,7 @@ def test_bytes_that_are_no_text_are_refused(text: Any) -> None:
 
 
 @pytest.mark.parametrize("iterations", [0, 1])
-def test_a_gate_is_shut_where_its_counter_is_missing(iterations: int) -> None:
+def test_gate_without_counter_may_open(iterations: int) -> None:
     """A table of states without the iterations does not know that some are left, so that no gate is taken."""
     certificate = TIDYING.verify(Limits(iterations=iterations)).certificate
     assert certificate is not None
@@ -304,7 +304,7 @@ def test_a_gate_is_shut_where_its_counter_is_missing(iterations: int) -> None:
         check(dataclasses.replace(certificate, bounds=bounds), TIDYING)
 
 
-def test_a_gate_counts_whatever_is_left() -> None:
+def test_gate_counts_any_amount_left() -> None:
     certificate = TIDYING.verify(Limits(iterations=1)).certificate
     assert certificate is not None
     bound = dataclasses.replace(
@@ -318,7 +318,7 @@ def test_a_gate_counts_whatever_is_left() -> None:
 @pytest.mark.parametrize(
     "potential", [Potential({"a": (1, (("y", 1),))}), Potential({}, states=(("a", (), 3),))], ids=["lines", "states"]
 )
-def test_a_loop_that_refills_its_budget_has_no_potential(potential: Potential) -> None:
+def test_loop_that_resets_its_budget_has_no_potential(potential: Potential) -> None:
     """Its rank is another budget's, and its potential is that of the one that is full again after each round."""
     ways = (
         Transition("a", "Again", "a", spends=(("x", 1), ("y", 1)), resets=("y",)),
@@ -382,7 +382,7 @@ def limits_of(certificate: Certificate) -> Limits:
     return Limits(FrozenMapping(tuple(meters), tuple(meters.values())), budgets=budgets, **named)
 
 
-def test_a_checker_that_sees_no_json_looks_at_limits_too() -> None:
+def test_checker_also_validates_limits() -> None:
     certificate = Certificate.from_json(sealed(proof_data("agent")))
     for limit in (True, -1, "3", float("nan")):
         limits: Any = {**certificate.limits, "tool_calls": limit}

@@ -189,7 +189,7 @@ def test_a_node_stands_for_its_name() -> None:
     assert dominates(approve, ended()) == dominates(approve.name, ended())
 
 
-def test_a_predicate_of_ones_own_is_a_function_of_an_event() -> None:
+def test_custom_predicate_is_function_of_event() -> None:
     assertion = always(predicate(is_quiet))
     assert str(assertion) == "always(predicate(is_quiet))"
     assert assertion.uses == (is_quiet,)

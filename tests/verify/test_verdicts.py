@@ -48,7 +48,7 @@ REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Lim
 
 
 @pytest.mark.parametrize("case", REFUTED)
-def test_a_machine_that_may_not_end_is_refuted_with_a_run_and_proved_when_mended(case: str) -> None:
+def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
     machine, limits, code, node, mended, mended_limits = REFUTED[case]
     verdict = machine.verify(limits)
     errors = [finding for finding in verdict.findings if finding.severity == "error"]
@@ -70,7 +70,7 @@ def test_a_machine_that_may_not_end_is_refuted_with_a_run_and_proved_when_mended
     check(proved.certificate, mended)
 
 
-def test_a_machine_that_only_a_limit_ends_is_proved_with_a_warning() -> None:
+def test_machine_that_only_limits_end_gets_warning() -> None:
     verdict = bad.ONLY_STOPPING.verify(FIFTEEN)
     assert verdict.certificate is not None
     check(verdict.certificate, bad.ONLY_STOPPING)
@@ -84,7 +84,7 @@ def test_a_machine_that_only_a_limit_ends_is_proved_with_a_warning() -> None:
 
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
 @pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["tolerant", "strict"])
-def test_the_bound_of_the_standard_machine_is_its_longest_run(machine: Graph[Any, Any], iterations: int) -> None:
+def test_bound_of_standard_machine_is_attained(machine: Graph[Any, Any], iterations: int) -> None:
     limits = Limits(iterations=iterations, fan_out=4)
     bounds = machine.verify(limits).bounds
     assert bounds is not None
@@ -98,7 +98,7 @@ def test_the_bound_of_the_standard_machine_is_its_longest_run(machine: Graph[Any
     assert explored.model_calls == bounds.model_calls.number
 
 
-def test_a_limit_of_calls_bounds_the_loop_as_well_as_iterations_do() -> None:
+def test_call_limit_bounds_loop_like_iterations() -> None:
     verdict = AGENT_EXECUTOR.verify(agent_limits(iterations=None, model_calls=4))
     assert verdict.bounds is not None
     assert str(verdict.bounds.transitions) == "4*model_calls + 2 = 18 (exact)"
@@ -118,13 +118,13 @@ def test_a_verdict_knows_what_it_is_of(limits: Limits) -> None:
     assert isinstance(verdict.assumptions, tuple)
 
 
-def test_a_loop_that_only_the_clock_ends_is_not_proved_and_not_refuted() -> None:
+def test_loop_that_only_time_ends_is_unproved() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None, seconds=60))
     assert verdict.status == "unproved"
     assert "GX012 at plan: only the 60 seconds end this loop" in verdict.why
 
 
-def test_the_remedy_for_a_missing_limit_is_to_set_it() -> None:
+def test_remedy_for_missing_limit_sets_it() -> None:
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
         "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
         "iterations, which has no limit. Set max_iterations (Limits(iterations=...))."
@@ -138,12 +138,12 @@ def test_extensions_multiply_the_bound() -> None:
     assert str(verdict.bounds.transitions) == f"{form} = 29 (exact)"
 
 
-def test_a_limit_for_a_budget_that_there_is_not_is_refused() -> None:
+def test_limit_on_missing_budget_is_refused() -> None:
     with pytest.raises(LimitsError, match="no budget extension; did you mean extensions"):
         bad.PAID_EXTENSION.verify(Limits(budgets={"extension": 1}))
 
 
-def test_a_certificate_survives_json_and_is_of_one_machine() -> None:
+def test_certificate_survives_json_and_fits_one_machine() -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
     assert Certificate.from_json(certificate.to_json()) == certificate
@@ -165,7 +165,7 @@ def test_a_certificate_with_another_rank_is_refused(node: str) -> None:
                 check(forged, AGENT_EXECUTOR)
 
 
-def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
+def test_certificate_without_counted_limit_is_refused() -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
     for limit in (None, -1, 1.5):
@@ -184,7 +184,7 @@ def test_a_certificate_without_the_limit_that_it_counts_is_refused() -> None:
         ('{"graphexec_certificate": 3, "flow": {}}', "is broken"),
     ],
 )
-def test_what_is_no_certificate_is_refused(text: str, says: str) -> None:
+def test_invalid_certificate_is_refused(text: str, says: str) -> None:
     with pytest.raises(CertificateError, match=says):
         Certificate.from_json(text)
 
@@ -197,7 +197,7 @@ def test_a_certificate_that_was_changed_is_refused() -> None:
         Certificate.from_json(forged)
 
 
-def test_a_certificate_whose_spent_meter_has_no_way_out_is_refused() -> None:
+def test_certificate_without_gate_is_refused() -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
     kept = tuple(one for one in certificate.flow.transitions if one.kind != "gate")
@@ -206,7 +206,7 @@ def test_a_certificate_whose_spent_meter_has_no_way_out_is_refused() -> None:
         check_ranks(forged)
 
 
-def test_an_outcome_that_is_returned_and_that_a_limit_takes_too_is_both() -> None:
+def test_outcome_may_be_returned_and_limit_outcome() -> None:
     ways = [one.kind for one in bad.PAID_EXTENSION_FLOW.transitions if one.source == "ask_for_more"]
     assert ways == ["move", "move", "gate", "within"]
     assert LimitReached.__name__ in {one.outcome for one in bad.PAID_EXTENSION_FLOW.transitions}
@@ -220,7 +220,7 @@ def test_a_certificate_whose_bounds_were_changed_is_refused() -> None:
         Certificate.from_json(forged)
 
 
-def test_no_certificate_is_of_a_table_that_is_wrong() -> None:
+def test_invalid_table_has_no_certificate() -> None:
     certificate = AGENT_EXECUTOR.verify().certificate
     assert certificate is not None
     with pytest.raises(CertificateError) as caught:

@@ -117,11 +117,11 @@ def ways(entry: Any, *, resets: tuple[Budget, ...] = ()) -> list[Transition]:
     return list(flow_of(graph(row(entry, routes), start=entry)).transitions)
 
 
-def test_a_pure_node_ends_with_what_it_returns_and_spends_nothing() -> None:
+def test_pure_node_returns_and_spends_nothing() -> None:
     assert ways(pure) == [Transition("pure", "Made", "END")]
 
 
-def test_a_metered_node_spends_one_of_each_or_is_not_entered() -> None:
+def test_metered_node_spends_one_or_is_not_entered() -> None:
     entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
     assert ways(entry, resets=(SECOND,)) == [
         Transition("pure", "Made", "END", spends=(("first", 1), ("second", 1)), resets=("second",)),
@@ -154,7 +154,7 @@ def test_a_node_that_asks_may_be_stopped_within() -> None:
     ]
 
 
-def test_one_that_says_how_often_it_asks_is_sure_to_spend_the_least_and_calls_no_more_than_the_most() -> None:
+def test_declared_counts_bound_spending() -> None:
     assert ways(charged(when_spent=Halted, asks=(2, 3))(think)) == [
         Transition("think", "Made", "END", spends=(("model_calls", 2), ("tokens", 2)), **calling(models=3), asks=2),
         Transition(
@@ -172,7 +172,7 @@ def test_one_that_says_how_often_it_asks_is_sure_to_spend_the_least_and_calls_no
     ]
 
 
-def test_what_it_spends_is_not_sure_where_it_may_ask_for_several_kinds() -> None:
+def test_spending_is_uncertain_with_several_kinds() -> None:
     assert ways(charged(when_spent=Halted, asks=2)(either)) == [
         Transition("either", "Made", "END", **calling(models=2, tools=2, others=2), asks=2),
         Transition(
@@ -186,7 +186,7 @@ def test_what_it_spends_is_not_sure_where_it_may_ask_for_several_kinds() -> None
     ]
 
 
-def test_an_effect_without_a_budget_may_be_stopped_by_the_clock() -> None:
+def test_deadline_may_stop_free_effect() -> None:
     assert ways(charged(when_spent=Halted, asks=1)(look)) == [
         Transition("look", "Made", "END", asks=1, **calling(others=1)),
         Transition("look", "Halted", "END", "within", causes=("seconds", "restarts"), **calling(others=1)),
@@ -197,7 +197,7 @@ def test_an_effect_without_a_budget_may_be_stopped_by_the_clock() -> None:
     ]
 
 
-def test_a_metered_node_that_asks_has_both_ways_out_and_pays_its_entry_on_the_second() -> None:
+def test_metered_asking_node_has_gate_and_within() -> None:
     assert ways(metered(when_spent=Halted, budget=FIRST, asks=1)(think)) == [
         Transition(
             "think",
@@ -225,11 +225,11 @@ def test_who_is_not_let_in_asks_for_nothing() -> None:
     assert shut == Transition("use", "Halted", "END", "gate", causes=("first", "seconds", "restarts"))
 
 
-def test_a_node_that_is_to_ask_for_nothing_cannot_be_stopped_within() -> None:
+def test_node_that_never_asks_has_no_within() -> None:
     assert ways(charged(when_spent=Halted, asks=0)(think)) == [Transition("think", "Made", "END")]
 
 
-def test_the_flow_of_a_machine_has_its_nodes_and_its_own_budgets() -> None:
+def test_flow_has_nodes_and_own_budgets() -> None:
     entry = metered(when_spent=Halted, budget=SECOND)(metered(when_spent=Halted, budget=FIRST)(pure))
     row: Any = edges
     machine = graph(row(entry, on(Made, END) | on(Halted, END)), start=entry)
@@ -239,14 +239,14 @@ def test_the_flow_of_a_machine_has_its_nodes_and_its_own_budgets() -> None:
     assert flow.digest == flow_of(machine).digest
 
 
-def test_what_a_draft_has_no_edge_for_is_not_in_its_flow() -> None:
+def test_unrouted_outcome_is_not_in_flow() -> None:
     row: Any = edges
     entry = metered(when_spent=Halted, budget=FIRST)(pure)
     assert [one.outcome for one in flow_of(draft(row(entry, on(Made, END)), start=entry)).transitions] == ["Made"]
     assert [one.outcome for one in flow_of(draft(row(entry, on(Halted, END)), start=entry)).transitions] == ["Halted"]
 
 
-def test_each_part_of_a_flow_is_in_its_digest() -> None:
+def test_digest_covers_every_part_of_flow() -> None:
     one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(models=2))
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     others = [
@@ -260,7 +260,7 @@ def test_each_part_of_a_flow_is_in_its_digest() -> None:
     assert str(one) == "a --A--> END"
 
 
-def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
+def test_digest_is_stable_because_journals_depend_on_it() -> None:
     one = Transition("a", "A", "END", spends=(("x", 1),), causes=("y",), **calling(models=2))
     flow = Flow("a", ("a",), (one,), (("x", 1),))
     written = json.dumps(dataclasses.asdict(flow), sort_keys=True)
@@ -273,7 +273,7 @@ def test_a_digest_stays_what_it_is_as_journals_are_told_apart_by_it() -> None:
 # ---- limits
 
 
-def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
+def test_run_limits_override_budget_limits() -> None:
     asking = Transition("a", "A", "END", **calling(models=1, tools=1))
     flow = Flow("a", ("a",), (asking,), (("x", 3), ("y", None)))
     assert caps_of(flow, agent_limits(model_calls=2, tokens=0)) == {
@@ -297,7 +297,7 @@ def test_the_limits_of_a_run_count_for_more_than_the_budgets_own() -> None:
 
 @pytest.mark.parametrize("cause", ["x", "iterations", "seconds", "restarts", "fan_out"])
 @pytest.mark.parametrize("kind", ["gate", "within"])
-def test_what_a_spent_limit_takes_is_possible_where_there_is_such_a_limit(kind: Any, cause: str) -> None:
+def test_limit_transition_needs_its_limit(kind: Any, cause: str) -> None:
     one = Transition("a", "A", "END", kind, causes=("tokens", cause))
     none = Limits(iterations=None, fan_out=None)
     flow = Flow("a", ("a",), (one,), (("x", None),))
@@ -372,7 +372,7 @@ def test_asks_that_nothing_bounds_are_unproved(limits: Limits) -> None:
     )
 
 
-def test_effects_without_a_meter_are_bounded_by_the_fan_out_alone() -> None:
+def test_only_fan_out_bounds_free_effects() -> None:
     machine = asking(charged(when_spent=Halted)(either))
     assert machine.verify(Limits()).findings == ()
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
@@ -420,7 +420,7 @@ def give(given: Given, limit: Exhausted) -> Given:
     return given
 
 
-def test_no_run_is_shown_that_leaves_a_tool_by_the_clock() -> None:
+def test_witness_does_not_rely_on_cut_tool() -> None:
     """A tool that is cut has an observation for that, so its node goes on; a model that is cut has none."""
     ended: list[str] = []
     for function in (use, think):
@@ -457,7 +457,7 @@ def test_every_node_whose_asks_nothing_bounds_is_named() -> None:
     assert [one.node for one in machine.verify(Limits(fan_out=None)).findings] == ["think", "think_again"]
 
 
-def test_what_leads_to_a_node_that_there_is_not_can_be_looked_at_too() -> None:
+def test_edges_to_missing_nodes_can_be_analysed() -> None:
     machine: Graph[Any, Any] = Graph([pure], [Edge("pure", Made, "nowhere")], "pure")
     assert machine.verify().status == "refuted"
 
@@ -489,7 +489,7 @@ def begin_with(made: Made) -> Given:
 counting = metered(when_spent=Halted, budget=Budget("first", 3))(pure)
 
 
-def test_where_a_run_can_only_be_stopped_is_told_with_a_way_to_it() -> None:
+def test_stop_only_nodes_are_reported_with_path() -> None:
     row: Any = edges
     machine: Graph[Any, Any] = graph(
         row(begin_with, on(Given, counting))
@@ -509,7 +509,7 @@ def test_where_a_run_can_only_be_stopped_is_told_with_a_way_to_it() -> None:
     assert (finding.witness.stem, finding.witness.loop, finding.witness.limits) == ((), (), Limits())
 
 
-def test_a_way_to_where_a_run_can_only_be_stopped_is_a_shortest_one_of_moves() -> None:
+def test_stop_only_finding_has_shortest_path_of_moves() -> None:
     @node
     def choose(back: Back) -> Given | Made:
         return Given()
@@ -535,7 +535,7 @@ def test_a_way_to_where_a_run_can_only_be_stopped_is_a_shortest_one_of_moves() -
     assert "Reached by start -> choose -> pure." in str(finding)
 
 
-def test_the_fault_of_a_draft_is_told_with_the_way_to_it_where_there_is_one() -> None:
+def test_fault_of_draft_has_path_if_reachable() -> None:
     row: Any = edges
     drafted: Graph[Any, Any] = draft(
         row(counting, on(Made, turn_back) | on(Halted, END))
@@ -560,7 +560,7 @@ def test_the_fault_of_a_draft_is_told_with_the_way_to_it_where_there_is_one() ->
         ({"zzzzz": 1}, "the machine has no budget zzzzz; it has first"),
     ],
 )
-def test_a_limit_for_what_is_no_budget_is_refused_with_a_hint(given: dict[str, int], hint: str) -> None:
+def test_limit_on_unknown_budget_suggests_name(given: dict[str, int], hint: str) -> None:
     with pytest.raises(LimitsError) as caught:
         asking(counting).verify(Limits(budgets=given))
     assert str(caught.value) == hint
@@ -572,7 +572,7 @@ def test_the_hint_has_all_budgets_of_the_machine() -> None:
         asking(twice).verify(Limits(budgets={"zzzzz": 1}))
 
 
-def test_a_machine_without_budgets_of_its_own_says_so() -> None:
+def test_message_mentions_missing_own_budgets() -> None:
     row: Any = edges
     machine: Graph[Any, Any] = graph(row(pure, on(Made, END)), start=pure)
     with pytest.raises(LimitsError, match="the machine has no budget first; it has none of its own"):

@@ -51,7 +51,7 @@ MACHINES: dict[str, Graph[Any, Any]] = {
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
-def test_the_longest_run_of_the_table_has_four_transitions_per_iteration_and_two(iterations: int) -> None:
+def test_table_takes_four_transitions_per_iteration(iterations: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=iterations))
     assert found.longest == 4 * iterations + 2
     assert found.model_calls == iterations
@@ -101,14 +101,14 @@ def test_no_adversary_goes_further_than_the_longest_run(data: st.DataObject, nam
     assert all(edge.target == following.source for edge, following in pairwise(trace))
 
 
-def test_a_table_without_a_limit_has_an_endless_run() -> None:
+def test_table_without_limits_has_endless_run() -> None:
     found = explore_table(CLOCK, Limits(iterations=None))
     assert found.endless is not None
     assert list(map(str, found.endless.loop)) == ["tick --Tock--> tock", "tock --Tick--> tick"]
 
 
 @pytest.mark.parametrize("limits", [agent_limits(tokens=4), agent_limits(model_calls=4)])
-def test_a_node_that_does_not_say_how_often_it_asks_need_not_ask_at_all(limits: Limits) -> None:
+def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(PROMPTS, limits).endless is not None
     assert explore_table(ASKING_ONCE, limits).longest == 5
 
@@ -158,7 +158,7 @@ BOOK: Graph[Chapter, Enough] = graph(
 
 
 @pytest.mark.parametrize("chapters", [0, 1, 3])
-def test_a_budget_is_full_again_where_an_edge_resets_it(chapters: int) -> None:
+def test_edge_resets_budget(chapters: int) -> None:
     assert explore_table(BOOK, Limits(iterations=chapters)).longest == 3 * chapters + 1
     more = Limits(iterations=chapters, budgets={"revisions": 4})
     assert explore_table(BOOK, more).longest == 5 * chapters + 1
@@ -185,12 +185,12 @@ FINISHING = moves(AGENT_EXECUTOR, ("plan", "Replied"), ("parse", "AgentFinish"))
 NO_LIMITS = Limits(iterations=None)
 
 
-def test_the_engine_follows_a_loop_for_as_long_as_is_wished() -> None:
+def test_engine_follows_loop_for_any_length() -> None:
     assert execute(AGENT_EXECUTOR, Witness(ACTING, UNREADABLE, NO_LIMITS), 1000) == 1000
     assert execute(BOOK, Witness((), moves(BOOK, ("write", "Draft"), ("revise", "Chapter")), NO_LIMITS), 100) == 100
 
 
-def test_a_witness_without_a_loop_is_followed_to_where_it_is_stuck() -> None:
+def test_engine_follows_witness_without_loop() -> None:
     assert execute(AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000) == 4
 
 
@@ -213,7 +213,7 @@ def test_the_engine_follows_the_edges_of_spent_limits() -> None:
         (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
     ],
 )
-def test_a_witness_that_the_engine_does_not_follow_fails_loudly(witness: Witness, told: str) -> None:
+def test_engine_rejects_wrong_witness(witness: Witness, told: str) -> None:
     with pytest.raises(AssertionError, match=told):
         execute(AGENT_EXECUTOR, witness, 100)
 
@@ -254,7 +254,7 @@ class Nothing(enum.Enum):
 @pytest.mark.parametrize(
     "kind", [Colour, Word, Pair, Page, Refusing, Slotted, Draft, int, str, tuple, object, ValueError]
 )
-def test_an_instance_of_any_class_is_made_without_its_code(kind: type) -> None:
+def test_bare_instance_runs_no_class_code(kind: type) -> None:
     assert type(bare(kind)) is kind
 
 
@@ -270,14 +270,14 @@ def test_a_class_that_has_no_instances_is_refused(kind: type) -> None:
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 3])
-def test_a_crash_costs_at_most_the_call_that_is_made_again(restarts: int) -> None:
+def test_crash_costs_at_most_one_repeated_call(restarts: int) -> None:
     found = explore_table(AGENT_EXECUTOR, Limits(iterations=2, restarts=restarts))
     assert found.longest == 10
     assert found.model_calls == 2 + restarts
     assert explore_table(ASKING_ONCE, agent_limits(model_calls=3, restarts=restarts)).model_calls == 3
 
 
-def test_an_outcome_without_an_edge_ends_the_run_of_a_draft() -> None:
+def test_missing_edge_of_draft_ends_run() -> None:
     found = explore_table(UNROUTED, Limits())
     assert (found.endings, found.exceptions) == ({"Expected": 1}, {"UnhandledOutcomeError": 1})
 
@@ -292,12 +292,12 @@ def asking(least: int, most: int | None, *effects: type[Effect[Any]]) -> Graph[A
     return graph(edges(several, on(Prompt, END) | on(Stopped, END)), start=several)
 
 
-def test_a_call_in_the_place_of_what_costs_nothing_is_counted() -> None:
+def test_call_instead_of_free_effect_is_counted() -> None:
     found = explore_table(asking(1, 1, AskHuman, CallTool), Limits())
     assert (found.model_calls, found.tool_calls) == (0, 1)
 
 
-def test_a_visit_may_ask_for_several_kinds_of_things() -> None:
+def test_visit_may_ask_for_several_kinds() -> None:
     # Neither limit allows two of one kind, so that only one of each comes back.
     one_of_each = agent_limits(model_calls=1, tool_calls=1)
     found = explore_table(asking(2, 2, CallModel, CallTool), one_of_each)
@@ -308,13 +308,13 @@ def test_a_visit_may_ask_for_several_kinds_of_things() -> None:
 
 
 @pytest.mark.parametrize(("limits", "most"), [(agent_limits(tool_calls=2), 4), (Limits(fan_out=2), None)])
-def test_what_is_asked_for_one_by_one_is_charged_up_to_the_limit(limits: Limits, most: int | None) -> None:
+def test_sequential_effects_are_charged_up_to_limit(limits: Limits, most: int | None) -> None:
     found = explore_table(asking(4, most, CallTool), limits)
     assert (found.tool_calls, set(found.endings)) == (2, {"Stopped"})
 
 
 @pytest.mark.parametrize(("tool_calls", "found", "enough"), [(None, 8, 8), (3, 3, 8), (20, 20, 21)])
-def test_a_wide_fan_out_is_explored_as_far_as_it_matters(tool_calls: int | None, found: int, enough: int) -> None:
+def test_wide_fan_out_is_narrowed(tool_calls: int | None, found: int, enough: int) -> None:
     wide, narrow = (
         explore_table(asking(0, None, CallTool), agent_limits(tool_calls=tool_calls, fan_out=fan_out))
         for fan_out in (1_000, enough)
@@ -323,7 +323,7 @@ def test_a_wide_fan_out_is_explored_as_far_as_it_matters(tool_calls: int | None,
     assert wide == narrow
 
 
-def test_a_limit_on_tokens_stops_a_batch_of_calls() -> None:
+def test_token_limit_stops_batch_of_calls() -> None:
     found = explore_table(asking(0, None, CallModel), agent_limits(tokens=2))
     assert (found.model_calls, set(found.endings)) == (2, {"Prompt", "Stopped"})
 
@@ -332,9 +332,7 @@ def test_a_limit_on_tokens_stops_a_batch_of_calls() -> None:
 @pytest.mark.parametrize(
     ("least", "most"), [(least, most) for most in (1, 2, 3) for least in (0, 1, 2) if least <= most]
 )
-def test_everything_that_a_visit_can_be_charged_is_within_what_the_puppets_are(
-    least: int, most: int, effects: tuple[type[Effect[Any]], ...]
-) -> None:
+def test_stub_nodes_cover_all_charges(least: int, most: int, effects: tuple[type[Effect[Any]], ...]) -> None:
     machine = asking(least, most, *effects)
     for models, tools in product((None, 0, 1, 2), repeat=2):
         limits = agent_limits(model_calls=models, tool_calls=tools)
@@ -405,7 +403,7 @@ def check(machine: Graph[Any, Any], limits: Limits) -> None:
 
 
 @given(machine=machines.graphs(), limits=machines.limits())
-def test_a_proof_holds_of_the_engine_and_a_refutation_is_a_run_of_it(machine: Graph[Any, Any], limits: Limits) -> None:
+def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)
 
 
