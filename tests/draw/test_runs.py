@@ -143,7 +143,7 @@ def test_a_run_that_goes_on_is_somewhere() -> None:
 def test_what_an_exception_ends_is_shown_where_it_ended() -> None:
     failing = AgentExecutor(agent=create_react_agent(ScriptedModel([]), TOOLS), tools=TOOLS)
     recorder = Recorder(failing.verify())
-    with pytest.raises(AssertionError, match="script") as caught:
+    with pytest.raises(AssertionError, match="ScriptedModel") as caught:
         list(map(recorder, failing.stream("?")))
     recorder.failed(caught.value)
     shown = overlay_runs(recorder.recording.machine, [recorder.recording])
@@ -160,7 +160,7 @@ def test_failed_event_makes_the_result() -> None:
     model = ScriptedModel([CALL])
     failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS, observers=[record])
     recorders.append(Recorder(failing.verify(), inputs="?"))
-    with pytest.raises(AssertionError, match="script") as caught:
+    with pytest.raises(AssertionError, match="ScriptedModel") as caught:
         failing.run("?")
     assert recorders[0].records[-1] == recording_of(caught.value).records[-1]
     assert recorders[0].records[-1]["status"] == "error"
