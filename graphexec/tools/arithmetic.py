@@ -76,7 +76,7 @@ def evaluate(text: str) -> Number:
         raise ExpressionError("the expression is nested too deeply; write it with fewer parentheses") from None
 
 
-def write(number: Number) -> str:
+def format_number(number: Number) -> str:
     """Return a number as text: integers without a decimal point, others with at most 12 significant digits."""
     # Beyond 2**53 the last digits of a float are not exact.
     if isinstance(number, int) or (number.is_integer() and abs(number) < 2**53):
@@ -143,7 +143,9 @@ def _power(base: Number, exponent: Number) -> Number:
         raise OverflowError
     power: complex = base**exponent
     if isinstance(power, complex):
-        raise ExpressionError(f"{write(base)} ** {write(exponent)} is not a real number; use a base of 0 or more")
+        raise ExpressionError(
+            f"{format_number(base)} ** {format_number(exponent)} is not a real number; use a base of 0 or more"
+        )
     return power
 
 
@@ -157,7 +159,7 @@ def _call_function(name: str, arguments: list[Number]) -> Number:
 
 def _sqrt(number: Number) -> Number:
     if number < 0:
-        raise ExpressionError(f"sqrt({write(number)}) is not a real number; take the root of 0 or more")
+        raise ExpressionError(f"sqrt({format_number(number)}) is not a real number; take the root of 0 or more")
     if isinstance(number, int) and math.isqrt(number) ** 2 == number:
         return math.isqrt(number)
     return math.sqrt(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
-from graphexec.tools.arithmetic import evaluate, write
+from graphexec.tools.arithmetic import evaluate, format_number
 from graphexec.tools.tool import AnyTool, Tool, tool
 from graphexec.tools.units import convert, find_unit
 
@@ -15,7 +15,7 @@ _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday",
 @tool
 def calculator(expression: str) -> str:
     """Calculate an arithmetic expression, such as (2 + 3) * 4."""
-    return write(evaluate(expression))
+    return format_number(evaluate(expression))
 
 
 @tool

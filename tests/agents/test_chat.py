@@ -42,7 +42,7 @@ def test_formatted_action_is_parsed_back(name: str, tool_input: str | dict[str, 
         f"action: ```json{BLOB}```",
         f"Action: ```{BLOB}```",
         f"```JSON\n[{BLOB}]\n```",
-        # The fence's end may have been cut with the stop text; the object is whole.
+        # The stop string may have cut off the end of the fence; the object is complete.
         f"Action:\n```\n{BLOB}\n",
         f"Action: {BLOB}",
         BLOB,
@@ -166,8 +166,8 @@ def test_all_drivers_agree() -> None:
         model = ScriptedModel(['```{"action": "echo", "action_input": "a"}```', "what?", "Final Answer: done"])
         return AgentExecutor(agent=create_chat_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
 
-    told = run_executor(executor)
-    assert [step.status for step in told.outcome.steps] == ["ok", "parse_error"]
+    result = run_executor(executor)
+    assert [step.status for step in result.outcome.steps] == ["ok", "parse_error"]
 
 
 def test_incomplete_prompt_and_reserved_tool_name_are_rejected() -> None:

@@ -1,4 +1,4 @@
-"""The conversational agent: a tool or something to say, and what was said before."""
+"""The conversational agent: a tool call or an answer, and the earlier messages."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_formatted_action_is_parsed_back(tool: str, tool_input: str) -> None:
 
 
 @given(plain())
-def test_formatted_answer_is_parsed_back(said: str) -> None:
-    assume("action" not in said.lower())
-    finish = read(ModelReply(f"Thought: Do I need to use a tool? No\nAI: {said}\nAI: {said}"))
+def test_formatted_answer_is_parsed_back(text: str) -> None:
+    assume("action" not in text.lower())
+    finish = read(ModelReply(f"Thought: Do I need to use a tool? No\nAI: {text}\nAI: {text}"))
     assert isinstance(finish, AgentFinish)
-    assert finish.output == f"{said}\nAI: {said}".strip()
+    assert finish.output == f"{text}\nAI: {text}".strip()
 
 
 def test_prefix_must_begin_a_line() -> None:

@@ -1,4 +1,4 @@
-"""The schema of a decision: valid, and exactly as strict as the tools are."""
+"""The schema of a decision: valid, and exactly as strict as the tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphexec import tool
 from graphexec.agents.structured import decision_schema
 from tests.executor.actors import AnyTool, echo
 
-# An independent judge of JSON schemas; it has no types of its own.
+# An independent validator of JSON schemas; it has no type annotations.
 jsonschema: Any = importlib.import_module("jsonschema")
 
 
@@ -30,7 +30,7 @@ class Item(BaseModel):
 
 
 class Other(BaseModel):
-    """Of the same name in another tool's schema."""
+    """A class with the same name as one in another tool's schema."""
 
     code: int
 

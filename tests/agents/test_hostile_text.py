@@ -1,4 +1,4 @@
-"""Every parser reads any text: to a decision or a `ParseError`, in linear time."""
+"""Every parser turns any text into a decision or a `ParseError` in linear time."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from graphexec import AgentFinish, ParseError
 from graphexec.agents import Decision, react
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.messages import ModelReply
-from tests.agents.texts import PIECES, anything
+from tests.agents.texts import PIECES, any_text
 
 READERS = [module.read for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)]
 
 
-@given(anything())
+@given(any_text())
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
 def test_any_text_is_decision_or_parse_error(read: Callable[[ModelReply], Decision], text: str) -> None:
     try:
         decision = read(ModelReply(text))
     except ParseError as error:
-        said = error.llm_output
+        raw = error.llm_output
     else:
         assert isinstance(decision, AgentFinish) or len(decision) == 1
-        said = decision.log if isinstance(decision, AgentFinish) else decision[0].log
-    assert said in text
+        raw = decision.log if isinstance(decision, AgentFinish) else decision[0].log
+    assert raw in text
 
 
-# Each piece is repeated, behind a beginning that makes a parser look at it.
+# Each piece is repeated after a beginning that makes a parser examine it.
 BEGINNINGS = ("", "Action:", "```json\n{", "Action: a\nAction Input: ", "<tool>a</tool><tool_input>", "Final Answer:")
 PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "Follow up", "{[", "[{", '{"a":', "``")
 
@@ -47,6 +47,6 @@ def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Deci
     for beginning in BEGINNINGS:
         for piece in (*PIECES, *PAIRS):
             text = beginning + piece * (20_000 // len(piece))
-            # A quadratic parser takes seconds for 20,000 characters, a linear one a few milliseconds; whatever else
-            # the process does then, such as collecting garbage, it does not do twice.
+            # A quadratic parser takes seconds for 20,000 characters, a linear one a few milliseconds. The
+            # second measurement excludes other work of the process, such as garbage collection.
             assert seconds(text) < 0.2 or seconds(text) < 0.2

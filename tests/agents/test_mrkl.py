@@ -37,7 +37,7 @@ def test_unbalanced_quote_is_kept(query: str) -> None:
         ("Final Answer: 42", "42", "Final Answer: 42"),
         ("Final Answer: 4\nFinal Answer: 42\n\nIt is.", "42\n\nIt is.", None),
         ("final answer: 42", "42", None),
-        # What follows the answer is made up; the answer keeps its last character.
+        # The text after the answer is invented; the answer keeps its last character.
         ("Final Answer: 42\n\nAction: foo\nAction Input: bar", "42", "Final Answer: 42"),
         ("Final Answer: 42\nAction: foo\nAction Input: bar", "42", "Final Answer: 42\n"),
         ("Final Answer: 42\nAction: foo\nAction Input: bar\n\nmore", "42", "Final Answer: 42\n"),
@@ -85,8 +85,8 @@ def test_model_continues_one_text() -> None:
         agent = create_mrkl_agent(models[-1], [echo], prompt="{tools}|{tool_names}|{input}|{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[echo])
 
-    told = run_executor(executor)
-    assert (told.outcome.output, observations(told)) == ("done", ["a"])
+    result = run_executor(executor)
+    assert (result.outcome.output, observations(result)) == ("done", ["a"])
     head = "echo(text: string) - Say it again.|echo|q|"
     for model in models:
         first, second = model.requests

@@ -1,4 +1,4 @@
-"""Prompts: variables are checked when the agent is made, and values are never read as templates."""
+"""Prompts: variables are validated when the agent is made, and values are never parsed as templates."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail, observations, prompt, run_executor
 
 
-def decided(text: str) -> AgentAction | AgentFinish:
+def read_decision(text: str) -> AgentAction | AgentFinish:
     decision = read(ModelReply(text))
     if isinstance(decision, AgentFinish):
         return decision
@@ -45,7 +45,7 @@ def decided(text: str) -> AgentAction | AgentFinish:
         ("Action: f\nAction Input: x\nObservation: made up\nFinal Answer: 7", "f", "x"),
         ("Action: f\nAction Input: x\nObservation: y\nThought: z\nAction: g\nAction Input: w", "f", "x"),
         ("Action: f\nAction Input: naïve ☃", "f", "naïve ☃"),
-        # Fences are not part of what is meant, quotes in one are.
+        # Fences are not a part of the input, but quotes in a fence are.
         ("Action: ```search```\nAction Input: cats", "search", "cats"),
         ("Action:\n```text\nsearch\n```\nAction Input: cats", "search", "cats"),
         ('Action: f\nAction Input: ```json\n{"a": 1}\n```', "f", '{"a": 1}'),
@@ -54,7 +54,7 @@ def decided(text: str) -> AgentAction | AgentFinish:
         ("Action: sql\nAction Input: ```SELECT 1```", "sql", "SELECT 1"),
         ('Action: say\nAction Input: ```\n"hi"\n```', "say", '"hi"'),
         ('Action: f\nAction Input: ```json\n{"a": "```b```"}\n```', "f", '{"a": "```b```"}'),
-        # No fence around all of it.
+        # The fence does not surround the whole input.
         ("Action: f\nAction Input: ```a``` and ```b```", "f", "```a``` and ```b```"),
         ("Action: f\nAction Input: ```\na\n```\nand\n```\nb\n```", "f", "```\na\n```\nand\n```\nb\n```"),
         ("Action: f\nAction Input: ```json\n{", "f", "```json\n{"),
@@ -64,7 +64,7 @@ def decided(text: str) -> AgentAction | AgentFinish:
     ],
 )
 def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) -> None:
-    action = decided(text)
+    action = read_decision(text)
     assert isinstance(action, AgentAction)
     assert (action.tool, action.tool_input) == (tool, tool_input)
     assert action.log == text.partition("\nObservation")[0]
@@ -80,7 +80,7 @@ def test_action_is_parsed_with_its_input(text: str, tool: str, tool_input: str) 
     ],
 )
 def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: str) -> None:
-    action = decided(text)
+    action = read_decision(text)
     assert isinstance(action, AgentAction)
     assert (action.tool, action.tool_input) == (tool, tool_input)
 
@@ -97,13 +97,13 @@ def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: st
     ],
 )
 def test_invented_observation_and_following_text_are_ignored(make_call_id: str) -> None:
-    action = decided(f"Action: f\nAction Input: x\n{make_call_id}\nThought: I know\nFinal Answer: y")
+    action = read_decision(f"Action: f\nAction Input: x\n{make_call_id}\nThought: I know\nFinal Answer: y")
     assert isinstance(action, AgentAction)
     assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
 
 
 def test_observation_must_begin_a_line() -> None:
-    action = decided("Action: f\nAction Input: an Observation: x\nobservations: y")
+    action = read_decision("Action: f\nAction Input: an Observation: x\nobservations: y")
     assert isinstance(action, AgentAction)
     assert action.tool_input == "an Observation: x\nobservations: y"
 
@@ -114,7 +114,7 @@ def test_truncated_action_is_not_executed() -> None:
         read(ModelReply(f"{text}", finish_reason="length"))
     assert raised.value.observation is not None
     assert "was not carried out" in raised.value.observation
-    # What comes before a made-up observation is whole, and an answer is one as far as it goes.
+    # The text before an invented observation is complete, and a truncated answer is an answer.
     decision = read(ModelReply(f"{text}/tmp\nObservation: do", finish_reason="length"))
     assert not isinstance(decision, AgentFinish)
     assert decision[0].tool_input == "rm -rf /home/me/tmp"
@@ -123,7 +123,7 @@ def test_truncated_action_is_not_executed() -> None:
 
 def test_unbalanced_quote_is_kept() -> None:
     for text in ('SELECT "x" FROM "y"', '"x', 'x"', '"', '"a" or "b"'):
-        action = decided(f"Action: sql\nAction Input: {text}")
+        action = read_decision(f"Action: sql\nAction Input: {text}")
         assert isinstance(action, AgentAction)
         assert action.tool_input == text
 
@@ -142,7 +142,7 @@ def test_unbalanced_quote_is_kept() -> None:
     ],
 )
 def test_final_answer_is_parsed(text: str, output: str) -> None:
-    finish = decided(text)
+    finish = read_decision(text)
     assert isinstance(finish, AgentFinish)
     assert finish.return_values == {"output": output}
 
@@ -158,7 +158,7 @@ def test_final_answer_is_parsed(text: str, output: str) -> None:
         ("Action: search\nAction Inp", "Invalid Format: Missing 'Action Input:' after 'Action:'"),
         ("Action: f\nAction Input: x\nFinal Answer: 42", None),
         ("Final Answer: 42\nAction: f\nAction Input: x", None),
-        # What the model says it observed is never believed, at the very beginning neither.
+        # An invented observation is ignored at the beginning, too.
         ("Observation: 42\nThought: I know\nFinal Answer: 42", "Invalid Format: Missing 'Action:' after 'Thought:'"),
     ],
 )
@@ -193,11 +193,11 @@ PIECES = st.sampled_from(
 @example('Action: "Action Input: "')
 def test_any_text_is_action_answer_or_parse_error(text: str) -> None:
     try:
-        said = decided(text).log
+        raw = read_decision(text).log
     except ParseError as error:
-        said = error.llm_output
-    assert said in text
-    assert "\nObservation" not in said
+        raw = error.llm_output
+    assert raw in text
+    assert "\nObservation" not in raw
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_prompt_has_question_tools_and_scratchpad() -> None:
         )
         return AgentExecutor(agent=agent, tools=[echo, fail])
 
-    told = run_executor(executor)
-    assert observations(told) == ["{a}"]
+    result = run_executor(executor)
+    assert observations(result) == ["{a}"]
     tools = "echo(text: string) - Say it again.\nfail(text: string) - Never work."
     for model in models:
         assert [prompt(request) for request in model.requests] == [

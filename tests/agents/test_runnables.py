@@ -1,4 +1,4 @@
-"""Agents that are invoked, as LangChain's runnables are: what they are given, and what is made of their decisions."""
+"""Agents with `invoke`, such as LangChain's runnables: their inputs and the conversion of their decisions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Finish:
 
 
 class OutputParserException(ValueError):
-    """A reply that another library cannot read."""
+    """A parse error of another library."""
 
     def __init__(self, text: str, observation: str | None = None, llm_output: str | None = None) -> None:
         super().__init__(text)
@@ -44,7 +44,7 @@ class OutputParserException(ValueError):
 
 
 class Chain:
-    """Decides one thing after the other."""
+    """A runnable that returns its decisions in order."""
 
     def __init__(self, *decisions: Any) -> None:
         self.decisions = list(decisions)

@@ -106,8 +106,8 @@ def test_prompt_continues_the_questions() -> None:
         agent = create_self_ask_agent(models[-1], [search], prompt="{input}{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[search])
 
-    told = run_executor(executor)
-    assert (told.outcome.output, observations(told)) == ("42", ["What is it? 42."])
+    result = run_executor(executor)
+    assert (result.outcome.output, observations(result)) == ("42", ["What is it? 42."])
     for model in models:
         first, second = model.requests
         assert isinstance(first, ChatRequest)

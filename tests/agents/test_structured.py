@@ -1,4 +1,4 @@
-"""The structured agent: its schema, and its reading of what a model makes of it."""
+"""The structured agent: its schema, and its parsing of the replies."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
     assert raised.value.observation is not None
     assert 'Reply with one JSON object: {"action": "<tool>"' in raised.value.observation
     assert raised.value.llm_output == garbage.strip()
-    # What was wrong is said in a few words: the model knows its own reply.
+    # The observation is short, because the model knows its own reply.
     assert len(raised.value.observation) < 500
 
 

@@ -1,4 +1,4 @@
-"""The structured chat agent: several inputs by name as JSON, and prose as the answer."""
+"""The structured chat agent: several named inputs as JSON, and other text as the answer."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def test_tool_receives_several_named_inputs() -> None:
         models.append(ScriptedModel([f"```\n{BLOB}\n```", finish]))
         return AgentExecutor(agent=create_structured_chat_agent(models[-1], [add]), tools=[add])
 
-    told = run_executor(executor)
-    assert (told.outcome.output, observations(told)) == ("3", [3])
+    result = run_executor(executor)
+    assert (result.outcome.output, observations(result)) == ("3", [3])
     for model in models:
         first, second = model.requests
         assert isinstance(first, ChatRequest)

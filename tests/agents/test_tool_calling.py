@@ -1,4 +1,4 @@
-"""The tool-calling agent: several calls at once, and the conversation told back as it was."""
+"""The tool-calling agent: several calls at once, and the messages of the conversation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, fail, messages, observations, run_executor, statuses
 
 
-def conversations(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
-    """Run the script by every driver; return what came of it, and the requests, which are the same in each."""
+def run_and_record(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[list[Message]]]:
+    """Run the script with every driver; return the result and the requests, which are equal for all drivers."""
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
@@ -44,8 +44,8 @@ def conversations(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[l
 HEAD = [SystemMessage("Be good."), UserMessage("q")]
 
 
-def paired(conversation: list[Message]) -> bool:
-    """Whether every call is answered once, right after the message that it is part of, and in its order."""
+def calls_precede_results(conversation: list[Message]) -> bool:
+    """Return whether the results of the calls follow each message directly and in order."""
     open_calls: list[str] = []
     for message in conversation:
         if isinstance(message, ToolMessage):
@@ -60,7 +60,7 @@ def paired(conversation: list[Message]) -> bool:
 
 def test_parallel_calls_are_reported_in_order() -> None:
     calls = (call("echo", "a", text="1"), call("fail", "b", text="2"), call("nope", "c"), call("echo", "d", text="4"))
-    outcome, requests = conversations(ModelReply("Let me see.", calls), "done")
+    outcome, requests = run_and_record(ModelReply("Let me see.", calls), "done")
     assert outcome.outcome.output == "done"
     assert statuses(outcome) == ["ok", "error", "unknown_tool", "ok"]
     assert requests == [
@@ -77,7 +77,7 @@ def test_parallel_calls_are_reported_in_order() -> None:
 
 
 def test_each_reply_is_a_separate_message() -> None:
-    _, requests = conversations(call("echo", "a", text="1"), call("echo", "b", text="2"), "done")
+    _, requests = run_and_record(call("echo", "a", text="1"), call("echo", "b", text="2"), "done")
     assert requests[-1][2:] == [
         AssistantMessage("", (call("echo", "a", text="1"),)),
         ToolMessage("a", "1"),
@@ -89,13 +89,13 @@ def test_each_reply_is_a_separate_message() -> None:
 @pytest.mark.parametrize("call_id", ["same", ""])
 def test_repeated_reply_is_a_separate_message(call_id: str) -> None:
     again = call("echo", call_id, text="1")
-    _, requests = conversations(again, again, again, "done")
+    _, requests = run_and_record(again, again, again, "done")
     assert requests[-1][2:] == [AssistantMessage("", (again,)), ToolMessage(call_id, "1")] * 3
 
 
 def test_calls_with_equal_ids_are_each_answered() -> None:
     calls = (call("echo", "x", text="1"), call("echo", "x", text="2"))
-    outcome, requests = conversations(calls, "done")
+    outcome, requests = run_and_record(calls, "done")
     assert observations(outcome) == ["1", "2"]
     assert requests[-1][2:] == [AssistantMessage("", calls), ToolMessage("x", "1"), ToolMessage("x", "2")]
 
@@ -114,7 +114,7 @@ def test_calls_with_equal_ids_are_each_answered() -> None:
 )
 def test_invalid_arguments_make_the_reply_a_parse_error(arguments: str, says: str) -> None:
     calls = (call("echo", "a", text="1"), ToolCall("b", "echo", arguments))
-    outcome, requests = conversations(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
+    outcome, requests = run_and_record(ModelReply("Hm.", calls), "done", handle_parsing_errors=True)
     assert statuses(outcome) == ["parse_error"]
     assert outcome.spent["tool_calls"] == 0
     assistant, user = requests[-1][2:]
@@ -184,6 +184,6 @@ def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], da
         dropped = data.draw(st.integers(0, len(decision) - 1))
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
     conversation = list(step_messages(Steps(steps)))
-    assert paired(conversation)
+    assert calls_precede_results(conversation)
     results = [message for message in conversation if isinstance(message, ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

@@ -1,4 +1,4 @@
-"""What an executor says, word for word: of what it refuses, of itself, and to the model."""
+"""The exact texts of an executor: errors, its `repr`, and observations for the model."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_several_inputs() -> AgentExecutor:
     return executor(agent=Agent(agent.ask, agent.read, model=agent.model, input_keys=("question", "language")))
 
 
-# Wrong on purpose, and so beyond what types allow.
+# Invalid on purpose, so typed as Any.
 wrong: Any = None
 a_dict: Any = {"input": "hello"}
 
@@ -54,19 +54,19 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: executor(early_stopping_method="guess"),
         "early_stopping_method is 'guess'; give 'force' or 'generate'",
     ),
-    "a concurrency of nothing": (
+    "a concurrency of zero": (
         lambda: executor(tool_concurrency=0),
         "tool_concurrency is 0; give a whole number, 1 or more",
     ),
-    "a concurrency that is no number": (
+    "a fractional concurrency": (
         lambda: executor(tool_concurrency=2.5),
         "tool_concurrency is 2.5; give a whole number, 1 or more",
     ),
-    "what is no agent": (
+    "invalid agent": (
         lambda: executor(agent=42),
         "agent is 42; make one with create_react_agent, say, or give a function",
     ),
-    "what is no policy": (
+    "invalid policy": (
         lambda: executor(handle_parsing_errors=3),
         "handle_parsing_errors is 3; give True, False, a string, or a function (def) of the error",
     ),
@@ -78,11 +78,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: asyncio.run(executor().abatch(a_dict)),
         "batch takes several inputs; pass a list of them, or use invoke for one",
     ),
-    "a batch of none at a time": (
+    "a batch with a concurrency of zero": (
         lambda: executor().batch(["q"], max_concurrency=0),
         "max_concurrency is 0; give 1 or more, or None for 64",
     ),
-    "inputs that are none": (
+    "inputs that are None": (
         lambda: executor().run(wrong),
         "the inputs are None; pass a dict of inputs by name, or the only input as a string",
     ),
@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: of_several_inputs().run({"language": "en"}),
         "the inputs lack question; pass {'question': ..., 'language': ...}",
     ),
-    "what is no machine": (
+    "invalid machine": (
         lambda: executor().with_graph(wrong),
         "None does not start with Ready; make it from executor.graph, for example with splice",
     ),
@@ -210,7 +210,7 @@ def test_async_batch_limits_concurrent_runs() -> None:
     assert most == 1
 
 
-# ---- machines that are proved, and those that are not
+# ---- proved and unproved machines
 
 
 def test_allow_nonterminating_is_kept_in_copies() -> None:

@@ -1,4 +1,4 @@
-"""The XML agent: tags, and what stands for them in inputs and observations."""
+"""The XML agent: tags, and escaped tags in inputs and observations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, read,
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.texts import anything, names
+from tests.agents.texts import any_text, names
 from tests.executor.actors import echo, observations, prompt, run_executor
 
 TAGGED = st.lists(
@@ -30,14 +30,14 @@ def action(text: str) -> AgentAction:
     return only
 
 
-@given(names(), anything() | TAGGED)
+@given(names(), any_text() | TAGGED)
 def test_formatted_action_is_parsed_back(tool: str, text: str) -> None:
     tool_input = text.strip()
-    said = f"Hm.\n<tool>{tool}</tool><tool_input>{escape_tags(tool_input)}"
-    # With the stop text, and without it, as it is cut.
-    for written in (said, f"{said}</tool_input>", f"{said}\n</tool_input>\n"):
+    reply = f"Hm.\n<tool>{tool}</tool><tool_input>{escape_tags(tool_input)}"
+    # With and without the stop string, which may be cut off.
+    for written in (reply, f"{reply}</tool_input>", f"{reply}\n</tool_input>\n"):
         assert (action(written).tool, action(written).tool_input) == (tool, tool_input)
-        assert action(written).log.rstrip() == said.rstrip()
+        assert action(written).log.rstrip() == reply.rstrip()
     finish = read(ModelReply(f"<final_answer>{escape_tags(tool_input)}</final_answer>"))
     assert isinstance(finish, AgentFinish)
     assert finish.output == tool_input
@@ -57,15 +57,15 @@ def test_xml_in_an_input_is_kept() -> None:
     models: list[ScriptedModel] = []
 
     def executor() -> AgentExecutor:
-        # The server cuts the reply before the stop text.
+        # The server cuts the reply before the stop string.
         models.append(
             ScriptedModel(["I look.\n<tool>echo</tool><tool_input>cats", "<final_answer>done</final_answer>"])
         )
         agent = create_xml_agent(models[-1], [echo], prompt="{tools}|{input}|{agent_scratchpad}")
         return AgentExecutor(agent=agent, tools=[echo])
 
-    told = run_executor(executor)
-    assert (told.outcome.output, observations(told)) == ("done", ["cats"])
+    result = run_executor(executor)
+    assert (result.outcome.output, observations(result)) == ("done", ["cats"])
     for model in models:
         first, second = model.requests
         assert isinstance(first, ChatRequest)
@@ -156,11 +156,11 @@ def test_run_continues_after_a_parse_error() -> None:
     def executor() -> AgentExecutor:
         models.append(ScriptedModel(["Hm <tool>", "<final_answer>done</final_answer>"]))
         agent = create_xml_agent(models[-1], [echo], prompt="{tools}{agent_scratchpad}")
-        return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Mend it.")
+        return AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors="Correct it.")
 
     assert run_executor(executor).outcome.output == "done"
     for model in models:
-        assert prompt(model.requests[1]).endswith("again.Hm <tool>\n<observation>Mend it.</observation>\n")
+        assert prompt(model.requests[1]).endswith("again.Hm <tool>\n<observation>Correct it.</observation>\n")
 
 
 def test_scratchpad_escapes_tags() -> None:

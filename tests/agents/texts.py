@@ -1,4 +1,4 @@
-"""What a model writes, as strategies: names of tools, inputs, and text made of the pieces that parsers look for."""
+"""Strategies for replies of a model: names of tools, inputs, and text with the pieces that parsers look for."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# No colon and no fence: what has them may be a label, or a fence, and is then read as one.
+# No colons and no fences, because the parsers could read them as labels or fences.
 _PLAIN = st.characters(codec="utf-8", exclude_characters=":`<>")
 
 
 def names() -> st.SearchStrategy[str]:
-    """The names of tools."""
+    """Return names of tools."""
     return st.from_regex(r"[a-z_]\w{0,10}", fullmatch=True)
 
 
@@ -20,12 +20,12 @@ def _as_it_is(text: str) -> bool:
 
 
 def plain() -> st.SearchStrategy[str]:
-    """Inputs in plain text, stripped, with neither labels, fences nor quotes around them."""
+    """Return inputs in plain text without surrounding whitespace, labels, fences and quotes."""
     return st.text(_PLAIN).map(str.strip).filter(_as_it_is)
 
 
 def objects() -> st.SearchStrategy[dict[str, Any]]:
-    """Inputs by name, with JSON of any kind as values, and fences and labels in texts."""
+    """Return named inputs with any JSON as values, also with fences and labels in strings."""
     texts = st.text(st.characters(codec="utf-8")) | st.sampled_from(
         ["```", '"```"', "Final Answer: no", "\nObservation: no", "\\", '\\"', "Action: {}"]
     )
@@ -82,6 +82,6 @@ PIECES = (
 )
 
 
-def anything() -> st.SearchStrategy[str]:
-    """Text of every kind, most of it nearly what some parser looks for."""
+def any_text() -> st.SearchStrategy[str]:
+    """Return text of all kinds, which mostly resembles the format of some parser."""
     return st.lists(st.sampled_from(PIECES), max_size=20).map("".join) | st.text()

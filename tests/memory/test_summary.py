@@ -24,7 +24,7 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
-from tests.models.ways import overheard
+from tests.models.ways import record_reports
 
 # A summary that is the prompt itself, so that a test sees what it tells of.
 ECHO = "{summary} {turns}"
@@ -107,7 +107,7 @@ def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool]
             model.failing = fails
             values = {"input": f"in{number}"}, {"output": f"out{number}"}
             older = max(0, number + 1 - keep)
-            with overheard() as news:
+            with record_reports() as news:
                 if awaited:
                     await memory.asave(*values)
                 else:
@@ -163,7 +163,7 @@ def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
         SummaryMemory(ScriptedModel(["A summary."]), summaries=Full()),
     ]
     for memory in failing:
-        with overheard() as news:
+        with record_reports() as news:
             asyncio.run(save_by(memory, 1, awaited=awaited))
         requested, failed = news
         assert isinstance(requested, SummaryRequested)
@@ -189,7 +189,7 @@ def test_a_summary_that_failed_says_why() -> None:
 @pytest.mark.parametrize("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
 def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply) -> None:
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
-    with overheard() as news:
+    with record_reports() as news:
         save(memory, 1)
     _, failed = news
     assert isinstance(failed, SummaryFailed)

@@ -1,4 +1,4 @@
-"""Who plays the server, and time, in the tests of the models."""
+"""Fakes of servers and of time for the tests of the models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELLO = ChatRequest([UserMessage("hello")])
 
 
 class FakeTime:
-    """Time that passes only when somebody sleeps. `slept` holds for how long, each time."""
+    """A clock that advances only by sleeping. `slept` are the durations."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -40,7 +40,7 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 
 class Script:
-    """An httpx transport that gives the next response, or raises the next exception, for each request."""
+    """An httpx transport that returns the next response, or raises the next exception, for each request."""
 
     def __init__(self, *answers: httpx.Response | Exception | Answer) -> None:
         self.requests: list[httpx.Request] = []
@@ -56,16 +56,16 @@ class Script:
 
 
 def _fresh(response: httpx.Response) -> httpx.Response:
-    """A response as it was: reading one uses it up."""
+    """Return an unread copy of a response."""
     try:
         return httpx.Response(response.status_code, headers=response.headers, content=response.content)
     except httpx.ResponseNotRead:
-        # Its body is an iterator, good for one request only.
+        # Its body is an iterator, which can be read only once.
         return response
 
 
 def scripted_server(*answers: httpx.Response | Exception | Answer, time: FakeTime | None = None) -> OpenAICompatible:
-    """A model whose server gives these answers, one for each request, blocking or async."""
+    """Make a model whose server returns these responses, one for each request, blocking or async."""
     script = Script(*answers)
     return OpenAICompatible(
         "tiny",
@@ -85,19 +85,19 @@ async def asse(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def whole(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
-    """The reply at the end of a stream, which must be the last piece and the only reply."""
+def read_stream(pieces: Iterator[ReplyDelta | ModelReply]) -> ModelReply:
+    """Return the reply at the end of a stream, which must be the last piece and the only reply."""
     *deltas, last = pieces
     assert all(isinstance(delta, ReplyDelta) for delta in deltas)
     assert isinstance(last, ModelReply)
     return last
 
 
-async def awhole(model: RemoteModel, request: ModelRequest = HELLO) -> ModelReply:
-    return whole(iter([piece async for piece in model.astream(request)]))
+async def aread_stream(model: RemoteModel, request: ModelRequest = HELLO) -> ModelReply:
+    return read_stream(iter([piece async for piece in model.astream(request)]))
 
 
-# What a server does with a connection after it has read a request from it; whether it goes on reading.
+# A server's action on a connection after reading a request; returns whether to continue reading.
 Act = Callable[[socket.socket], bool]
 
 
@@ -122,10 +122,11 @@ def send_and_drop(*pieces: bytes) -> Act:
     return act
 
 
-class Loopback:
-    """An HTTP server on a socket of this machine, which does the next act for each request that it has read.
+class LoopbackServer:
+    """An HTTP server on a local socket, which performs the next act for each request.
 
-    `connections` counts those that were opened; `asked` is set by a request, `gone` when a client closed a connection.
+    `connections` is the number of opened connections; `asked` is set by a request, `gone` when a client closes its
+    connection.
     """
 
     def __init__(self, *acts: Act) -> None:
@@ -137,12 +138,12 @@ class Loopback:
         self._threads: list[threading.Thread] = []
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
 
-    def does(self, *acts: Act) -> None:
-        """Add acts: `stall` is one of this server's own."""
+    def add_acts(self, *acts: Act) -> None:
+        """Add acts; `stall` is a method of this class."""
         self._acts.extend(acts)
 
     def stall(self, *pieces: bytes) -> Act:
-        """Send these bytes, if any, and then nothing until the client goes."""
+        """Send these bytes, if any, and then nothing until the client closes the connection."""
 
         def act(connection: socket.socket) -> bool:
             send(*pieces)(connection)
@@ -161,7 +162,7 @@ class Loopback:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Wakes the thread that accepts, which close alone does not.
+        # Wakes the accepting thread, which `close` does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
@@ -205,12 +206,12 @@ class Loopback:
 
 
 def response(body: bytes, *, status: str = "200 OK", kind: str = "application/json") -> bytes:
-    """The bytes of an answer that keeps its connection open."""
+    """Return the bytes of a response that keeps its connection open."""
     head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
 def chunks(*pieces: bytes, end: bool = True) -> bytes:
-    """The bytes of a streamed answer."""
+    """Return the bytes of a streamed response."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + (b"0\r\n\r\n" if end else b"")

@@ -1,4 +1,4 @@
-"""What llama.cpp's server sent (the ids shortened), and what it means."""
+"""Recorded responses of llama.cpp's server (with shortened ids), and the expected replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Anthropic's and OpenAI's references show, and llama.cpp's server sent (shortened), and what it means."""
+"""Examples of Anthropic's and OpenAI's references, recorded responses of llama.cpp, and the expected replies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _USED = (
     b'"input_tokens_details":{"cached_tokens":0,"cache_write_tokens":0},"output_tokens_details":{"reasoning_tokens":0}}'
 )
 _ASKED = b'"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"created_at":1795299454,"object":"response"'
-_SAID = (
+_MESSAGE = (
     b'{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":['
     b'{"type":"output_text","annotations":[],"logprobs":[],"text":"Caf\xc3\xa9 costs \\u20ac4."}]}'
 )
@@ -93,7 +93,7 @@ _CALLED = (
 RESPONSE = (
     b'{"id":"resp_8","model":"gpt-9","error":null,"incomplete_details":null,"output":['
     b'{"id":"rs_1","type":"reasoning","summary":[]},'
-    + _SAID
+    + _MESSAGE
     + b'],"status":"completed",'
     + _ASKED
     + b","
@@ -127,9 +127,9 @@ RESPONSE_STREAM = (
     b'event: response.output_text.done\ndata: {"type":"response.output_text.done","item_id":"msg_1",'
     b'"output_index":0,"content_index":0,"sequence_number":5,"logprobs":[],"text":"Caf\xc3\xa9 costs \\u20ac4."}\n\n'
     b'event: response.output_item.done\ndata: {"type":"response.output_item.done","output_index":0,'
-    b'"sequence_number":6,"item":' + _SAID + b"}\n\n"
+    b'"sequence_number":6,"item":' + _MESSAGE + b"}\n\n"
     b'event: response.completed\ndata: {"type":"response.completed","sequence_number":7,"response":{"id":"resp_8",'
-    b'"model":"gpt-9","output":[' + _SAID + b'],"status":"completed",' + _ASKED + b"," + _USED + b"}}\n\n"
+    b'"model":"gpt-9","output":[' + _MESSAGE + b'],"status":"completed",' + _ASKED + b"," + _USED + b"}}\n\n"
 )
 RESPONSE_CALL_STREAM = (
     _CREATED + b'event: response.output_item.added\ndata: {"type":"response.output_item.added","output_index":0,'

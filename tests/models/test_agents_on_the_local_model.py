@@ -1,7 +1,7 @@
-"""Every kind of agent on the real small model: whatever it says, each run ends within what was proved.
+"""Every kind of agent on the real small model: each run ends within the proved bounds for any replies.
 
-So small a model forgets forms, invents tools and repeats itself: of its words nothing is asserted. What it is asked is
-short: a prompt beyond its context is a `ContextOverflowError`, which ends a run as every `ModelError` does.
+Such a small model forgets formats, invents tools and repeats itself, so the tests assert nothing about its words. The
+questions are short: a prompt beyond the context is a `ContextOverflowError`, which ends a run as every `ModelError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.models.test_local_model import WITH_TOOLS
 
 pytestmark = pytest.mark.local_model
 
-# Text agents prompt with every tool there is; two are enough to choose between, and cheaper to read.
+# The prompts of text agents list every tool; two tools are enough, and take less time to process.
 TOOLS = tuple(one for one in EVERYDAY_TOOLS if one.name != "today")
 ITERATIONS, SECONDS, FAN_OUT = 3, 20.0, 3
 
@@ -126,23 +126,23 @@ def ran(kind: str, model: Model, stopping: Stopping = "force", iterations: int =
 
 
 def assert_streamed(executor: AgentExecutor, events: list[Event[Ending]]) -> None:
-    """The last event is the end, within the proof, and the pieces of each reply add up to it."""
+    """Assert that the last event is the end within the proof, and that the pieces of each reply add up to it."""
     done = events[-1]
     assert isinstance(done, Done)
     assert isinstance(done.outcome, AgentFinish | StoppedResponse)
     assert_within_the_proof(executor, done.spent, events)
-    said = arguments = ""
+    content = arguments = ""
     replies = 0
     for event in events:
         match event:
             case Asked(effect=CallModel()):
-                said = arguments = ""
+                content = arguments = ""
             case Reported(effect=CallModel(), news=ReplyDelta() as piece):
-                said += piece.content
+                content += piece.content
                 arguments += piece.arguments
-            # What was cut at the deadline has no reply.
+            # A call that was cut at the deadline has no reply.
             case Answered(effect=CallModel(), reply=ModelReply() as reply):
-                assert said == reply.content
+                assert content == reply.content
                 assert arguments == "".join(call.arguments for call in reply.tool_calls)
                 replies += 1
             case _:
@@ -159,7 +159,7 @@ def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> N
         assert result.reason == "finished"
     else:
         assert result.stopped.limit.limit in ("iterations", "seconds", "fan_out")
-    # Each iteration leaves a step at least, or the answer.
+    # Each iteration produces at least one step, or the answer.
     assert len(result.steps) + 1 >= result.spent.iterations
     # A call that was cut at the deadline reports no tokens.
     assert result.usage.prompt_tokens > 0 or result.reason == "seconds"
@@ -178,7 +178,7 @@ def test_structured_agent_needs_no_tool_support() -> None:
 def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iterations: int, model: LocalModel) -> None:
     result = ran(kind, model, stopping, iterations)
     stopped = result.stopped
-    # With no iteration at all, nothing but the stop is left.
+    # Without any iteration, there is only the stop.
     assert stopped is not None or iterations
     if stopped is None:
         return

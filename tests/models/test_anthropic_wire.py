@@ -1,4 +1,4 @@
-"""What is sent to Anthropic and what comes back, as bytes, without a server."""
+"""The bytes of Anthropic's protocol, requests and replies, without a server."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 
 # Any: a request's JSON.
-def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
+def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
     return json.loads(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream))
 
 
 # Any: the turns of a request's JSON.
 def turns(*messages: Message) -> Any:
-    return sent(ChatRequest(messages))["messages"]
+    return encode_body(ChatRequest(messages))["messages"]
 
 
 def text(content: str) -> dict[str, Any]:
@@ -60,14 +60,14 @@ def text(content: str) -> dict[str, Any]:
 
 
 # Any: an event's JSON.
-def folded(*events: dict[str, Any]) -> ModelReply:
+def decode_stream(*events: dict[str, Any]) -> ModelReply:
     fold = AnthropicStream(PEER)
     for event in events:
         list(fold.take(json.dumps(event)))
     return fold.reply()
 
 
-def ended(reason: str, **delta: Any) -> dict[str, Any]:
+def ending(reason: str, **delta: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": reason, **delta}, "usage": {"output_tokens": 1}}
 
 
@@ -82,7 +82,7 @@ def test_messages_are_encoded_for_anthropic() -> None:
             SystemMessage("answer now"),
         ]
     )
-    assert sent(request) == {
+    assert encode_body(request) == {
         "model": "claude-9",
         "max_tokens": 4096,
         "system": "be brief\n\nanswer now",
@@ -108,9 +108,9 @@ def test_messages_are_encoded_for_anthropic() -> None:
 
 
 def test_only_set_options_are_sent() -> None:
-    assert set(sent(HELLO)) == {"model", "max_tokens", "messages"}
+    assert set(encode_body(HELLO)) == {"model", "max_tokens", "messages"}
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), schema), stream=True)
+    full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), schema), stream=True)
     parameters = {"type": "object", "required": ["a", "b"]}
     assert full["tools"] == [{"name": "add", "description": "Add two numbers.", "input_schema": parameters}]
     assert "tool_choice" not in full
@@ -119,7 +119,7 @@ def test_only_set_options_are_sent() -> None:
         "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}
     }
     assert full["stream"] is True
-    forbidden = sent(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))
+    forbidden = encode_body(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))
     assert forbidden["tool_choice"] == {"type": "none"}
     assert forbidden["tools"] == full["tools"]
 
@@ -132,8 +132,8 @@ def test_key_and_version_have_their_own_headers() -> None:
 def test_completion_is_a_user_message() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == route(HELLO) == "v1/messages"
-    assert sent(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
-    assert sent(request)["stop_sequences"] == ["three"]
+    assert encode_body(request)["messages"] == [{"role": "user", "content": [text("One two")]}]
+    assert encode_body(request)["stop_sequences"] == ["three"]
 
 
 def test_results_precede_the_users_text() -> None:
@@ -153,24 +153,24 @@ def test_blank_texts_are_removed() -> None:
         {"role": "user", "content": [text("hi"), text("there")]}
     ]
     assert turns(UserMessage("hi"), AssistantMessage("I say \n"))[-1]["content"] == [text("I say")]
-    assert "system" not in sent(ChatRequest([SystemMessage(" "), UserMessage("hi")]))
+    assert "system" not in encode_body(ChatRequest([SystemMessage(" "), UserMessage("hi")]))
 
 
 @pytest.mark.parametrize("stop", ["\n", " ", "", "\t\n"])
 def test_blank_stop_string_is_rejected(stop: str) -> None:
     with pytest.raises(BadRequestError, match="consist of blanks; use a stop string with another character") as caught:
-        sent(CompletionRequest("a", stop=("ok", stop)))
+        encode_body(CompletionRequest("a", stop=("ok", stop)))
     assert str(caught.value).startswith(f"claude-9 cannot stop at {stop!r}")
 
 
 def test_blank_conversation_is_rejected() -> None:
     with pytest.raises(BadRequestError, match="add a user message with text"):
-        sent(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
+        encode_body(ChatRequest([SystemMessage("be brief"), UserMessage(" ")]))
 
 
 def test_schema_must_be_json() -> None:
     with pytest.raises(BadRequestError, match="set is not JSON"):
-        sent(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
+        encode_body(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
 @pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
@@ -190,8 +190,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-def told(messages: list[Message], role: str) -> list[object]:
-    """What is not blank in the messages of a role: texts, calls and results, which may be blank."""
+def contents_of(messages: list[Message], role: str) -> list[object]:
+    """Return the texts that are not blank, the calls and the results in the messages of a role."""
     found: list[object] = []
     for message in messages:
         match message:
@@ -220,15 +220,15 @@ def read_back(block: dict[str, Any]) -> object:
 
 @given(st.lists(MESSAGES, max_size=8))
 def test_messages_are_complete_and_roles_alternate(messages: list[Message]) -> None:
-    # The last one, so that no text of the assistant's is trimmed.
+    # A user message at the end, so that no text of the assistant is trimmed.
     messages.append(UserMessage("go"))
-    told_turns = turns(*messages)
-    roles = [turn["role"] for turn in told_turns]
+    encoded_turns = turns(*messages)
+    roles = [turn["role"] for turn in encoded_turns]
     assert all(one != other for one, other in pairwise(roles))
     for role in ("user", "assistant"):
-        blocks = [read_back(block) for turn in told_turns if turn["role"] == role for block in turn["content"]]
-        assert sorted(map(repr, blocks)) == sorted(map(repr, told(messages, role)))
-    for turn in told_turns:
+        blocks = [read_back(block) for turn in encoded_turns if turn["role"] == role for block in turn["content"]]
+        assert sorted(map(repr, blocks)) == sorted(map(repr, contents_of(messages, role)))
+    for turn in encoded_turns:
         kinds = [block["type"] for block in turn["content"]]
         assert "tool_result" not in kinds[kinds.index("text") :] if "text" in kinds else True
 
@@ -246,7 +246,7 @@ def test_messages_are_complete_and_roles_alternate(messages: list[Message]) -> N
     ],
 )
 def test_each_stop_reason_has_its_finish_reason(reason: str, finish: str) -> None:
-    assert folded(ended(reason)).finish_reason == finish
+    assert decode_stream(ending(reason)).finish_reason == finish
     body = json.dumps({"content": [], "stop_reason": reason}).encode()
     assert decode(body, PEER) == ModelReply("", finish_reason=decode(body, PEER).finish_reason)
     assert decode(body, PEER).finish_reason == finish
@@ -256,7 +256,7 @@ def test_filter_explanation_replaces_rejected_text() -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "No poisons."}
     body = json.dumps({"content": [], "stop_reason": "refusal", "stop_details": details}).encode()
     assert decode(body, PEER) == ModelReply("No poisons.", finish_reason="other")
-    assert folded(ended("refusal", stop_details=details)).content == "No poisons."
+    assert decode_stream(ending("refusal", stop_details=details)).content == "No poisons."
 
 
 @pytest.mark.parametrize(
@@ -285,19 +285,19 @@ def test_optional_members_have_defaults() -> None:
 
 def test_input_at_a_calls_start_is_read() -> None:
     begun = {"type": "tool_use", "id": "a", "name": "add", "input": {"a": 1}}
-    reply = folded(
+    reply = decode_stream(
         {"type": "content_block_start", "index": 0, "content_block": begun},
         {"type": "content_block_stop", "index": 0},
-        ended("tool_use"),
+        ending("tool_use"),
     )
     assert reply.tool_calls == (ToolCall("a", "add", '{"a": 1}'),)
 
 
 def test_truncated_arguments_are_unchanged() -> None:
-    reply = folded(
+    reply = decode_stream(
         {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "a", "name": "add"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a'}},
-        ended("max_tokens"),
+        ending("max_tokens"),
     )
     assert reply.tool_calls == (ToolCall("a", "add", '{"a'),)
     assert reply.finish_reason == "length"
@@ -306,7 +306,7 @@ def test_truncated_arguments_are_unchanged() -> None:
 def test_last_token_counts_of_a_stream_are_used() -> None:
     start = {"type": "message_start", "message": {"usage": {"input_tokens": 5, "output_tokens": 1}}}
     last = {"type": "message_delta", "delta": {}, "usage": {"input_tokens": 6, "output_tokens": 9}}
-    reply = folded(start, ended("end_turn"), last, {"type": "message_stop"}, ended("max_tokens"))
+    reply = decode_stream(start, ending("end_turn"), last, {"type": "message_stop"}, ending("max_tokens"))
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.finish_reason) == (6, 9, "stop")
 
 
@@ -333,7 +333,7 @@ def test_deltas_of_a_call_have_its_position() -> None:
 def test_error_in_a_stream_has_its_class(kind: str, error: type[ModelError]) -> None:
     event = {"type": "error", "error": {"type": kind, "message": "Sorry"}}
     with pytest.raises(error, match="Sorry") as caught:
-        folded(event)
+        decode_stream(event)
     assert type(caught.value) is error
 
 

@@ -1,4 +1,4 @@
-"""A model that is not asked the same thing twice, and where its replies are kept."""
+"""A model with a cache, and the stores of its replies."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from graphexec.models import (
 )
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, overheard, streamed
+from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, record_reports, streamed
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 
@@ -72,7 +72,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
 def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
     inner = ScriptedModel([FULL])
     model = cached(inner, store, name="tiny")
-    with overheard() as news:
+    with record_reports() as news:
         assert ask(model) == FULL
         assert news == []
         assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
@@ -145,8 +145,8 @@ def test_equal_requests_have_equal_keys() -> None:
     lazy = Conversation(
         (UserMessage("hello"),), Steps((step,)), lambda steps: iter([ToolMessage("1", str(len(steps)))])
     )
-    told: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
-    for request in (ChatRequest(lazy), ChatRequest(told), ChatRequest(tuple(told))):
+    messages: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
+    for request in (ChatRequest(lazy), ChatRequest(messages), ChatRequest(tuple(messages))):
         assert model.complete(request).content == "one"
     for schema in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, MappingProxyType({"b": (2,), "a": 1})):
         assert model.complete(ChatRequest([], schema=schema)).content == "two"
@@ -214,22 +214,22 @@ def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
 
 
 def test_stored_reply_is_always_free() -> None:
-    class Dear(MemoryCache):
+    class ExpensiveReplies(MemoryCache):
         def get(self, key: str) -> str | None:
             return json.dumps({"content": "lie", "usage": {"prompt_tokens": 9, "completion_tokens": 9}, "cost": 9})
 
-    assert cached(ScriptedModel([]), Dear(), name="a").complete(HELLO) == ModelReply("lie", cost=0.0)
+    assert cached(ScriptedModel([]), ExpensiveReplies(), name="a").complete(HELLO) == ModelReply("lie", cost=0.0)
 
 
 def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> None:
-    def said(inner: Typewriter | ScriptedModel, name: str) -> str:
+    def answer(inner: Typewriter | ScriptedModel, name: str) -> str:
         return cached(inner, store, name=name).complete(HELLO).content
 
-    assert said(Typewriter(["a"], identity="tiny, temperature 0"), "") == "a"
-    assert said(Typewriter(["b"], identity="tiny, temperature 1"), "") == "b"
-    assert said(Typewriter(["c"], identity="tiny, temperature 0"), "again") == "c"
-    assert said(ScriptedModel(["d"]), "tiny, temperature 0") == "d"
-    assert said(Typewriter([], identity="tiny, temperature 0"), "") == "a"
+    assert answer(Typewriter(["a"], identity="tiny, temperature 0"), "") == "a"
+    assert answer(Typewriter(["b"], identity="tiny, temperature 1"), "") == "b"
+    assert answer(Typewriter(["c"], identity="tiny, temperature 0"), "again") == "c"
+    assert answer(ScriptedModel(["d"]), "tiny, temperature 0") == "d"
+    assert answer(Typewriter([], identity="tiny, temperature 0"), "") == "a"
 
 
 def test_shared_store_requires_identity_or_name(store: CacheStore) -> None:
@@ -264,8 +264,8 @@ def test_memory_keeps_recently_used_entries(most: int | None, acts: list[tuple[s
         assert len(memory) == len(used)
 
 
-def together(*calls: Callable[[], object]) -> None:
-    """Run them at the same time, in threads; raise what one of them raised."""
+def run_threads(*calls: Callable[[], object]) -> None:
+    """Run the functions concurrently in threads; raise an exception of one of them."""
     errors: list[BaseException] = []
     start = threading.Barrier(len(calls))
 
@@ -295,7 +295,7 @@ def test_threads_share_memory() -> None:
             memory.put(key, key)
             assert memory.get(key) in (key, None)
 
-    together(*[work] * 8)
+    run_threads(*[work] * 8)
     assert len(memory) == 10
 
 
@@ -305,8 +305,8 @@ def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
         for number in range(10):
             cache.put(f"{name}{number}", name)
 
-    with overheard() as news:
-        together(*[partial(work, name) for name in "abcdef"])
+    with record_reports() as news:
+        run_threads(*[partial(work, name) for name in "abcdef"])
     assert news == []
     cache = SQLiteCache(tmp_path / "c")
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
@@ -335,7 +335,7 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
     model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
     assert ask(model).content == "one"
     (tmp_path / "c").write_bytes(b"this is no database, and long enough to be seen as none" * 100)
-    with overheard() as news:
+    with record_reports() as news:
         assert ask(model).content == "two"
     read, written = news
     assert isinstance(read, CacheFailed)
@@ -392,19 +392,19 @@ WRAPS: dict[str, Wrap] = {
 @given(st.permutations(sorted(WRAPS)))
 def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     inner = Typewriter([ServerError("down"), "up"])
-    # One that is made of the model itself: each of the others wraps a wrapped one.
+    # The innermost wrapper wraps the model itself; each of the others wraps a wrapped model.
     model = priced(inner, Price(0, 0))
     for name in order:
         model = WRAPS[name](model)
-    with overheard() as news:
+    with record_reports() as news:
         first, second, third = [ask(model, timeout=5) for _ in range(3)]
     falls = order.index("with_fallbacks") < order.index("retrying")
     assert first.content == ("fallen" if falls else "up")
-    # A cache below the fallbacks has nothing of the first call.
+    # A cache inside the fallbacks has no reply of the first call.
     assert second.content == third.content
     assert (third.usage, third.cost) == (Usage(), 0)
-    mended, *others = [type(notice) for notice in news]
-    assert mended is (FellBack if falls else Retried)
+    recovery, *others = [type(notice) for notice in news]
+    assert recovery is (FellBack if falls else Retried)
     assert set(others) == {Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)
 

@@ -1,4 +1,4 @@
-"""Real sockets: what is reused, what breaks, and what is closed."""
+"""Connections on real sockets: reuse, failures and closing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ import pytest
 from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models import OpenAICompatible
-from tests.models.actors import HELLO, FakeTime, Loopback, awhole, chunks, response, send, send_and_drop, whole
+from tests.models.actors import (
+    HELLO,
+    FakeTime,
+    LoopbackServer,
+    aread_stream,
+    chunks,
+    read_stream,
+    response,
+    send,
+    send_and_drop,
+)
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
 
 EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
@@ -33,33 +43,36 @@ def ask_async(model: OpenAICompatible) -> ModelReply:
 
 
 def test_one_connection_serves_many_calls_and_streams() -> None:
-    with Loopback(GOOD, STREAMED, GOOD, STREAMED) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+    with (
+        LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server,
+        OpenAICompatible("tiny", base_url=server.url) as model,
+    ):
         assert model.complete(HELLO) == CHAT_REPLY
-        assert whole(model.stream(HELLO)) == CHAT_REPLY
+        assert read_stream(model.stream(HELLO)) == CHAT_REPLY
         assert model.complete(HELLO) == CHAT_REPLY
-        assert whole(model.stream(HELLO)) == CHAT_REPLY
+        assert read_stream(model.stream(HELLO)) == CHAT_REPLY
         assert server.connections == 1
 
 
 def test_async_calls_share_one_connection() -> None:
     async def talk(model: OpenAICompatible) -> None:
         assert await model.acomplete(HELLO) == CHAT_REPLY
-        assert await awhole(model) == CHAT_REPLY
+        assert await aread_stream(model) == CHAT_REPLY
         assert await model.acomplete(HELLO) == CHAT_REPLY
 
-    with Loopback(GOOD, STREAMED, GOOD) as server:
+    with LoopbackServer(GOOD, STREAMED, GOOD) as server:
         asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
         assert server.connections == 1
 
 
 def test_each_event_loop_closes_its_own_connections() -> None:
-    with Loopback(GOOD, GOOD, GOOD) as server:
+    with LoopbackServer(GOOD, GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
         for run in range(1, 4):
             server.gone.clear()
             assert ask_async(model) == CHAT_REPLY
             assert server.connections == run
-            # Closed by the loop's own end: nobody called aclose.
+            # The end of the event loop closed them, without a call of aclose.
             assert server.gone.wait(10)
 
 
@@ -69,13 +82,13 @@ def test_many_tasks_share_the_client_of_their_loop() -> None:
         await model.aclose()
         assert await model.acomplete(HELLO) == CHAT_REPLY
 
-    with Loopback(*[GOOD] * 6) as server:
+    with LoopbackServer(*[GOOD] * 6) as server:
         asyncio.run(talk(OpenAICompatible("tiny", base_url=server.url)))
 
 
 def test_many_threads_share_one_model() -> None:
     replies: list[ModelReply] = []
-    with Loopback(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+    with LoopbackServer(*[GOOD] * 8) as server, OpenAICompatible("tiny", base_url=server.url) as model:
         threads = [threading.Thread(target=lambda: replies.append(model.complete(HELLO))) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -85,7 +98,7 @@ def test_many_threads_share_one_model() -> None:
 
 
 def test_model_can_be_used_after_close() -> None:
-    with Loopback(GOOD, GOOD) as server:
+    with LoopbackServer(GOOD, GOOD) as server:
         model = OpenAICompatible("tiny", base_url=server.url)
         assert model.complete(HELLO) == CHAT_REPLY
         model.close()
@@ -97,7 +110,7 @@ def test_model_can_be_used_after_close() -> None:
 
 
 def test_collected_model_closes_its_connections() -> None:
-    with Loopback(GOOD) as server:
+    with LoopbackServer(GOOD) as server:
         OpenAICompatible("tiny", base_url=server.url).complete(HELLO)
         gc.collect()
         assert server.gone.wait(10)
@@ -106,7 +119,7 @@ def test_collected_model_closes_its_connections() -> None:
 def test_dropped_idle_connection_is_replaced_at_once() -> None:
     time = FakeTime()
     with (
-        Loopback(GOOD, send_and_drop(), GOOD) as server,
+        LoopbackServer(GOOD, send_and_drop(), GOOD) as server,
         OpenAICompatible("tiny", base_url=server.url, clock=time.clock, max_retries=0) as model,
     ):
         assert model.complete(HELLO) == CHAT_REPLY
@@ -124,7 +137,7 @@ def test_connection_dropped_during_reply_is_retried(
 ) -> None:
     time = FakeTime()
     with (
-        Loopback(send_and_drop(HALF), GOOD) as server,
+        LoopbackServer(send_and_drop(HALF), GOOD) as server,
         OpenAICompatible("tiny", base_url=server.url, clock=time.clock) as model,
     ):
         assert way(model) == CHAT_REPLY
@@ -133,7 +146,7 @@ def test_connection_dropped_during_reply_is_retried(
 
 def test_connection_dropped_during_stream_is_an_error() -> None:
     with (
-        Loopback(send_and_drop(chunks(*EVENTS[:3], end=False))) as server,
+        LoopbackServer(send_and_drop(chunks(*EVENTS[:3], end=False))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
     ):
         pieces = model.stream(HELLO)
@@ -145,16 +158,16 @@ def test_connection_dropped_during_stream_is_an_error() -> None:
 
 def test_stream_that_ends_too_early_is_invalid() -> None:
     with (
-        Loopback(send(chunks(*EVENTS[:3]))) as server,
+        LoopbackServer(send(chunks(*EVENTS[:3]))) as server,
         OpenAICompatible("tiny", base_url=server.url) as model,
         pytest.raises(InvalidReplyError, match="ended its stream before the reply was complete"),
     ):
-        whole(model.stream(HELLO))
+        read_stream(model.stream(HELLO))
 
 
 @pytest.mark.parametrize("way", [ask, ask_async])
 def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], ModelReply]) -> None:
-    with Loopback() as server:
+    with LoopbackServer() as server:
         url = server.url
     time = FakeTime()
     model = OpenAICompatible("tiny", base_url=url, clock=time.clock)
@@ -165,8 +178,8 @@ def test_error_asks_if_the_server_is_running(way: Callable[[OpenAICompatible], M
 
 @pytest.mark.parametrize("sent", [b"", HALF], ids=["before it answers", "in the middle"])
 def test_slow_server_is_a_timeout(sent: bytes) -> None:
-    with Loopback() as server:
-        server.does(server.stall(sent), server.stall(sent), server.stall(sent))
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(sent), server.stall(sent), server.stall(sent))
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
             with pytest.raises(ModelTimeoutError, match=r"within 0\.05 s"):
                 model.complete(HELLO)
@@ -179,18 +192,18 @@ def test_slow_server_is_a_timeout(sent: bytes) -> None:
 
 
 def test_stalled_stream_is_a_timeout() -> None:
-    with Loopback() as server:
-        server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+    with LoopbackServer() as server:
+        server.add_acts(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
         with OpenAICompatible("tiny", base_url=server.url, timeout=0.05) as model:
             with pytest.raises(ModelTimeoutError):
-                whole(model.stream(HELLO))
+                read_stream(model.stream(HELLO))
             with pytest.raises(ModelTimeoutError):
-                asyncio.run(awhole(model))
+                asyncio.run(aread_stream(model))
 
 
 def test_closing_a_stream_early_closes_its_connection() -> None:
-    with Loopback() as server:
-        server.does(server.stall(chunks(*EVENTS[:2], end=False)))
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(*EVENTS[:2], end=False)))
         with OpenAICompatible("tiny", base_url=server.url) as model:
             pieces = model.stream(HELLO)
             assert next(pieces) == ReplyDelta("Café")
@@ -200,8 +213,8 @@ def test_closing_a_stream_early_closes_its_connection() -> None:
 
 
 def test_closing_an_async_stream_closes_its_connection() -> None:
-    with Loopback() as server:
-        server.does(server.stall(chunks(*EVENTS[:2], end=False)))
+    with LoopbackServer() as server:
+        server.add_acts(server.stall(chunks(*EVENTS[:2], end=False)))
 
         async def talk() -> None:
             pieces = OpenAICompatible("tiny", base_url=server.url).astream(HELLO)
@@ -213,8 +226,8 @@ def test_closing_an_async_stream_closes_its_connection() -> None:
 
 
 def test_collected_stream_closes_its_connection() -> None:
-    with Loopback() as server:
-        server.does(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
+    with LoopbackServer() as server:
+        server.add_acts(*[server.stall(chunks(*EVENTS[:2], end=False))] * 2)
         model = OpenAICompatible("tiny", base_url=server.url)
 
         async def talk() -> None:
@@ -233,8 +246,8 @@ def test_collected_stream_closes_its_connection() -> None:
 
 
 def test_cancelling_a_call_closes_its_connection() -> None:
-    with Loopback() as server:
-        server.does(server.stall())
+    with LoopbackServer() as server:
+        server.add_acts(server.stall())
 
         async def talk() -> None:
             call = asyncio.ensure_future(OpenAICompatible("tiny", base_url=server.url).acomplete(HELLO))
@@ -249,7 +262,7 @@ def test_cancelling_a_call_closes_its_connection() -> None:
 
 class TestClientsOfTheUsers:
     def test_passed_client_is_used_and_stays_open(self) -> None:
-        with Loopback(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
+        with LoopbackServer(GOOD, GOOD) as server, httpx.Client(headers={"X-Mine": "yes"}) as client:
             with OpenAICompatible("tiny", base_url=server.url, client=client) as model:
                 assert model.complete(HELLO) == CHAT_REPLY
             assert not client.is_closed
@@ -261,23 +274,23 @@ class TestClientsOfTheUsers:
             async with httpx2.AsyncClient() as client:
                 model = OpenAICompatible("tiny", base_url=url, async_client=client)
                 assert await model.acomplete(HELLO) == CHAT_REPLY
-                assert await awhole(model) == CHAT_REPLY
+                assert await aread_stream(model) == CHAT_REPLY
                 await model.aclose()
                 assert not client.is_closed
 
-        with Loopback(GOOD, STREAMED, GOOD, STREAMED) as server:
+        with LoopbackServer(GOOD, STREAMED, GOOD, STREAMED) as server:
             with httpx2.Client() as client:
                 model = OpenAICompatible("tiny", base_url=server.url, client=client)
                 assert model.complete(HELLO) == CHAT_REPLY
-                assert whole(model.stream(HELLO)) == CHAT_REPLY
+                assert read_stream(model.stream(HELLO)) == CHAT_REPLY
             asyncio.run(talk(server.url))
             assert server.connections == 2
 
     def test_httpx2_exceptions_have_the_same_errors(self) -> None:
         time = FakeTime()
         busy = send(response(b"", status="429 Too Many Requests"))
-        with Loopback() as server, httpx2.Client() as client:
-            server.does(busy, GOOD, send_and_drop(), server.stall(), GOOD, busy)
+        with LoopbackServer() as server, httpx2.Client() as client:
+            server.add_acts(busy, GOOD, send_and_drop(), server.stall(), GOOD, busy)
             model = OpenAICompatible("tiny", base_url=server.url, client=client, clock=time.clock)
             assert model.complete(HELLO) == CHAT_REPLY
             with pytest.raises(ModelTimeoutError):

@@ -1,4 +1,4 @@
-"""Anthropic's and OpenAI's Responses as whole clients, against a server that is played."""
+"""The clients for Anthropic and OpenAI's Responses API with a scripted server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphexec.errors import InvalidReplyError, MissingAPIKeyError, ModelConnect
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, UserMessage
 from graphexec.models import Anthropic, Clock, OpenAIResponses
 from graphexec.models.http.remote import RemoteModel
-from tests.models.actors import HELLO, Answer, FakeTime, Script, asse, awhole, scripted_server, sse, whole
+from tests.models.actors import HELLO, Answer, FakeTime, Script, aread_stream, asse, read_stream, scripted_server, sse
 from tests.models.recorded import CHAT_REPLY, STREAM
 from tests.models.recorded_dialects import (
     MESSAGE,
@@ -60,7 +60,7 @@ def responses(script: Script, clock: Clock) -> RemoteModel:
 
 @dataclass(frozen=True)
 class Side:
-    """One dialect: how its client is made, and what a server that speaks it sent."""
+    """One dialect: its client class, and recorded responses of a server."""
 
     make: Make
     body: bytes
@@ -101,9 +101,9 @@ def test_reply_is_read_blocking_and_async(side: Side) -> None:
     for body, reply in ((side.body, side.reply), (side.calls, side.calls_reply)):
         model = side.model(*(httpx.Response(200, content=body) for _ in range(4)))
         assert model.complete(HELLO) == asyncio.run(model.acomplete(HELLO)) == reply
-        # A server that does not stream.
+        # The server does not stream.
         assert list(model.stream(HELLO)) == [reply]
-        assert asyncio.run(awhole(model)) == reply
+        assert asyncio.run(aread_stream(model)) == reply
 
 
 @SIDES
@@ -114,13 +114,13 @@ def test_incomplete_stream_is_not_a_reply(side: Side) -> None:
         complete = False
         for _ in ends:
             try:
-                got = whole(model.stream(HELLO))
+                got = read_stream(model.stream(HELLO))
             except InvalidReplyError:
                 assert not complete
             else:
                 assert got == reply
                 complete = True
-        assert whole(model.stream(HELLO)) == reply
+        assert read_stream(model.stream(HELLO)) == reply
 
 
 @SIDES
@@ -130,9 +130,9 @@ def test_chunks_may_be_cut_anywhere(side: Side, cuts: list[int]) -> None:
     for body, reply in ((side.stream, side.reply), (side.calls_stream, side.calls_reply)):
         ends = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
         pieces = [body[begin:end] for begin, end in pairwise(ends)]
-        assert whole(side.model(sse(pieces)).stream(HELLO)) == reply
+        assert read_stream(side.model(sse(pieces)).stream(HELLO)) == reply
         streamed = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse(pieces))
-        assert asyncio.run(awhole(side.model(streamed))) == reply
+        assert asyncio.run(aread_stream(side.model(streamed))) == reply
 
 
 @SIDES
@@ -151,14 +151,14 @@ def test_deltas_add_up_for_any_chunking(side: Side) -> None:
 
 @SIDES
 def test_overload_in_stream_is_retried_before_first_piece(side: Side) -> None:
-    told = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
+    error_event = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
     first = events(side.stream)[0]
     time = FakeTime()
-    model = side.model(sse(told), sse(first + told), sse(side.stream), time=time)
-    assert whole(model.stream(HELLO)) == side.reply
+    model = side.model(sse(error_event), sse(first + error_event), sse(side.stream), time=time)
+    assert read_stream(model.stream(HELLO)) == side.reply
     assert len(time.slept) == 2
-    late = side.stream.replace(events(side.stream)[-1], told)
-    # Without what says that the reply is whole.
+    late = side.stream.replace(events(side.stream)[-1], error_event)
+    # Without the event that completes the reply.
     late = late.replace(events(side.stream)[-2], b"")
     pieces = side.model(sse(late), sse(side.stream)).stream(HELLO)
     assert isinstance(next(pieces), ReplyDelta)
@@ -168,15 +168,15 @@ def test_overload_in_stream_is_retried_before_first_piece(side: Side) -> None:
 
 @SIDES
 def test_overload_in_async_stream_is_retried(side: Side) -> None:
-    told = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
+    error_event = b"event: error\ndata: " + OVERLOADED[side.make] + b"\n\n"
     streams = [httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse([body]))
-               for body in (told, side.stream)]  # fmt: skip
-    assert asyncio.run(awhole(side.model(*streams))) == side.reply
+               for body in (error_event, side.stream)]  # fmt: skip
+    assert asyncio.run(aread_stream(side.model(*streams))) == side.reply
 
 
 def test_failure_in_chat_completions_stream_is_retried() -> None:
-    told = b'data: {"error":{"code":500,"type":"server_error","message":"out of memory"}}\n\n'
-    assert whole(scripted_server(sse(told), sse(STREAM)).stream(HELLO)) == CHAT_REPLY
+    error_event = b'data: {"error":{"code":500,"type":"server_error","message":"out of memory"}}\n\n'
+    assert read_stream(scripted_server(sse(error_event), sse(STREAM)).stream(HELLO)) == CHAT_REPLY
 
 
 @SIDES
@@ -193,7 +193,7 @@ def test_overloaded_server_is_retried_after_its_wait(side: Side) -> None:
 @given(body=st.binary(max_size=100), status=st.sampled_from([200, 201, 204, 301, 400, 401, 404, 413, 429, 500, 529]))
 def test_any_response_is_reply_or_model_error(side: Side, body: bytes, status: int) -> None:
     model = side.model(*(httpx.Response(status, content=body) for _ in range(3)))
-    is_told_in_one_line(lambda: model.complete(HELLO))
+    assert_reply_or_error(lambda: model.complete(HELLO))
 
 
 @SIDES
@@ -201,7 +201,7 @@ def test_any_response_is_reply_or_model_error(side: Side, body: bytes, status: i
 @given(position=st.integers(0, len(MESSAGE_STREAM) - 1), damage=st.binary(min_size=1, max_size=3))
 def test_damaged_stream_is_reply_or_model_error(side: Side, position: int, damage: bytes) -> None:
     body = side.calls_stream[:position] + damage + side.calls_stream[position + 1 :]
-    is_told_in_one_line(lambda: whole(side.model(sse(body), sse(body), sse(body)).stream(HELLO)))
+    assert_reply_or_error(lambda: read_stream(side.model(sse(body), sse(body), sse(body)).stream(HELLO)))
 
 
 KEYS = ["type", "error", "message", "content", "output", "text", "input", "usage", "delta", "index", "response", "item"]
@@ -225,30 +225,30 @@ JSONS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st
 @given(body=JSONS)
 def test_any_json_is_reply_or_model_error(side: Side, body: object) -> None:
     answers = [httpx.Response(200, json=body) for _ in range(3)]
-    is_told_in_one_line(lambda: side.model(*answers).complete(HELLO))
+    assert_reply_or_error(lambda: side.model(*answers).complete(HELLO))
     event = b"data: " + httpx.Response(200, json=body).content + b"\n\n"
-    is_told_in_one_line(lambda: whole(side.model(*(sse(event) for _ in range(3))).stream(HELLO)))
+    assert_reply_or_error(lambda: read_stream(side.model(*(sse(event) for _ in range(3))).stream(HELLO)))
 
 
-def is_told_in_one_line(ask: Callable[[], ModelReply]) -> None:
-    """A call gives a reply or one readable error. Any other exception fails the test."""
-    told = ""
+def assert_reply_or_error(ask: Callable[[], ModelReply]) -> None:
+    """Assert that a call returns a reply or raises one readable error. Other exceptions fail the test."""
+    message = ""
     try:
         ask()
     except ModelError as error:
-        told = str(error)
-    assert told.isprintable()
-    assert len(told) < 1000
+        message = str(error)
+    assert message.isprintable()
+    assert len(message) < 1000
 
 
-def asked(side: Side) -> httpx.Request:
+def send_request(side: Side) -> httpx.Request:
     script = Script(httpx.Response(200, content=side.body))
     side.make(script, FakeTime().clock).complete(ChatRequest([UserMessage("hello")]))
     return script.requests[0]
 
 
 def test_each_dialect_has_its_route_and_headers() -> None:
-    message, response = asked(ANTHROPIC), asked(RESPONSES)
+    message, response = send_request(ANTHROPIC), send_request(RESPONSES)
     assert str(message.url) == "http://127.0.0.1:1/v1/messages"
     assert message.headers["x-api-key"] == "sk-secret"
     assert message.headers["anthropic-version"] == "2023-06-01"
@@ -300,7 +300,7 @@ def test_model_is_a_context_manager_without_secrets(side: Side) -> None:
     asyncio.run(talk())
 
 
-def joined(pieces: Iterable[ReplyDelta | ModelReply]) -> str:
+def join_text(pieces: Iterable[ReplyDelta | ModelReply]) -> str:
     return "".join(piece.content for piece in pieces if isinstance(piece, ReplyDelta))
 
 
@@ -308,5 +308,5 @@ def test_responses_stream_is_cut_before_stop_string() -> None:
     request = ChatRequest(HELLO.messages, stop=("é costs",))
     *deltas, last = RESPONSES.model(sse(RESPONSE_STREAM)).stream(request)
     assert isinstance(last, ModelReply)
-    assert joined(deltas) == last.content == "Caf"
+    assert join_text(deltas) == last.content == "Caf"
     assert RESPONSES.model(httpx.Response(200, content=RESPONSE)).complete(request) == last

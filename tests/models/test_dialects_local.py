@@ -1,4 +1,4 @@
-"""Anthropic's and OpenAI's Responses protocols, spoken with a real server. Structure is asserted, never words."""
+"""Anthropic's and OpenAI's Responses protocols with a real server. The tests assert structure, never words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def server() -> Iterator[LlamaProcess]:
 
 @pytest.fixture(params=["Anthropic", "Responses"])
 def make(request: pytest.FixtureRequest, server: LlamaProcess) -> Make:
-    """What makes a client that speaks one of the protocols with the server."""
+    """Return a function that makes a client for one of the protocols."""
 
     def make(*, max_tokens: int = 16, key: str = "the-key", at: str = "") -> RemoteModel:
         url = server.url + at
@@ -83,7 +83,7 @@ def test_tools_are_called_and_results_are_sent(make: Make) -> None:
         *deltas, streamed = model.stream(request)
     assert isinstance(streamed, ModelReply)
     for reply in (whole, streamed):
-        # With three worked examples even this model calls the tool; if not, text is an answer too.
+        # With three worked examples even this model usually calls the tool; otherwise it answers with text.
         assert reply.content or reply.tool_calls
         assert (reply.finish_reason == "tool_calls") == bool(reply.tool_calls)
         assert all(call.id and call.name and json.loads(call.arguments) for call in reply.tool_calls)

@@ -1,4 +1,4 @@
-"""What a server refuses, as typed errors that say what to do."""
+"""Error responses of a server become typed errors with a remedy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 PEER = Endpoint("gpt-9", "https://api.example/v1", "sk-secret")
 
 
-def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
+def error_for(status: int, body: bytes = b"", **headers: str) -> ModelError:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return classify_response(PEER, status, httpx.Headers(named), body, now=0.0).error
 
@@ -61,7 +61,7 @@ def refused(status: int, body: bytes = b"", **headers: str) -> ModelError:
     ],
 )
 def test_each_status_has_its_error(status: int, kind: type[ModelError], remedy: str) -> None:
-    error = refused(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')
+    error = error_for(status, b'{"error": {"message": "because", "type": "x", "code": 400}}')
     assert type(error) is kind
     assert error.status == status
     assert str(error).startswith("gpt-9 at https://api.example/v1 ")
@@ -109,11 +109,11 @@ def test_long_key_is_never_shown(key: str, before: str, after: str) -> None:
     ],
 )
 def test_server_message_is_one_line_without_key(body: bytes, shown: str) -> None:
-    assert f"(400: {shown})" in str(refused(400, body))
+    assert f"(400: {shown})" in str(error_for(400, body))
 
 
 def test_long_message_is_shortened() -> None:
-    assert len(str(refused(500, b"x" * 1_000_000))) < 500
+    assert len(str(error_for(500, b"x" * 1_000_000))) < 500
 
 
 @pytest.mark.parametrize(
@@ -137,18 +137,18 @@ def test_long_message_is_shortened() -> None:
     ids=["llama.cpp", "code alone", "OpenAI", "vLLM"],
 )
 def test_overflow_error_has_token_counts(body: bytes, prompt: int | None, context: int | None) -> None:
-    error = refused(400, body)
+    error = error_for(400, body)
     assert isinstance(error, ContextOverflowError)
     assert (error.prompt_tokens, error.context_tokens) == (prompt, context)
 
 
 def test_unknown_model_is_not_found_with_any_status() -> None:
-    assert isinstance(refused(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFoundError)
+    assert isinstance(error_for(400, b'{"error": {"code": "model_not_found", "message": "x"}}'), ModelNotFoundError)
 
 
 def test_redirect_error_has_the_location() -> None:
     assert "redirects to https://there/v1; use that address as the base URL" in str(
-        refused(308, location="https://there/v1")
+        error_for(308, location="https://there/v1")
     )
 
 
@@ -172,7 +172,7 @@ def test_retry_after_is_seconds_or_a_date(header: str | None, seconds: float | N
 
 
 def test_rate_limit_error_has_the_wait() -> None:
-    error = refused(429, b"", retry_after="7")
+    error = error_for(429, b"", retry_after="7")
     assert isinstance(error, RateLimitError)
     assert error.retry_after == 7
     assert "try again in 7 s" in str(error)
@@ -186,7 +186,7 @@ def test_too_long_wait_is_explained(status: int) -> None:
 
 
 def test_used_up_quota_is_not_retried() -> None:
-    error = refused(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
+    error = error_for(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}')
     assert isinstance(error, RateLimitError)
     assert "(429: pay); look at your account's plan and billing" in str(error)
     assert "try again" not in str(error)
@@ -220,7 +220,7 @@ def test_each_client_exception_has_its_error(error: Exception, kind: type[ModelE
 
 def test_other_exceptions_are_unchanged() -> None:
     class ConnectError(Exception):
-        """Named as httpx's, and not httpx's."""
+        """An exception with the name of an httpx exception that is not from httpx."""
 
     assert classify_exception(PEER, ConnectError(), seconds=3.0) is None
     with pytest.raises(ZeroDivisionError):
@@ -241,7 +241,7 @@ class TestKeys:
         monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
     def ask(self, base_url: str | None, api_key: str | None) -> str | None:
-        """The Authorization header that a request goes out with."""
+        """Return the Authorization header of the request that is sent."""
         script = Script(httpx.Response(200, content=CHAT))
         with httpx.Client(transport=script.transport) as client:
             model = OpenAICompatible("gpt-9", base_url=base_url, api_key=api_key, client=client)

@@ -1,4 +1,4 @@
-"""A model in whose place others are asked."""
+"""A model with fallbacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphexec.errors import ContextOverflowError, InputError, ModelError, Model
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import FellBack, ScriptedModel, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard
+from tests.models.ways import Ask, Typewriter, both_streams, every_way, record_reports
 
 DOWN = ServerError("503: busy")
 
@@ -20,7 +20,7 @@ def test_next_model_is_called_after_a_failure(ask: Ask) -> None:
     long = ContextOverflowError("too long")
     second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
     unasked = ScriptedModel([])
-    with overheard() as news:
+    with record_reports() as news:
         assert ask(with_fallbacks(ScriptedModel([DOWN]), second, third, unasked)).content == "yes"
     assert news == [FellBack(DOWN, "<second>"), FellBack(long, "<third>")]
     assert unasked.requests == []
@@ -62,7 +62,7 @@ def test_models_share_the_timeout(ask: Ask) -> None:
 def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     second = ScriptedModel(["too late"])
-    with overheard() as news, pytest.raises(ModelTimeoutError) as caught:
+    with record_reports() as news, pytest.raises(ModelTimeoutError) as caught:
         ask(
             with_fallbacks(Typewriter([ModelTimeoutError("slow")], time, takes=10), second, clock=time.clock),
             timeout=10,
@@ -83,14 +83,14 @@ def test_stream_falls_back_only_before_first_piece(ask: Ask) -> None:
 @given(st.lists(st.booleans(), min_size=2, max_size=8))
 def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     models = [ScriptedModel([str(number) if it else ServerError(str(number))]) for number, it in enumerate(up)]
-    with overheard() as news:
+    with record_reports() as news:
         try:
-            said, notes = with_fallbacks(*models).complete(HELLO).content, len(up) - 1
+            text, notes = with_fallbacks(*models).complete(HELLO).content, len(up) - 1
         except ModelError as error:
-            said, notes = str(error), len(getattr(error, "__notes__", []))
+            text, notes = str(error), len(getattr(error, "__notes__", []))
     assert notes == len(up) - 1
     last = up.index(True) if any(up) else len(up) - 1
-    assert said == str(last)
+    assert text == str(last)
     assert [len(model.requests) for model in models] == [1] * (last + 1) + [0] * (len(up) - last - 1)
     assert len(news) == last
 
@@ -118,7 +118,7 @@ def test_progress_is_readable() -> None:
         async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
             return ModelReply("")
 
-    with overheard() as news:
+    with record_reports() as news:
         with_fallbacks(ScriptedModel([DOWN]), Plain()).complete(HELLO)
     assert [str(each) for each in news] == ["a model failed with ServerError: 503: busy; Plain is called instead"]
     assert repr(with_fallbacks(Plain(), Typewriter([]))) == "with_fallbacks(Plain, <typewriter>)"

@@ -1,4 +1,4 @@
-"""The real server with the small model. Structure, limits and protocol are asserted, never words."""
+"""The real server with the small model. The tests assert structure, limits and protocol, never words."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ Call one as <tool_call>
 {% endif %}"""
 
 
-def worked(number: int, a: int, b: int) -> list[Message]:
-    """An example of a question that was answered with the tool."""
+def worked_example(number: int, a: int, b: int) -> list[Message]:
+    """Return the messages of a question that was answered with the tool."""
     call = ToolCall(f"c{number}", "add", json.dumps({"a": a, "b": b}))
     asked = UserMessage(f"What is {a} + {b}?")
     return [asked, AssistantMessage("", (call,)), ToolMessage(call.id, str(a + b)), AssistantMessage(str(a + b))]
 
 
-SUM = [*worked(1, 3, 4), *worked(2, 5, 9), *worked(3, 12, 31), UserMessage("What is 17 + 25?")]
+SUM = [*worked_example(1, 3, 4), *worked_example(2, 5, 9), *worked_example(3, 12, 31), UserMessage("What is 17 + 25?")]
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_tools_without_template_support_are_rejected(model: LocalModel) -> None:
 def test_tools_work_with_a_template_that_supports_them() -> None:
     request = ChatRequest(SUM, (ADD,))
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=64) as model:
-        # With three worked examples even this model does; if not, text is an answer too.
+        # With three worked examples even this model usually calls the tool; otherwise it answers with text.
         whole = model.complete(request)
         *deltas, streamed = model.stream(request)
     assert isinstance(streamed, ModelReply)
@@ -169,7 +169,7 @@ def test_truncated_arguments_can_be_sent_back() -> None:
     with LocalModel(chat_template=WITH_TOOLS, max_tokens=12) as model:
         cut = model.complete(ChatRequest(SUM, (ADD,)))
         assert cut.finish_reason == "length"
-        # llama.cpp answers 500 to the single character { that it has sent itself.
+        # llama.cpp answers 500 to the arguments `{`, which it has sent itself.
         history = [*SUM, AssistantMessage("", (ToolCall("c9", "add", "{"),)), ToolMessage("c9", "that is no JSON")]
         assert model.complete(ChatRequest(history, (ADD,))).usage.completion_tokens > 0
 
@@ -188,7 +188,7 @@ def test_model_works_on_several_event_loops(model: LocalModel) -> None:
         assert (await model.acomplete(QUESTION)).content
         pieces = [piece async for piece in model.astream(QUESTION)]
         assert isinstance(pieces[-1], ModelReply)
-        # Right after a stream, on its connection.
+        # Directly after a stream, on the same connection.
         assert all(reply.content for reply in await asyncio.gather(model.acomplete(STORY), model.acomplete(QUESTION)))
 
     asyncio.run(talk())
@@ -264,7 +264,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("listening", [True, False], ids=["a thread listens", "nobody listens"])
+@pytest.mark.parametrize("listening", [True, False], ids=["a thread listens", "no thread listens"])
 def test_program_can_end_at_any_time_silently(listening: bool) -> None:
     program = """
 import threading
@@ -298,7 +298,7 @@ print(process.url, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """)
     host, port = ended.stdout.strip().removeprefix("http://").split(":")
-    # It ends when it notices, which takes some milliseconds.
+    # The server notices the closed pipe after some milliseconds.
     for _ in range(100_000):
         try:
             socket.create_connection((host, int(port))).close()

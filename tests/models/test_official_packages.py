@@ -1,4 +1,4 @@
-"""The official packages of Anthropic and OpenAI as references: what they send and read is sent and read here too."""
+"""Compare requests and replies with those of the official packages of Anthropic and OpenAI."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ REQUEST = ChatRequest(
 
 
 class Server:
-    """Answers every request with the same bytes, and keeps what was asked."""
+    """A server that answers every request with the same bytes, and records the requests."""
 
     def __init__(self, content: bytes, kind: str = "application/json") -> None:
         self.requests: list[httpx2.Request] = []
@@ -82,7 +82,7 @@ class Server:
 
     # Any: a request's JSON.
     @property
-    def asked(self) -> Any:
+    def sent_body(self) -> Any:
         return json.loads(self.requests[0].content)
 
 
@@ -129,8 +129,8 @@ def test_anthropic_package_sends_the_same_request() -> None:
     )
     request = ChatRequest(REQUEST.messages, REQUEST.tools, ("STOP",), REQUEST.schema, "none")
     sampling = Sampling("claude-9", max_tokens=9)
-    assert json.loads(anthropic_request.encode(request, sampling, stream=False)) == server.asked
-    # Not so the headers: the package speaks a later version of the API, which has no temperature.
+    assert json.loads(anthropic_request.encode(request, sampling, stream=False)) == server.sent_body
+    # The headers differ: the package uses a later version of the API, which has no temperature.
     assert server.requests[0].url.path == f"/{anthropic_request.route(request)}"
 
 
@@ -149,7 +149,7 @@ def test_anthropic_package_reads_the_same_stream(body: bytes, reply: ModelReply)
     ours = anthropic_request.encode(
         ChatRequest([UserMessage("hi")]), Sampling("claude-9", max_tokens=4096), stream=True
     )
-    assert json.loads(ours) == server.asked
+    assert json.loads(ours) == server.sent_body
 
 
 def assert_same_message(message: Message, reply: ModelReply) -> None:
@@ -181,13 +181,13 @@ def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None
     assert close_schema(schema) == transform_schema(schema)
 
 
-# A whole schema of a conversation's items is dear to build.
+# The schema of a conversation's items is slow to build.
 ITEMS = pydantic.TypeAdapter[list[ResponseInputItemParam]](list[ResponseInputItemParam])
 
 
 def test_openai_package_sends_the_same_request() -> None:
     server = Server(RESPONSE)
-    # The package's types ask for more of what the assistant said than the API does: it is compared apart.
+    # For assistant messages, the package's types require more than the API does, so they are compared separately.
     items: list[ResponseInputItemParam] = [
         {"role": "user", "content": "1 + 1?"},
         {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
@@ -215,12 +215,12 @@ def test_openai_package_sends_the_same_request() -> None:
         store=False,
     )
     ours = json.loads(openai_responses.encode(REQUEST, Sampling("gpt-9", 0.5, 9), stream=False))
-    said = [item for item in ours["input"] if item.get("role") == "assistant"]
-    ours["input"] = [item for item in ours["input"] if item not in said]
-    assert ours == server.asked
+    replies = [item for item in ours["input"] if item.get("role") == "assistant"]
+    ours["input"] = [item for item in ours["input"] if item not in replies]
+    assert ours == server.sent_body
     assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
     ITEMS.validate_python(
-        [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in said)]
+        [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in replies)]
     )
 
 

@@ -1,4 +1,4 @@
-"""What replies cost."""
+"""The cost of replies."""
 
 from __future__ import annotations
 

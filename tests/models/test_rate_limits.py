@@ -1,4 +1,4 @@
-"""A model that is not asked more often, or by more at once, than is allowed. No test waits: time is a fake."""
+"""A model with limits on the rate and the concurrency of its calls. No test waits: the clock is a fake."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import Clock, ScriptedModel, Waited, WrappedModel, rate_limited
 from graphexec.models.wrappers.rate_limits import Gate, Pace
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, every_way, overheard
+from tests.models.ways import Ask, Typewriter, every_way, record_reports
 
 
 @every_way
 def test_calls_above_the_rate_wait(ask: Ask) -> None:
     time = FakeTime()
     model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
-    with overheard() as news:
+    with record_reports() as news:
         assert [ask(model).content for _ in "abc"] == ["a", "b", "c"]
     assert time.slept == [1.0]
     assert news == [Waited(1.0, "2 per second")]
@@ -80,7 +80,7 @@ def test_closed_stream_frees_its_place() -> None:
 
 
 class Meeting:
-    """A model in which calls wait until `party` of them are there; `most` were there at once."""
+    """A model whose calls wait until `party` of them are active; `most` is the highest number of active calls."""
 
     def __init__(self, party: int) -> None:
         self.most = 0
@@ -152,13 +152,13 @@ def test_cancelled_task_leaves_the_queue() -> None:
 
 
 def test_cancelled_task_releases_its_time() -> None:
-    """So many cancelled calls do not make the next one wait for turns that nobody takes."""
+    """The next call does not wait for the turns of cancelled calls."""
     time = FakeTime()
 
-    async def for_ever(_: float) -> None:
+    async def sleep_indefinitely(_: float) -> None:
         await asyncio.Event().wait()
 
-    stuck = Clock(monotonic=time.clock.monotonic, sleep=time.sleep, asleep=for_ever)
+    stuck = Clock(monotonic=time.clock.monotonic, sleep=time.sleep, asleep=sleep_indefinitely)
 
     async def run(model: WrappedModel) -> None:
         tasks = [asyncio.create_task(model.acomplete(HELLO)) for _ in range(50)]
@@ -190,7 +190,7 @@ def test_wait_for_a_place_is_reported() -> None:
     looks = 0
 
     def look() -> float:
-        # Once the place is held, the next to look is the one that begins to wait for it.
+        # While the place is occupied, the next call that reads the clock is the one that begins to wait.
         nonlocal looks
         looks += 1
         if gate_held.is_set():
@@ -201,7 +201,7 @@ def test_wait_for_a_place_is_reported() -> None:
     holder = threading.Thread(target=lambda: model.complete(HELLO))
     holder.start()
     assert gate_held.wait(10)
-    with overheard() as news:
+    with record_reports() as news:
         model.complete(HELLO)
     holder.join(10)
     (waited,) = news
@@ -236,7 +236,7 @@ gaps = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 100)), max
 
 @given(limits, gaps)
 def test_no_span_has_more_calls_than_allowed(rates: list[tuple[int, float]], gaps: list[float]) -> None:
-    """Calls that come one after another, at any times; each begins as early as the limits let it."""
+    """Calls arrive one after another at any times; each starts as early as the limits allow."""
     time = FakeTime()
     began: list[float] = []
 
@@ -296,7 +296,7 @@ def test_places_are_first_come_first_served(places: int, acts: list[str]) -> Non
         elif act == "cancel" and queue:
             gate.leave(queue.pop())
         assert len(inside) <= places
-        assert not queue or len(inside) == places, "nobody waits while a place is free"
+        assert not queue or len(inside) == places, "no call waits while a place is free"
         assert not any(turn.done() for turn in queue)
     for turn in [*queue, *inside]:
         gate.leave(turn)

@@ -1,4 +1,4 @@
-"""What is sent to OpenAI's Responses API and what comes back, as bytes, without a server."""
+"""The bytes of OpenAI's Responses protocol, requests and replies, without a server."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 
 # Any: a request's JSON.
-def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False, limit: int | None = None) -> Any:
+def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False, limit: int | None = None) -> Any:
     return json.loads(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream))
 
 
 # Any: an event's JSON.
-def folded(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
+def decode_stream(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
     fold = ResponsesStream(PEER, StopCutter(stop))
     deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
     return deltas, fold.reply()
@@ -83,8 +83,8 @@ def test_messages_are_encoded_as_items() -> None:
             SystemMessage("answer now"),
         ]
     )
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
-    assert sent(request) == {
+    assistant_message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
+    assert encode_body(request) == {
         "model": "gpt-9",
         "store": False,
         "instructions": "be brief\n\nanswer now",
@@ -92,15 +92,15 @@ def test_messages_are_encoded_as_items() -> None:
             {"role": "user", "content": "1 + 1?"},
             {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'},
             {"type": "function_call_output", "call_id": "c1", "output": "2"},
-            said,
+            assistant_message,
             {"type": "function_call", "call_id": "c2", "name": "add", "arguments": "{}"},
         ],
     }
 
 
 def test_only_set_options_are_sent_without_stop() -> None:
-    assert set(sent(HELLO)) == {"model", "input", "store"}
-    full = sent(ChatRequest(HELLO.messages, (ADD,), ("STOP",), {"type": "object"}), stream=True, limit=9)
+    assert set(encode_body(HELLO)) == {"model", "input", "store"}
+    full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("STOP",), {"type": "object"}), stream=True, limit=9)
     tool = {
         "type": "function",
         "name": "add",
@@ -109,19 +109,19 @@ def test_only_set_options_are_sent_without_stop() -> None:
         "strict": False,
     }
     assert full == {
-        **sent(HELLO),
+        **encode_body(HELLO),
         "tools": [tool],
         "text": {"format": {"type": "json_schema", "name": "reply", "schema": {"type": "object"}}},
         "max_output_tokens": 9,
         "stream": True,
     }
-    assert sent(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))["tool_choice"] == "none"
+    assert encode_body(ChatRequest(HELLO.messages, (ADD,), tool_choice="none"))["tool_choice"] == "none"
 
 
 def test_completion_is_a_user_message() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == route(HELLO) == "responses"
-    assert sent(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
+    assert encode_body(request) == {"model": "gpt-9", "store": False, "input": [{"role": "user", "content": "One two"}]}
 
 
 # Any: an item's JSON.
@@ -137,7 +137,7 @@ def read_back(item: dict[str, Any]) -> list[object]:
             return [(item["call_id"], item["output"])]
 
 
-def told(message: Message) -> list[object]:
+def contents_of(message: Message) -> list[object]:
     match message:
         case SystemMessage():
             return []
@@ -151,8 +151,10 @@ def told(message: Message) -> list[object]:
 
 @given(st.lists(MESSAGES, max_size=8))
 def test_messages_are_sent_in_order(messages: list[Message]) -> None:
-    body = sent(ChatRequest(messages))
-    assert [part for item in body["input"] for part in read_back(item)] == [part for m in messages for part in told(m)]
+    body = encode_body(ChatRequest(messages))
+    assert [part for item in body["input"] for part in read_back(item)] == [
+        part for m in messages for part in contents_of(m)
+    ]
     system = [m.content for m in messages if isinstance(m, SystemMessage) and m.content.strip()]
     assert body.get("instructions", "") == "\n\n".join(system)
 
@@ -169,7 +171,7 @@ def test_messages_are_sent_in_order(messages: list[Message]) -> None:
 )
 def test_each_status_has_its_finish_reason(status: str, reason: str | None, finish: str) -> None:
     assert whole(message("a"), status=status, incomplete_details={"reason": reason}).finish_reason == finish
-    _, reply = folded(say("a"), end(status, "incomplete", incomplete_details={"reason": reason}))
+    _, reply = decode_stream(say("a"), end(status, "incomplete", incomplete_details={"reason": reason}))
     assert reply == ModelReply("a", finish_reason=reply.finish_reason)
     assert reply.finish_reason == finish
 
@@ -179,7 +181,7 @@ def test_truncated_arguments_are_unchanged() -> None:
     details = {"reason": "max_output_tokens"}
     reply = whole(cut, status="incomplete", incomplete_details=details)
     assert reply == ModelReply("", (ToolCall("c", "add", '{"a'),), finish_reason="length")
-    _, streamed = folded(
+    _, streamed = decode_stream(
         call(0, id="i", call_id="c", name="add", arguments=""),
         {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a'},
         {"type": "response.output_item.done", "output_index": 0, "item": cut},
@@ -190,7 +192,7 @@ def test_truncated_arguments_are_unchanged() -> None:
 
 def test_refusal_is_the_text_of_the_reply() -> None:
     assert whole({"type": "message", "content": [{"type": "refusal", "refusal": "I cannot"}]}).content == "I cannot"
-    _, reply = folded({"type": "response.refusal.delta", "delta": "I cannot"}, end())
+    _, reply = decode_stream({"type": "response.refusal.delta", "delta": "I cannot"}, end())
     assert reply.content == "I cannot"
 
 
@@ -202,7 +204,7 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
         kind = "response.function_call_arguments.delta"
         return {"type": kind, "output_index": index, "item_id": item_id, "delta": delta}
 
-    deltas, reply = folded(
+    deltas, reply = decode_stream(
         call(first, id="i1", call_id="a", name="add"),
         call(second, id="i2", call_id="b", name="sub"),
         more(second, "i2", "{}"),
@@ -220,7 +222,7 @@ def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]
 
 def test_unstreamed_output_is_read_from_final_event() -> None:
     output = [message("hi"), {"type": "function_call", "call_id": "c", "name": "add", "arguments": {"a": 1}}]
-    deltas, reply = folded(end(output=output))
+    deltas, reply = decode_stream(end(output=output))
     assert reply == whole(*output) == ModelReply("hi", (ToolCall("c", "add", '{"a": 1}'),), finish_reason="tool_calls")
     assert deltas[0] == ReplyDelta("hi")
 
@@ -232,13 +234,13 @@ def test_text_is_cut_before_a_stop_string() -> None:
     reply = whole(*output, stop=("\nObservation",), usage=usage, status="incomplete")
     assert reply == ModelReply("Thought: so", (), Usage(5, 9), "stop")
     events = [say("Thought:"), say(" so\nObs"), say("ervation: 4"), call(1, **item), end(output=output, usage=usage)]
-    deltas, streamed = folded(*events, stop=("\nObservation",))
+    deltas, streamed = decode_stream(*events, stop=("\nObservation",))
     assert streamed == reply
     assert deltas == [ReplyDelta("Thought:"), ReplyDelta(" so")]
 
 
 def test_held_text_is_emitted_once() -> None:
-    deltas, reply = folded(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
+    deltas, reply = decode_stream(say("\nObs"), end(output=[message("\nObs")]), stop=("\nObservation",))
     assert reply.content == "\nObs"
     assert deltas == [ReplyDelta("\nObs")]
 
@@ -246,7 +248,7 @@ def test_held_text_is_emitted_once() -> None:
 @given(st.text("ab\n", max_size=10), st.lists(st.text("ab\n", min_size=1, max_size=3), max_size=2).map(tuple))
 def test_streamed_and_whole_texts_are_cut_equally(text: str, stops: tuple[str, ...]) -> None:
     output = [message(text)]
-    deltas, streamed = folded(*(say(letter) for letter in text), end(output=output), stop=stops)
+    deltas, streamed = decode_stream(*(say(letter) for letter in text), end(output=output), stop=stops)
     assert streamed == whole(*output, stop=stops)
     assert "".join(delta.content for delta in deltas) == streamed.content
 
@@ -281,20 +283,20 @@ def test_invalid_reply_error_has_the_reason(body: bytes, fault: str) -> None:
     ],
 )
 def test_reported_errors_have_their_class(code: str, error: type[ModelError]) -> None:
-    told_of = {"code": code, "message": "Sorry"}
+    reported = {"code": code, "message": "Sorry"}
     for event in (
-        {"type": "error", **told_of},
-        {"type": "error", "error": told_of},
-        {"error": told_of},
-        end("failed", error=told_of),
+        {"type": "error", **reported},
+        {"type": "error", "error": reported},
+        {"error": reported},
+        end("failed", error=reported),
     ):
         with pytest.raises(ModelError) as caught:
-            folded(event)
+            decode_stream(event)
         assert type(caught.value) is error
     with pytest.raises(error):
-        whole(status="failed", error=told_of)
+        whole(status="failed", error=reported)
 
 
 def test_incomplete_stream_is_an_error() -> None:
     with pytest.raises(InvalidReplyError, match="before the reply was complete"):
-        folded(say("a"))
+        decode_stream(say("a"))

@@ -1,4 +1,4 @@
-"""What is tried again, when, and when no more. No test waits: time is a fake."""
+"""Retries of HTTP calls. No test waits: the clock is a fake."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from graphexec.errors import (
 )
 from graphexec.messages import ModelReply
 from graphexec.models import OpenAICompatible, Retried
-from tests.models.actors import HELLO, FakeTime, scripted_server, sse, whole
+from tests.models.actors import HELLO, FakeTime, read_stream, scripted_server, sse
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.models.ways import overheard
+from tests.models.ways import record_reports
 
 GOOD = httpx.Response(200, content=CHAT)
 
@@ -42,12 +42,12 @@ def in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelRep
 
 
 def streamed(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
-    return whole(model.stream(HELLO, timeout=timeout))
+    return read_stream(model.stream(HELLO, timeout=timeout))
 
 
 def streamed_in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
     async def run() -> ModelReply:
-        return whole(iter([piece async for piece in model.astream(HELLO, timeout=timeout)]))
+        return read_stream(iter([piece async for piece in model.astream(HELLO, timeout=timeout)]))
 
     return asyncio.run(run())
 
@@ -61,14 +61,14 @@ every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, strea
 )
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
-    with overheard() as news:
+    with record_reports() as news:
         assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
     first, second = time.slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
-    # Whoever watches the run is told of each.
-    told = [one for one in news if isinstance(one, Retried)]
-    assert [(one.attempt, one.wait) for one in told] == [(1, first), (2, second)]
-    assert all(isinstance(one.error, ModelError) for one in told)
+    # Each retry is reported.
+    retries = [one for one in news if isinstance(one, Retried)]
+    assert [(one.attempt, one.wait) for one in retries] == [(1, first), (2, second)]
+    assert all(isinstance(one.error, ModelError) for one in retries)
 
 
 @every_way
@@ -85,7 +85,7 @@ def test_permanent_errors_are_raised_at_once(
     ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
 ) -> None:
     time = FakeTime()
-    with pytest.raises(kind), overheard() as news:
+    with pytest.raises(kind), record_reports() as news:
         ask(scripted_server(failure, GOOD, time=time))
     assert time.slept == news == []
 
@@ -153,7 +153,7 @@ def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     assert time.slept == [0.0]
     with pytest.raises(ModelConnectionError):
         ask(model)
-    # Once anew, then the two retries.
+    # One reconnection, then the two retries.
     assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
 
 
@@ -189,7 +189,7 @@ def broken_after(body: bytes) -> httpx.Response:
 
 def test_stream_is_retried_only_before_first_delta() -> None:
     time = FakeTime()
-    assert whole(scripted_server(broken_after(b""), sse(STREAM), time=time).stream(HELLO)) == CHAT_REPLY
+    assert read_stream(scripted_server(broken_after(b""), sse(STREAM), time=time).stream(HELLO)) == CHAT_REPLY
     assert len(time.slept) == 1
     pieces = scripted_server(broken_after(STREAM[:200]), sse(STREAM), time=time).stream(HELLO)
     next(pieces)
@@ -199,7 +199,7 @@ def test_stream_is_retried_only_before_first_delta() -> None:
 
 
 def test_connection_may_break_after_the_whole_reply() -> None:
-    assert whole(scripted_server(broken_after(STREAM)).stream(HELLO)) == CHAT_REPLY
+    assert read_stream(scripted_server(broken_after(STREAM)).stream(HELLO)) == CHAT_REPLY
 
 
 def test_stream_respects_its_timeout() -> None:
@@ -214,5 +214,5 @@ def test_stream_respects_its_timeout() -> None:
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
 
     with pytest.raises(ModelTimeoutError, match="within 5 s"):
-        whole(scripted_server(slow, time=time).stream(HELLO, timeout=5))
-    assert whole(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY
+        read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=5))
+    assert read_stream(scripted_server(slow, time=time).stream(HELLO, timeout=50)) == CHAT_REPLY

@@ -1,4 +1,4 @@
-"""A model that is asked again. No test waits: time is a fake."""
+"""A model with retries. No test waits: the clock is a fake."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import Retried, ScriptedModel, retrying
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, both_streams, every_way, overheard, streamed
+from tests.models.ways import Ask, Typewriter, both_streams, every_way, record_reports, streamed
 
 DOWN = ServerError("503: busy")
 
@@ -35,7 +35,7 @@ DOWN = ServerError("503: busy")
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: ModelError) -> None:
     time = FakeTime()
     model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
-    with overheard() as news:
+    with record_reports() as news:
         assert ask(model).content == "up"
     first, second = time.slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
@@ -46,7 +46,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: Model
 @pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
 def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
-    with overheard() as news, pytest.raises(type(error)) as caught:
+    with record_reports() as news, pytest.raises(type(error)) as caught:
         ask(retrying(ScriptedModel([error]), clock=time.clock))
     assert caught.value is error
     assert (time.slept, news) == ([], [])
@@ -56,7 +56,7 @@ def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None
 def test_last_error_is_raised(ask: Ask) -> None:
     last = ServerError("the last")
     scripted = ScriptedModel([DOWN, DOWN, last, "never asked for"])
-    with overheard() as news, pytest.raises(ServerError) as caught:
+    with record_reports() as news, pytest.raises(ServerError) as caught:
         ask(retrying(scripted, attempts=3, clock=FakeTime().clock))
     assert caught.value is last
     assert len(scripted.requests) == 3
@@ -110,7 +110,7 @@ def test_each_attempt_has_the_remaining_time(ask: Ask) -> None:
 def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([DOWN, ("ha", DOWN), "never asked for"], time)
-    with overheard() as news, pytest.raises(ServerError):
+    with record_reports() as news, pytest.raises(ServerError):
         ask(retrying(inner, clock=time.clock))
     assert inner.handed_out == "ha"
     assert len(news) == len(inner.timeouts) - 1 == 1
@@ -129,7 +129,7 @@ def test_cancelled_call_is_not_retried() -> None:
             self.times += 1
             self.asked.set()
             await asyncio.Event().wait()
-            raise AssertionError("nobody sets it")
+            raise AssertionError("nothing sets it")
 
     model = Endless()
 
@@ -241,7 +241,7 @@ def test_abandoned_call_is_not_retried() -> None:
     with open_cancel_scope() as scope:
         future = start_in_thread(call, scope)
         assert asked.wait(10)
-    # It would sleep for half a minute at least.
+    # The call would sleep for at least half a minute.
     assert ended.wait(10)
     assert isinstance(future.exception(10), AbandonedError)
     assert calls == [1]

@@ -1,4 +1,4 @@
-"""The score of a model: what counts as right, and that the script runs."""
+"""The benchmark that scores a model: correct answers, and the script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
-# A script is no module: its names have no types here.
+# The script is not a module of the package, so its names have no types here.
 SCORE: dict[str, Any] = runpy.run_path(str(SCRIPT))
 BOOK, CELSIUS = (SCORE["QUESTIONS"][index] for index in (3, 6))
 
@@ -41,18 +41,18 @@ def executor_of(*replies: ScriptedReply) -> AgentExecutor:
     )
 
 
-def judged(question: Any, *replies: ScriptedReply) -> bool:
-    """Whether a run with these replies is right."""
+def is_right(question: Any, *replies: ScriptedReply) -> bool:
+    """Return whether a run with these replies counts as right."""
     executor = executor_of(*replies)
     return bool(SCORE["is_right"](question, executor.run(question.text)))
 
 
 def test_right_call_and_right_answer_count() -> None:
-    assert judged(BOOK, calculate("352 - 187"), "165 pages are left.")
-    assert judged(BOOK, calculate("352\N{MINUS SIGN}187"), "165")
-    assert judged(CELSIUS, convert(25, "C", "F"), "It is 77 °F")
-    # Another tool, and a reply in between that could not be read.
-    assert judged(CELSIUS, ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")
+    assert is_right(BOOK, calculate("352 - 187"), "165 pages are left.")
+    assert is_right(BOOK, calculate("352\N{MINUS SIGN}187"), "165")
+    assert is_right(CELSIUS, convert(25, "C", "F"), "It is 77 °F")
+    # Another tool, and an invalid reply between the calls.
+    assert is_right(CELSIUS, ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_right_call_and_right_answer_count() -> None:
     ids=["no call", "guessed", "negative", "wrong call", "other sign", "other number", "one call wrong", "stopped"],
 )
 def test_anything_else_is_wrong(replies: tuple[ScriptedReply, ...]) -> None:
-    assert not judged(BOOK, *replies)
+    assert not is_right(BOOK, *replies)
 
 
 def test_too_long_prompt_counts_as_wrong(
@@ -78,10 +78,10 @@ def test_too_long_prompt_counts_as_wrong(
 ) -> None:
     executor = executor_of(ContextOverflowError("the prompt is too long"), calculate("352 - 187"), "165")
     assert SCORE["asked"](executor, [CELSIUS, BOOK]) == 1
-    overflown, _, answered, told = capsys.readouterr().out.splitlines()
+    overflown, _, answered, last_line = capsys.readouterr().out.splitlines()
     assert "WRONG" in overflown
     assert "right" in answered
-    assert told.strip() == "calculator(expression='352 - 187') -> 165"
+    assert last_line.strip() == "calculator(expression='352 - 187') -> 165"
 
 
 def test_numbers_are_read_in_common_spellings() -> None:
@@ -116,17 +116,17 @@ def test_score_of_the_first_questions_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--gguf", "nowhere.gguf"), "there is no file nowhere.gguf"),
         (("--api-key", "k"), "--api-key is for a model of a server; add --model NAME"),
     ],
 )
 def test_invalid_options_are_reported_in_one_line(
-    options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert SCORE["main"](options) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith(f"graphexec: {said}")
+    assert captured.err.startswith(f"graphexec: {message}")
     assert captured.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The model that answers what it was told to."""
+"""The model with predefined replies."""
 
 from __future__ import annotations
 

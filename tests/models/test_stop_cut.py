@@ -1,4 +1,4 @@
-"""Where a text is cut when the server knows no stop texts."""
+"""The position of the cut if the server does not support stop strings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from graphexec.models.providers.responses_reply import StopCutter
 
-# Few letters, so that stop texts occur, overlap and are half there.
+# Few characters, so that stop strings occur, overlap and appear partially.
 FEW = st.text("ab\n", max_size=12)
 
 
-def shown(pieces: list[str], stops: tuple[str, ...]) -> str:
+def cut(pieces: list[str], stops: tuple[str, ...]) -> str:
     cut = StopCutter(stops)
     return "".join(cut.take(piece) for piece in pieces) + cut.rest()
 
 
 def before_the_first(text: str, stops: tuple[str, ...]) -> str:
-    """What a server shows that looks for the stop texts after every letter."""
+    """Return the output of a server that checks for stop strings after every character."""
     for end in range(1, len(text) + 1):
         lengths = [len(stop) for stop in stops if stop and text[:end].endswith(stop)]
         if lengths:
@@ -32,7 +32,7 @@ def before_the_first(text: str, stops: tuple[str, ...]) -> str:
 def test_cut_does_not_depend_on_the_pieces(text: str, stops: tuple[str, ...], cuts: list[int]) -> None:
     ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(ends)]
-    assert shown(pieces, stops) == before_the_first(text, stops)
+    assert cut(pieces, stops) == before_the_first(text, stops)
 
 
 @pytest.mark.parametrize(

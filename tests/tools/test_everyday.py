@@ -1,4 +1,4 @@
-"""The everyday tools: a calculator that no text can hang, units, and the date."""
+"""The everyday tools: a calculator that accepts any text, units, and the date."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
-from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, write
+from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, format_number
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit
 
@@ -35,7 +35,7 @@ _EXPRESSIONS = st.recursive(
     ),
     max_leaves=12,
 )
-# What an expression may name.
+# The names in the evaluated expressions.
 _PYTHON: dict[str, Any] = {
     "pi": math.pi,
     "e": math.e,
@@ -63,7 +63,7 @@ def test_calculator_agrees_with_python(expression: str) -> None:
         try:
             assert evaluate(expression) == expected
         except ExpressionError:
-            # A step on the way may leave the numbers, though the end would be within them.
+            # An intermediate result may be out of range although the final result is not.
             assert "**" in expression
 
 
@@ -85,12 +85,12 @@ def test_calculator_handles_any_text(text: str) -> None:
     try:
         number = evaluate(text)
     except ExpressionError as error:
-        told = str(error)
+        message = str(error)
     else:
         assert abs(number) <= LARGEST
-        told = write(number)
-    assert "\n" not in told
-    assert len(told) <= 310
+        message = format_number(number)
+    assert "\n" not in message
+    assert len(message) <= 310
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_calculator_accepts_common_spellings(expression: str, answer: str | None
 
 
 @pytest.mark.parametrize(
-    ("expression", "told"),
+    ("expression", "message"),
     [
         ("", "is empty; write one such as (2 + 3) * 4"),
         ("five plus three", "'five' is not known here; write numbers with + - * /"),
@@ -143,10 +143,10 @@ def test_calculator_accepts_common_spellings(expression: str, answer: str | None
         ("1" * 301, "has 301 characters; write at most 300"),
     ],
 )
-def test_invalid_expression_has_a_remedy(expression: str, told: str) -> None:
+def test_invalid_expression_has_a_remedy(expression: str, message: str) -> None:
     with pytest.raises(ExpressionError) as raised:
         calculator(expression)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_hostile_expression_is_fast() -> None:
@@ -181,7 +181,7 @@ def test_units_are_converted_in_any_spelling(value: float, source: str, target: 
 
 
 @pytest.mark.parametrize(
-    ("value", "source", "target", "told"),
+    ("value", "source", "target", "message"),
     [
         (1, "kilometrs", "m", "'kilometrs' is not a unit that is known here; did you mean kilometers?"),
         (1, "zorkmid", "m", "use one of meters, "),
@@ -192,10 +192,10 @@ def test_units_are_converted_in_any_spelling(value: float, source: str, target: 
         (1.7e308, "km", "nm", "convert a smaller number"),
     ],
 )
-def test_invalid_conversion_has_a_remedy(value: float, source: str, target: str, told: str) -> None:
+def test_invalid_conversion_has_a_remedy(value: float, source: str, target: str, message: str) -> None:
     with pytest.raises(UnknownUnitError) as raised:
         convert_units(value, source, target)
-    assert told in str(raised.value)
+    assert message in str(raised.value)
 
 
 @given(st.floats(-1e9, 1e9), st.sampled_from(UNITS), st.data())

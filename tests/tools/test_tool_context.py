@@ -1,4 +1,4 @@
-"""A tool may ask for the run so far; no model sees that, or can give it."""
+"""A tool may take the run so far as an argument; the model neither sees nor sets this argument."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def noted_twice(a: Run, text: str, b: Run | None = None) -> str:
     return f"{text} for {summed_up(a)}"
 
 
-# As older programs write it.
+# The spelling of older programs.
 def optionally(text: str, run: Optional[Run] = None) -> str:  # noqa: UP045
     """Note it down."""
     return "without" if run is None else f"{text} for {summed_up(run)}"
@@ -67,13 +67,13 @@ EACH = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
 
 @EACH
 def test_tool_receives_the_run_at_its_call(one: AnyTool) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("echo", text="first"), [act(one.name, text="a"), act(one.name, text="b")], answer()),
             tools=[one, echo],
         )
     )
-    assert observations(told) == ["first", "a for q: first", "b for q: first"]
+    assert observations(result) == ["first", "a for q: first", "b for q: first"]
 
 
 @EACH
@@ -119,8 +119,8 @@ def test_tool_may_take_only_the_run() -> None:
         """Count the steps."""
         return len(run.steps)
 
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps]))
-    assert observations(told) == [0, 1]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("steps"), act("steps"), answer()), tools=[steps]))
+    assert observations(result) == [0, 1]
 
 
 def test_method_may_take_the_run() -> None:

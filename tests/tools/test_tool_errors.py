@@ -1,4 +1,4 @@
-"""What a tool's exception becomes: the executor's default, the tool's own policy, or the words of a function."""
+"""Exceptions of tools: the executor's default policy, the tool's own policy, or a function."""
 
 from __future__ import annotations
 
@@ -50,32 +50,32 @@ def raising(error: BaseException, kind: str = "def", **options: Any) -> AnyTool:
 
 
 def executor_with(one: AnyTool, **defaults: Any) -> AgentExecutor:
-    """An executor whose agent calls the tool once, twice at once, and has an answer then."""
+    """Return an executor whose agent calls the tool once, then twice at once, and then answers."""
     turns = act(one.name), [act(one.name)] * 2, answer()
     return AgentExecutor(
         agent=scripted(*turns), tools=[one], handlers={CallTool: make_tool_handler({one.name: one}, **defaults)}
     )
 
 
-def kindly(error: Exception) -> str:
+def explain(error: Exception) -> str:
     return f"that did not work: {error.args[0]}"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_function_makes_observation_from_exception(kind: str) -> None:
-    told = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=kindly)))
-    assert observations(told) == ["that did not work: no page"] * 3
-    assert statuses(told) == ["error"] * 3
+    result = run_executor(lambda: executor_with(raising(LookupError("no page"), kind, on_error=explain)))
+    assert observations(result) == ["that did not work: no page"] * 3
+    assert statuses(result) == ["error"] * 3
 
 
 def test_executor_policy_is_the_default_for_tools() -> None:
     error = LookupError("no page")
     policies: list[tuple[Any, Any, str]] = [
-        (None, kindly, "that did not work: no page"),
-        ("observe", kindly, "raises failed: LookupError: no page"),
+        (None, explain, "that did not work: no page"),
+        ("observe", explain, "raises failed: LookupError: no page"),
         (None, "observe", "raises failed: LookupError: no page"),
         ("observe", "raise", "raises failed: LookupError: no page"),
-        (kindly, "raise", "that did not work: no page"),
+        (explain, "raise", "that did not work: no page"),
     ]
     for own, default, observed in policies:
         handler = make_tool_handler({"raises": raising(error, on_error=own)}, on_error=default)
@@ -83,7 +83,7 @@ def test_executor_policy_is_the_default_for_tools() -> None:
 
 
 @HOW
-@pytest.mark.parametrize(("own", "default"), [("raise", kindly), (None, "raise")])
+@pytest.mark.parametrize(("own", "default"), [("raise", explain), (None, "raise")])
 def test_raise_policy_ends_the_run(run: Run, own: Any, default: Any) -> None:
     error = LookupError("mine")
     with pytest.raises(LookupError) as raised:
@@ -103,10 +103,10 @@ def test_exception_of_the_policy_ends_the_run(run: Run, kind: str) -> None:
 
 @HOW
 def test_invalid_policy_result_names_the_tool(run: Run) -> None:
-    def silently(error: Exception) -> None:
+    def return_none(error: Exception) -> None:
         return None
 
-    silent: Any = silently
+    silent: Any = return_none
     with pytest.raises(
         InputError, match="on_error of raises returned None; return the observation for the model as a string"
     ):
@@ -115,22 +115,22 @@ def test_invalid_policy_result_names_the_tool(run: Run) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cancelled_error_is_not_passed_to_the_policy(kind: str) -> None:
-    told = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=kindly)))
-    assert observations(told) == ["raises failed: CancelledError: odd"] * 3
+    result = run_executor(lambda: executor_with(raising(asyncio.CancelledError("odd"), kind, on_error=explain)))
+    assert observations(result) == ["raises failed: CancelledError: odd"] * 3
 
 
 def test_policy_receives_only_exceptions() -> None:
-    handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=kindly)
+    handler = make_tool_handler({"raises": raising(LookupError("no"))}, on_error=explain)
     assert reply_of(handler, CallTool("raises", {"x": 1})).status == "bad_arguments"
     assert reply_of(handler, CallTool("nope", {})).status == "unknown_tool"
 
 
 class DeclinedError(Exception):
-    """A failure of the user's own."""
+    """An exception class of the user."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("policy", ["observe", kindly])
+@pytest.mark.parametrize("policy", ["observe", explain])
 def test_failed_result_keeps_the_exceptions_class(kind: str, policy: Any) -> None:
     result = run_executor(lambda: executor_with(raising(ValueError("no"), kind, on_error=policy)))
     assert [step.error for step in result.outcome.steps] == ["ValueError"] * 3
@@ -219,7 +219,7 @@ KINDS_OF_EXCEPTIONS: list[type[Exception]] = [
 ]
 
 
-def made(kind: type[Exception], text: str) -> Exception:
+def make_exception(kind: type[Exception], text: str) -> Exception:
     return kind(text)
 
 
@@ -227,7 +227,7 @@ def grouped(errors: list[ValueError]) -> Exception:
     return ExceptionGroup("several", errors)
 
 
-EXCEPTIONS = st.builds(made, st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()) | st.builds(
+EXCEPTIONS = st.builds(make_exception, st.sampled_from(KINDS_OF_EXCEPTIONS), st.text()) | st.builds(
     grouped, st.lists(st.builds(ValueError), min_size=1)
 )
 

@@ -1,4 +1,4 @@
-"""What a tool returns: kept as the object it is, told to the model as text, and as the beginning of one too long."""
+"""Results of tools: kept as objects, shown to the model as text, and shortened if they are too long."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def gives(returned: object, **settings: Any) -> AnyTool:
     return give
 
 
-def told_of(one: AnyTool, **defaults: Any) -> str | None:
+def model_text_of(one: AnyTool, **defaults: Any) -> str | None:
     result = reply_of(make_tool_handler({"give": one}, **defaults), CallTool("give", {}))
-    told: str | None = result.model_text
-    return told
+    model_text: str | None = result.model_text
+    return model_text
 
 
 def test_model_sees_beginning_of_long_observation() -> None:
@@ -132,10 +132,10 @@ def test_model_sees_beginning_of_long_observation() -> None:
 
 
 def test_executor_length_is_the_default_for_tools() -> None:
-    assert told_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
-    assert told_of(gives("abcdef", max_observation=6), max_observation=4) is None
-    assert told_of(gives("abcdef", max_observation=1), max_observation=4) is not None
-    assert told_of(gives("abcdef")) is None
+    assert model_text_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
+    assert model_text_of(gives("abcdef", max_observation=6), max_observation=4) is None
+    assert model_text_of(gives("abcdef", max_observation=1), max_observation=4) is not None
+    assert model_text_of(gives("abcdef")) is None
 
 
 def test_json_of_an_object_is_shortened() -> None:
@@ -190,11 +190,11 @@ def counting(to: int) -> Iterator[int]:
 
 
 def test_generator_result_becomes_a_list() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("counting", to=2), act("counting", to=9), answer()), tools=[counting])
     )
-    assert observations(told) == [[1, 2], "counting failed: LookupError: I know no more"]
-    assert statuses(told) == ["ok", "error"]
+    assert observations(result) == [[1, 2], "counting failed: LookupError: I know no more"]
+    assert statuses(result) == ["ok", "error"]
 
 
 def test_return_direct_result_is_not_shortened() -> None:

@@ -1,4 +1,4 @@
-"""A tool that failed is called again: how often, after what, how long after, and who is told of it."""
+"""Retries of tools: their number, the retried errors, the waits and the reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CALL = CallTool("flaky", {})
 
 
 def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[AnyTool, list[int]]:
-    """A tool that raises these first, and then answers with the number of the call; and the numbers of its calls."""
+    """Make a tool that first raises these and then returns the number of the call; also return its calls."""
     left = list(errors)
     calls: list[int] = []
 
@@ -60,22 +60,22 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[A
     return tool(name="flaky", **settings)(blocking if kind == "def" else awaiting), calls
 
 
-def called(one: AnyTool) -> ToolResult:
+def call_blocking(one: AnyTool) -> ToolResult:
     result: ToolResult = reply_of(make_tool_handler({one.name: one}), CALL)
     return result
 
 
-async def acalled(one: AnyTool) -> ToolResult:
+async def call_async(one: AnyTool) -> ToolResult:
     result: ToolResult = await make_tool_handler({one.name: one}).answer(CALL, call_of(CALL), ASYNC)
     return result
 
 
-def acalled_virtually(one: AnyTool) -> ToolResult:
-    return run_virtually(acalled(one))
+def call_in_virtual_time(one: AnyTool) -> ToolResult:
+    return run_virtually(call_async(one))
 
 
 KIND = pytest.mark.parametrize("kind", ["def", "async def"])
-HOW = pytest.mark.parametrize("how", [called, acalled_virtually])
+HOW = pytest.mark.parametrize("how", [call_blocking, call_in_virtual_time])
 
 
 @KIND
@@ -87,20 +87,25 @@ def test_success_after_retries_is_the_result(kind: str, timeout: float | None) -
         one, _ = flaky(*errors, kind=kind, timeout=timeout, retries=2)
         return AgentExecutor(agent=scripted(act("flaky"), answer()), tools=[one])
 
-    told = run_executor(make)
-    assert observations(told) == [3]
-    # The limit of tool calls counts what the model asked for.
-    assert told.spent["tool_calls"] == 1
+    result = run_executor(make)
+    assert observations(result) == [3]
+    # The limit of tool calls counts the calls that the model requested.
+    assert result.spent["tool_calls"] == 1
 
 
-@given(st.integers(0, 4), st.integers(0, 6), st.sampled_from(["def", "async def"]), st.sampled_from([called, acalled]))
+@given(
+    st.integers(0, 4),
+    st.integers(0, 6),
+    st.sampled_from(["def", "async def"]),
+    st.sampled_from([call_blocking, call_async]),
+)
 def test_retries_stop_at_success_or_the_limit(
     retries: int, failures: int, kind: str, how: Callable[[AnyTool], Any]
 ) -> None:
     one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
     news: list[Any] = []
     with listen_with(Listener(news.append)):
-        result = how(one) if how is called else asyncio.run(how(one))
+        result = how(one) if how is call_blocking else asyncio.run(how(one))
     assert calls == list(range(1, min(retries, failures) + 2))
     assert [(one.tool, str(one.error), one.attempt) for one in news] == [
         ("flaky", str(number), number + 1) for number in range(min(retries, failures))
@@ -137,7 +142,7 @@ def test_waits_double_up_to_a_minute() -> None:
     one, calls = flaky(*[OSError()] * 7, kind="async def", retries=7, retry_wait=8)
 
     async def main() -> float:
-        await acalled(one)
+        await call_async(one)
         return loop_time()
 
     news: list[Any] = []
@@ -152,7 +157,7 @@ def test_a_first_wait_above_a_minute_is_kept() -> None:
     one, _ = flaky(OSError(), OSError(), kind="async def", retries=2, retry_wait=100)
 
     async def main() -> float:
-        await acalled(one)
+        await call_async(one)
         return loop_time()
 
     assert run_virtually(main()) == 200
@@ -216,13 +221,13 @@ def test_timeout_ends_the_attempts() -> None:
         await asyncio.sleep(8 if len(calls) < 3 else 1000)
         raise OSError("slow")
 
-    assert acalled_virtually(flaky).status == "timed_out"
+    assert call_in_virtual_time(flaky).status == "timed_out"
     assert calls == [0, 8, 16]
 
 
 def test_timeout_error_of_the_tool_is_retried() -> None:
     one, calls = flaky(TimeoutError("the server's"), retries=1, retry_on=TimeoutError, timeout=20)
-    assert called(one) == ToolResult(2)
+    assert call_blocking(one) == ToolResult(2)
     assert calls == [1, 2]
 
 
@@ -247,7 +252,7 @@ def test_abandoned_blocking_tool_is_not_retried() -> None:
 
     def call() -> None:
         try:
-            called(flaky)
+            call_blocking(flaky)
         except BaseException as error:
             raised.append(error)
             raise
@@ -267,7 +272,7 @@ def test_wait_ends_when_the_call_is_abandoned() -> None:
 
     def call() -> None:
         try:
-            called(one)
+            call_blocking(one)
         finally:
             ended.set()
 
@@ -290,7 +295,7 @@ def test_hidden_cancellation_is_not_retried() -> None:
         return "late"
 
     async def main() -> None:
-        task = asyncio.create_task(acalled(flaky))
+        task = asyncio.create_task(call_async(flaky))
         await asyncio.sleep(1)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -308,7 +313,7 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
         try:
             await asyncio.sleep(1000)
         except asyncio.CancelledError:
-            return await acalled(one)
+            return await call_async(one)
         raise AssertionError
 
     async def main() -> ToolResult:
@@ -321,14 +326,14 @@ def test_earlier_cancellation_does_not_prevent_retries() -> None:
     assert calls == [1, 2]
 
 
-# Where no thread of ours may still be about to end.
-@pytest.mark.parametrize(("how", "kind"), [(called, "def"), (acalled_virtually, "async def")])
+# Only modes in which no thread of ours can still be ending.
+@pytest.mark.parametrize(("how", "kind"), [(call_blocking, "def"), (call_in_virtual_time, "async def")])
 @pytest.mark.parametrize("failures", [1, 3])
 def test_error_of_a_tool_is_garbage_collected(how: Callable[[AnyTool], ToolResult], kind: str, failures: int) -> None:
-    """Without the garbage collector: nothing that is kept refers to itself."""
+    """The error is freed without the garbage collector, so there are no reference cycles."""
 
     class Odd(OSError):
-        """An error that can be referred to weakly, as a built-in one cannot."""
+        """An error that supports weak references, which built-in errors do not."""
 
     errors: list[BaseException] = [Odd() for _ in range(failures)]
     kept = [weakref.ref(error) for error in errors]
@@ -346,7 +351,7 @@ def test_error_of_a_tool_is_garbage_collected(how: Callable[[AnyTool], ToolResul
 def test_tool_is_called_once_by_default() -> None:
     one, calls = flaky(OSError("a"))
     assert one.retry is None
-    assert called(one).status == "error"
+    assert call_blocking(one).status == "error"
     assert calls == [1]
 
 

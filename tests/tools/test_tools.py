@@ -1,4 +1,4 @@
-"""What `@tool` makes of a function, and what a call's arguments are read as."""
+"""Tools made by `@tool`, and the parsing of their arguments."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_schema_has_defaults_choices_descriptions_and_bounds() -> None:
 
 
 def test_function_receives_validated_arguments() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(
                 act("paint", wall="north", colour="red", coats="2"),
@@ -119,7 +119,7 @@ def test_function_receives_validated_arguments() -> None:
             tools=[paint, invite, due, search],
         )
     )
-    assert observations(told) == [
+    assert observations(result) == [
         "north Colour.RED dry 2",
         "Ada of Main",
         "datetime.date(2026, 2, 28) None",
@@ -268,7 +268,7 @@ def unresolvable(text: str) -> str:
     return text
 
 
-# As they would be without the checkers' help.
+# Type checkers would reject the function without the annotation.
 del unannotated.__annotations__["text"]
 unresolvable.__annotations__["text"] = "Undefined"
 
@@ -360,22 +360,22 @@ def test_unexpected_validator_error_is_an_observation(error: type[Exception]) ->
         """Take a text."""
         return text
 
-    # An annotation of this function's own cannot be resolved from a text.
+    # A string annotation cannot refer to a local class.
     take.__annotations__["text"] = Annotated[str, BeforeValidator(picky)]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)]))
-    assert statuses(told) == ["error"]
-    assert observations(told)[0].startswith(f"take failed: {error.__name__}: ")
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("take", text="a"), answer()), tools=[tool(take)]))
+    assert statuses(result) == ["error"]
+    assert observations(result)[0].startswith(f"take failed: {error.__name__}: ")
 
 
 def test_model_can_correct_a_call_from_the_observation() -> None:
     replies = ["Action: paint\nAction Input: north", 'Action: paint\nAction Input: {"wall": "north", "colour": "blue"}']
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel([*replies, "Final Answer: painted"]), [paint]), tools=[paint]
         )
     )
-    assert statuses(told) == ["bad_arguments", "ok"]
-    assert told.outcome.output == "painted"
+    assert statuses(result) == ["bad_arguments", "ok"]
+    assert result.outcome.output == "painted"
 
 
 def test_exception_with_broken_str_is_an_observation() -> None:
