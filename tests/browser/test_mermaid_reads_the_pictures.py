@@ -77,13 +77,13 @@ def holds(page: Page, machine: Graph[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("machine", (MACHINES | BAD).values(), ids=[*MACHINES, *BAD])
-def test_the_edges_that_mermaid_reads_are_those_of_the_table(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
+def test_mermaid_reads_the_edges_of_the_table(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
     holds(mermaid_page, machine)
 
 
 @settings(max_examples=200)
 @given(machine=graphs())
-def test_the_edges_of_random_machines_are_read_too(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
+def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Graph[Any, Any]) -> None:
     holds(mermaid_page, machine)
 
 
@@ -102,9 +102,7 @@ def test_mermaid_draws_every_text(mermaid_page: Page, machine: Graph[Any, Any], 
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
-def test_nothing_stands_on_a_label_of_the_standard_machine(
-    mermaid_page: Page, machine: Graph[Any, Any], draws: Draws
-) -> None:
+def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     show(mermaid_page, draws(picture_of(machine.verify())))
     labels = drawn(mermaid_page, "g.edgeLabel")
     assert meeting(labels, drawn(mermaid_page, "g.node")) == []
@@ -114,7 +112,7 @@ def test_nothing_stands_on_a_label_of_the_standard_machine(
 
 @settings(max_examples=20)
 @given(caption=TEXTS, note=TEXTS)
-def test_any_text_is_drawn_and_nothing_of_it_runs(mermaid_page: Page, caption: str, note: str) -> None:
+def test_any_text_is_drawn_and_not_executed(mermaid_page: Page, caption: str, note: str) -> None:
     hostile = f"{note}<img src=x onerror='ran = true'><script>ran = true</script>"
     arrow = Arrow("a", "Over", END.name, notes=(hostile,))
     picture = Picture("a", (Box("a", "pure", notes=(hostile,)),), (arrow,), (caption,))
@@ -131,7 +129,7 @@ def test_any_text_is_drawn_and_nothing_of_it_runs(mermaid_page: Page, caption: s
 
 @settings(max_examples=200)
 @given(title=TEXTS, note=TEXTS, outcome=TEXTS)
-def test_any_text_is_read_as_it_is(mermaid_page: Page, title: str, note: str, outcome: str) -> None:
+def test_any_text_is_read_unchanged(mermaid_page: Page, title: str, note: str, outcome: str) -> None:
     # A dot would be the name of a nested graph.
     name = f"a{title.replace('.', '')}"
     arrow = Arrow(name, outcome, "b", notes=(note,), exhausts=True)

@@ -33,7 +33,7 @@ def recorded() -> list[Recording]:
     return found
 
 
-def test_the_messages_of_runs_are_read_in_their_order(recorded: list[Recording], mermaid_page: Page) -> None:
+def test_mermaid_reads_messages_in_order(recorded: list[Recording], mermaid_page: Page) -> None:
     for recording in recorded:
         drawn = sequence_mermaid(recording)
         said = [(*one, seen(*lines)) for one, lines in read_sequence(drawn)]

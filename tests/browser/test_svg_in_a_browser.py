@@ -25,7 +25,7 @@ MACHINES: dict[str, Graph[Any, Any]] = dict(
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
-def test_no_label_stands_on_another_or_on_a_node(page: Page, machine: Graph[Any, Any]) -> None:
+def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     labels = drawn(page, "g.edge-label")
@@ -34,7 +34,7 @@ def test_no_label_stands_on_another_or_on_a_node(page: Page, machine: Graph[Any,
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
-def test_every_text_is_inside_its_shape_and_apart_from_others(page: Page, machine: Graph[Any, Any]) -> None:
+def test_text_is_inside_its_shape(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
     (whole,) = drawn(page, "svg")
@@ -48,7 +48,7 @@ def test_every_text_is_inside_its_shape_and_apart_from_others(page: Page, machin
     assert meeting(drawn(page, "text.start")) == []
 
 
-def test_a_text_is_as_wide_as_it_was_measured_whatever_the_typeface(page: Page) -> None:
+def test_text_width_does_not_depend_on_the_font(page: Page) -> None:
     drawing = svg(picture_of(AGENT_EXECUTOR.verify()))
     page.set_content(drawing)
     widths = [one.right - one.left for one in drawn(page, "text")]

@@ -29,20 +29,20 @@ def put(records: Trace) -> None:
 
 
 @pytest.mark.usefixtures("trace")
-def test_a_trace_that_conforms_is_one_line_and_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conforming_trace_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "trace.jsonl  CONFORMS  6 transitions of at most 62; answered\n"
 
 
-def test_a_trace_can_come_from_a_pipe(
+def test_trace_is_read_from_a_pipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, trace: Trace
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(map(json.dumps, trace))))
     assert command(capsys, "audit", "-", "proof.json").out.startswith("standard input  CONFORMS  ")
 
 
-def test_what_does_not_conform_is_named_line_by_line(capsys: pytest.CaptureFixture[str], trace: Trace) -> None:
+def test_deviations_are_listed_by_line(capsys: pytest.CaptureFixture[str], trace: Trace) -> None:
     put([record for record in trace if record.get("node") != "dispatch_tools"])
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (1, "")
@@ -50,7 +50,7 @@ def test_what_does_not_conform_is_named_line_by_line(capsys: pytest.CaptureFixtu
     assert "\n  line 8: check_return_direct is entered, but dispatch_tools was due; " in ended.out
 
 
-def test_what_run_prints_conforms_to_the_proof_that_it_writes(
+def test_output_of_run_conforms_to_its_proof(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -63,7 +63,7 @@ def test_what_run_prints_conforms_to_the_proof_that_it_writes(
 
 
 @pytest.mark.usefixtures("trace")
-def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     proof = Path("proof.json").read_text(encoding="utf-8")
     Path("proof.json").write_text(proof.replace("Replied", "Answered"), encoding="utf-8")
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
@@ -85,7 +85,7 @@ def test_a_certificate_that_was_changed_is_refused(capsys: pytest.CaptureFixture
         (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
+def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     ended = command(capsys, "audit", *arguments)

@@ -23,7 +23,7 @@ from tests.verify.writing import PERFECTIONIST, WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_a_proved_executor_is_told_with_its_bounds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_proved_executor_is_reported_with_bounds(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "agents:executor")
     assert (ended.code, ended.err) == (0, "a module prints\n")
     assert ended.out.splitlines()[:5] == [
@@ -38,14 +38,14 @@ def test_a_proved_executor_is_told_with_its_bounds(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     "target", ["writing:PERFECTIONIST", "writing.py:PERFECTIONIST", "refused", "refused.py:executor"]
 )
-def test_a_refuted_machine_is_told_with_its_loop_and_code_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
+def test_refuted_machine_shows_its_loop_and_exits_1(capsys: pytest.CaptureFixture[str], target: str) -> None:
     ended = command(capsys, "check", target)
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith(f"{target}  REFUTED  some run does not end, or the table is invalid\n\n  GX010 at ")
     assert "criticize --Poor--> polish  the loop" in ended.out
 
 
-def test_a_table_that_cannot_be_built_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_table_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "lacking:machine")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith(
@@ -55,13 +55,13 @@ def test_a_table_that_cannot_be_built_is_a_finding(capsys: pytest.CaptureFixture
     )
 
 
-def test_an_executor_that_is_refused_has_the_place_where_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_executor_has_its_source_location(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "boundless:executor", "--format", "github")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("::error file=boundless.py,line=4,title=GX016::boundless:executor: GX016 at ")
 
 
-def test_a_module_alone_means_every_machine_at_its_top_level_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_means_all_its_machines_once(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "agents.py", "writing")
     names = [line.split()[0] for line in ended.out.splitlines() if line.startswith(("agents", "writing"))]
     assert names == ["agents.py:executor", "agents.py:patient", "writing:WRITER", "writing:PERFECTIONIST"]
@@ -69,7 +69,7 @@ def test_a_module_alone_means_every_machine_at_its_top_level_once(capsys: pytest
     assert ended.code == 1
 
 
-def test_the_options_are_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_set_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
     some = command(
         capsys, "check", "writing:WRITER", "--max-iterations", "2", "--limit", "revisions=1", "--format", "json"
     )
@@ -80,7 +80,7 @@ def test_the_options_are_the_limits_of_a_graph(capsys: pytest.CaptureFixture[str
     assert "GX016" in none.out
 
 
-def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_bounded_by_time_alone_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
     limits = ("--limit", "iterations=none", "--limit", "seconds=60")
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *limits)
     assert ended.out.startswith("graphexec.executor:AGENT_EXECUTOR  UNPROVED  it is not known whether every run ends\n")
@@ -88,14 +88,14 @@ def test_what_only_the_clock_ends_is_unproved_and_code_3(capsys: pytest.CaptureF
     assert command(capsys, "check", "writing:PERFECTIONIST", "graphexec.executor:AGENT_EXECUTOR").code == 1
 
 
-def test_the_stock_machine_is_proved_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_machine_is_proved_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR")
     assert (ended.code, ended.err) == (0, "")
     assert "  model calls  iterations = 15 (exact)\n  tool calls   fan_out*iterations = 15,000 (exact)\n" in ended.out
     assert "GX" not in ended.out
 
 
-def test_without_a_limit_on_asks_it_is_unproved_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unbounded_fan_out_is_unproved_and_exits_3(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
     assert ended.code == 3
     assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
@@ -105,7 +105,7 @@ def test_without_a_limit_on_asks_it_is_unproved_and_code_3(capsys: pytest.Captur
 
 
 @pytest.mark.parametrize("how", ["text", "json", "sarif"])
-def test_seconds_are_printed_with_what_they_assume(capsys: pytest.CaptureFixture[str], how: str) -> None:
+def test_seconds_are_printed_with_their_assumptions(capsys: pytest.CaptureFixture[str], how: str) -> None:
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "seconds=30", "--format", how)
     (line,) = [line for line in ended.out.splitlines() if "30.05" in line]
     assumed = "nodes, policies and observers return at once and the event loop is not blocked"
@@ -115,20 +115,20 @@ def test_seconds_are_printed_with_what_they_assume(capsys: pytest.CaptureFixture
         assert f'"assuming": "{assumed}"' in ended.out
 
 
-def test_the_proof_is_written_and_is_of_the_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_certificate_is_written_and_checks(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert command(capsys, "check", "writing:WRITER", "--certificate", "proof.json").code == 0
     proof = Certificate.from_json((folder / "proof.json").read_text(encoding="utf-8"))
     check(proof, WRITER)
 
 
-def test_without_a_proof_nothing_is_written(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_certificate_needs_a_proof(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     ended = command(capsys, "check", "writing:PERFECTIONIST", "--certificate", "proof.json")
     assert ended.code == 1
     assert ended.err == "graphexec: there is no proof, so proof.json is not written\n"
     assert not (folder / "proof.json").exists()
 
 
-def test_code_scanning_gets_what_its_format_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_sarif_output_is_valid(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "writing", "lacking", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
@@ -140,14 +140,14 @@ def test_code_scanning_gets_what_its_format_says(capsys: pytest.CaptureFixture[s
     assert ended.code == 1
 
 
-def test_a_workflow_gets_annotations(capsys: pytest.CaptureFixture[str]) -> None:
+def test_github_output_has_annotations(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "agents", "lacking", "--format", "github")
     lines = ended.out.splitlines()
     assert lines[0].startswith("::notice title=graphexec::agents:executor: proved, every run ends after at most 14 ")
     assert lines[2].startswith("::error file=lacking.py,line=5,title=GX002::lacking: GX002 at criticize: ")
 
 
-def test_what_cannot_be_loaded_hides_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_load_errors_do_not_hide_other_targets(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "writing:PERFECTIONIST", "broken.py", "lacking", "nowhere")
     assert (ended.code, ended.err) == (2, "")
     assert "writing:PERFECTIONIST  REFUTED  " in ended.out
@@ -160,7 +160,7 @@ def test_what_cannot_be_loaded_hides_nothing_else(capsys: pytest.CaptureFixture[
     assert ended.out.splitlines()[-1] == "4 machines: 2 refuted, 2 not checked"
 
 
-def test_programs_are_told_what_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_readable_formats_report_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
     said = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
     ended = command(capsys, "check", "writing:WRITER", "broken.py", "--format", "json")
     document = json.loads(ended.out)
@@ -178,13 +178,13 @@ def test_programs_are_told_what_cannot_be_loaded(capsys: pytest.CaptureFixture[s
     assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {said}\n")
 
 
-def test_debug_shows_why_something_cannot_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_shows_the_traceback_of_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "writing:WRITER", "broken.py", "--debug")
     assert ended.code == 2
     assert "Traceback (most recent call last)" in ended.err
 
 
-def test_where_nothing_can_be_loaded_there_is_no_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_report_if_nothing_can_be_loaded(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "broken.py", "nowhere")
     assert (ended.code, ended.out) == (2, "")
     assert [line.split()[:2] for line in ended.err.splitlines()] == [
@@ -193,7 +193,7 @@ def test_where_nothing_can_be_loaded_there_is_no_report(capsys: pytest.CaptureFi
     ]
 
 
-def test_machines_of_other_packages_are_not_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_imported_machines_are_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "endless.py", "--format", "json")
     assert [one["target"] for one in json.loads(ended.out)["targets"]] == ["endless.py:extended", "endless.py:executor"]
     ended = command(capsys, "check", "helped")
@@ -201,16 +201,14 @@ def test_machines_of_other_packages_are_not_the_files(capsys: pytest.CaptureFixt
     assert "helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR" in ended.err
 
 
-def test_another_name_does_not_make_it_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alias_of_an_imported_machine_is_not_checked(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "whole.py")
     assert (ended.code, ended.out) == (2, "")
     assert "whole.py defines no machine, it only imports some; name one, such as whole.py:mine" in ended.err
     assert command(capsys, "check", "whole.py:mine").code == 0
 
 
-def test_a_module_without_a_source_makes_all_that_it_has(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_module_without_source_is_checked(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("sourceless")
     monkeypatch.setattr(module, "machine", WRITER, raising=False)
     module.__file__ = None
@@ -221,14 +219,14 @@ def test_a_module_without_a_source_makes_all_that_it_has(
     assert command(capsys, "check", "sourceless").code == 0
 
 
-def test_a_package_may_have_its_machines_in_modules_below(capsys: pytest.CaptureFixture[str]) -> None:
+def test_package_may_import_machines_from_its_modules(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "check", "graphexec.executor", "graphexec.executor.table", "--format", "json")
     names = [one["target"] for one in json.loads(ended.out)["targets"]]
     assert "graphexec.executor:AGENT_EXECUTOR" in names
     assert "graphexec.executor.table:AGENT_EXECUTOR" in names
 
 
-def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_machine(
+def test_findings_have_source_locations(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def places(target: str, *limits: str) -> dict[str, int]:
@@ -250,7 +248,7 @@ def test_what_is_found_points_at_the_users_node_or_at_the_line_that_names_the_ma
         ("github", "::warning file=leaky.py,line=5,title=GX027::leaky.py:executor: GX027 at redact: "),
     ],
 )
-def test_an_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: str, line: str) -> None:
+def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: str, line: str) -> None:
     ended = command(capsys, "check", "leaky.py:executor", "--format", form)
     assert ended.code == 0
     assert line in ended.out
@@ -284,7 +282,7 @@ def test_an_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form:
         ([], "Missing argument 'TARGET"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
+def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     Path("below").mkdir()
@@ -302,7 +300,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_the_same_text_is_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_output_is_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     subjects = [subject_of("mine", verify(PERFECTIONIST)), subject_of("yours", verify(WRITER))]
@@ -314,7 +312,7 @@ def test_on_a_terminal_the_same_text_is_in_colour(monkeypatch: pytest.MonkeyPatc
     assert clean(screen.getvalue()) == file.getvalue()
 
 
-def test_draw_shows_what_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_draw_marks_findings(capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("writing:PERFECTIONIST", "refused:executor"):
         ended = command(capsys, "draw", target)
         assert ended.code == 0
@@ -324,14 +322,14 @@ def test_draw_shows_what_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     assert LIGHT.red not in command(capsys, "draw", "writing:WRITER", "--format", "dot").out
 
 
-def test_a_table_that_cannot_be_built_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_table_cannot_be_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "draw", "lacking:machine")
     assert (ended.code, ended.out) == (2, "")
     assert "criticize may return Good, which no edge takes" in ended.err
 
 
 @pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"]])
-def test_each_fault_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_each_error_of_a_table_has_a_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     ended = command(capsys, *arguments, "faulty.py:machine")
     assert (ended.code, ended.out) == (2, "")
     first, *faults = ended.err.splitlines()
@@ -347,7 +345,7 @@ def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
-def test_of_a_file_alone_its_machines_are_named(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     def said(target: str) -> str:
         ended = command(capsys, *arguments, target)
         assert (ended.code, ended.out) == (2, "")
@@ -397,16 +395,14 @@ def test_strict_makes_warnings_fail(
         (("--strict", "--ignore", "guards"), "--ignore guards is not a finding's code; pass GX027, say"),
     ],
 )
-def test_ignored_codes_are_those_of_warnings(
-    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
-) -> None:
+def test_ignored_codes_must_exist(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str) -> None:
     ended = command(capsys, "check", "writing:WRITER", *options)
     assert (ended.code, ended.err) == (2, f"graphexec: {said}\n")
 
 
-def test_strict_leaves_what_has_no_warnings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_accepts_machines_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "check", "writing:WRITER", "--strict").code == 0
 
 
-def test_strict_keeps_the_code_of_a_machine_that_is_not_proved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_keeps_the_exit_code_of_unproved_machines(capsys: pytest.CaptureFixture[str]) -> None:
     assert command(capsys, "check", "missing:machine", "--strict").code == 2

@@ -51,7 +51,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         (["nowhere:machine"], "there is no module nowhere here, nor is it installed; this folder has machines_of_mine"),
     ],
 )
-def test_a_target_that_is_none_is_one_line_and_code_2(
+def test_invalid_target_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -70,7 +70,7 @@ def test_a_target_that_is_none_is_one_line_and_code_2(
 
 
 @pytest.mark.parametrize("arguments", [["models"], ["models", "list"]])
-def test_models_lists_what_there_is(
+def test_models_lists_local_models(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setenv("GRAPHEXEC_CACHE", str(tmp_path))
@@ -80,7 +80,7 @@ def test_models_lists_what_there_is(
     assert Path(path).parent == tmp_path
 
 
-def test_the_help_of_models_says_where_weights_come_from_and_where_they_lie(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_models_describes_downloads(capsys: pytest.CaptureFixture[str]) -> None:
     told = " ".join(command(capsys, "models", "--help").out.split())
     sizes = CATALOGUE[DEFAULT]
     assert (
@@ -91,13 +91,13 @@ def test_the_help_of_models_says_where_weights_come_from_and_where_they_lie(caps
     assert "GRAPHEXEC_CACHE" in told
 
 
-def test_a_model_that_is_not_listed_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_model_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "models", "pull", "smollm3")
     assert (ended.code, ended.out) == (1, "")
     assert "use one of smollm2-135m-instruct" in ended.err
 
 
-def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "--version")
     assert ended.code == 0
     assert ended.out.startswith("graphexec 0.")
@@ -119,21 +119,21 @@ def test_version_says_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         ["diff"],
     ],
 )
-def test_every_help_has_an_example_or_the_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
+def test_help_has_an_example_or_exit_codes(capsys: pytest.CaptureFixture[str], of: list[str]) -> None:
     ended = command(capsys, *of, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert "graphexec " in ended.out
     assert any(word in ended.out for word in ("Example:", "Start with:", "Exit codes:"))
 
 
-def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys)
     # click has changed its mind about whether that is an error.
     assert ended.code in (0, 2)
     assert "Usage: graphexec" in ended.out + ended.err
 
 
-def test_a_command_that_is_misspelled_is_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_misspelled_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "darw")
     assert ended.code == 2
     assert "darw" in ended.err
@@ -141,14 +141,14 @@ def test_a_command_that_is_misspelled_is_guessed(capsys: pytest.CaptureFixture[s
     assert ended.err.count("\n") == 1
 
 
-def test_importing_graphexec_loads_nothing_of_the_command_line() -> None:
+def test_import_does_not_load_the_command_line() -> None:
     loaded = python(
         "import graphexec, sys; print([name for name in ('typer', 'rich', 'graphexec.cli') if name in sys.modules])"
     )
     assert loaded.stdout == "[]\n"
 
 
-def test_the_help_loads_neither_a_model_nor_a_client() -> None:
+def test_help_loads_neither_models_nor_clients() -> None:
     code = """
 import sys
 from graphexec.cli import main
@@ -162,7 +162,7 @@ except SystemExit:
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])
-def test_without_the_extra_one_line_says_what_to_install(package: str) -> None:
+def test_missing_extra_is_one_line(package: str) -> None:
     ended = python(f"import sys; sys.modules[{package!r}] = None; from graphexec.cli import main; main()")
     assert ended.returncode == 1
     assert ended.stdout == ""

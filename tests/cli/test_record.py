@@ -17,7 +17,7 @@ from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environme
 from tests.cli.test_run import SOLVED, asking
 
 
-def test_what_json_prints_is_written_beside_the_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_record_writes_the_json_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--record", str(file)))
@@ -30,16 +30,14 @@ def test_what_json_prints_is_written_beside_the_trace(capsys: pytest.CaptureFixt
     assert written[-1]["output"] == "37 * 48 is 1776."
 
 
-def test_both_can_be_had(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_json_and_record_can_be_combined(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--json", "--record", str(file)))
     assert file.read_text(encoding="utf-8") == ended.out
 
 
-def test_a_file_that_cannot_be_written_is_one_line_before_the_run(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_unwritable_record_file_is_reported_before_the_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--record", str(tmp_path)))
         assert server.asked == []
@@ -47,7 +45,7 @@ def test_a_file_that_cannot_be_written_is_one_line_before_the_run(
     assert f"graphexec: {tmp_path} cannot be written: " in ended.err
 
 
-def test_the_records_are_there_as_they_happen_and_the_last_is_of_ctrl_c(tmp_path: Path) -> None:
+def test_records_are_written_during_the_run(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(60)

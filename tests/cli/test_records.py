@@ -100,7 +100,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 )
 
 
-def test_every_field_that_is_written_is_described_and_the_other_way_round() -> None:
+def test_documentation_lists_exactly_the_written_fields() -> None:
     again = executing(SUM, ANSWER)
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     found: dict[str, set[str]] = defaultdict(set)
@@ -113,7 +113,7 @@ def test_every_field_that_is_written_is_described_and_the_other_way_round() -> N
     assert found == described()
 
 
-def test_what_is_reported_is_a_record_which_an_audit_passes_over() -> None:
+def test_audit_ignores_reports() -> None:
     executor = executing(SUM, ANSWER)
     first, second = written(executor), written(executor)
     assert "reported" not in {record["event"] for record in first}
@@ -132,7 +132,7 @@ def test_what_is_reported_is_a_record_which_an_audit_passes_over() -> None:
     assert [audit(records, proof).conforms for records in (first, second)] == [True, True]
 
 
-def test_the_last_word_of_a_run_that_was_stopped_is_told() -> None:
+def test_stopped_run_records_its_generated_answer() -> None:
     executor = executing(SUM, "About 4.", max_iterations=1)
     told = written(executor)
     assert audit(told, proof_of(executor)).conforms

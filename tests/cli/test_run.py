@@ -87,14 +87,14 @@ def records(ended: Ended) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("tools")
-def test_what_is_tried_again_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_retries_are_traced(capsys: pytest.CaptureFixture[str]) -> None:
     with serving([calling("shaky"), answering("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shaky"))
     assert ended.code == 0
     assert "   attempt 1 of shaky failed with OSError: try again" in ended.err
 
 
-def test_the_answer_goes_to_stdout_and_the_trace_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_answer_and_trace_have_separate_streams(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server))
     assert ended.code == 0
@@ -113,13 +113,13 @@ def test_the_answer_goes_to_stdout_and_the_trace_to_stderr(capsys: pytest.Captur
         assert piece in ended.err
 
 
-def test_quiet_says_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--quiet"))
     assert (ended.code, ended.out, ended.err) == (0, "37 * 48 is 1776.\n", "")
 
 
-def test_a_reply_that_cannot_be_read_is_shown_and_the_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unparsable_reply_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(["I would say 1776", answering("1776")]) as server:
         ended = command(capsys, *asking(server))
     assert ended.code == 0
@@ -127,7 +127,7 @@ def test_a_reply_that_cannot_be_read_is_shown_and_the_run_goes_on(capsys: pytest
     assert "sent to the model: Your reply could not be read" in ended.err
 
 
-def test_what_tools_and_models_say_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_untrusted_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     said = answering("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
     with serving([calling("shout"), said]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
@@ -136,21 +136,21 @@ def test_what_tools_and_models_say_cannot_steer_the_terminal(capsys: pytest.Capt
     assert not any(sign in ended.out + ended.err for sign in "\x1b\x07\x9b\u202e\r")
 
 
-def test_what_a_tool_prints_is_not_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_output_of_tools_goes_to_stderr(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     with serving([calling("shout"), answering("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
     assert ended.out == "done\n"
     assert "a tool prints" in ended.err
 
 
-def test_a_long_observation_is_cut_with_a_note(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_long_observation_is_shortened(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     with serving([calling("pages"), answering("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:pages"))
     assert ended.err.count("line") < 20
     assert "more characters; --json has them" in ended.err
 
 
-def test_a_native_call_is_shown_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_native_tool_call_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
     with serving([native("calculator", expression="37 * 48"), "It is 1776."]) as server:
         ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
         assert [tool["function"]["name"] for tool in server.asked[0]["tools"]] == [
@@ -163,7 +163,7 @@ def test_a_native_call_is_shown_like_any_other(capsys: pytest.CaptureFixture[str
     assert 'calculator(expression="37 * 48")' in ended.err
 
 
-def test_what_was_said_with_several_calls_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_several_calls_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     both = native("calculator", expression="1 + 1")
     both["content"] = "Let me see."
     both["tool_calls"].append({**both["tool_calls"][0], "id": "2"})
@@ -175,7 +175,7 @@ def test_what_was_said_with_several_calls_is_shown_once(capsys: pytest.CaptureFi
     assert len(re.findall(r"calculator (?:under 1 ms|\d+ ms|\d\.\d\d s): 2", ended.err)) == 2
 
 
-def test_a_react_agent_shows_its_thoughts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_thoughts_of_react_agents_are_traced(capsys: pytest.CaptureFixture[str]) -> None:
     thought = "I must multiply.\nAction: calculator\nAction Input: 37 * 48"
     with serving([thought, "I know.\nFinal Answer: 1776"]) as server:
         ended = command(capsys, *asking(server), "--agent", "react")
@@ -184,7 +184,7 @@ def test_a_react_agent_shows_its_thoughts(capsys: pytest.CaptureFixture[str]) ->
     assert 'calculator("37 * 48")' in ended.err
 
 
-def test_a_result_that_is_returned_directly_is_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_direct_result_is_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     with serving([calling("direct")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:direct"))
     assert (ended.code, ended.out) == (0, "directly\n")
@@ -202,7 +202,7 @@ def test_a_result_that_is_returned_directly_is_the_answer(capsys: pytest.Capture
         ("--max-seconds=0", "limit of 0 seconds was reached"),
     ],
 )
-def test_a_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
+def test_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
     with serving([calling("calculator", expression="1")] * 3) as server:
         ended = command(capsys, *asking(server, option))
     assert (ended.code, ended.out) == (3, "")
@@ -210,7 +210,7 @@ def test_a_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[s
     assert f"allow more with {option.partition('=')[0]}" in ended.err
 
 
-def test_a_deadline_cuts_a_tool_that_is_blocked(tools: str) -> None:
+def test_deadline_cuts_a_blocked_tool(tools: str) -> None:
     with serving([calling("wait")]) as server:
         options = ("--tools", "tools_of_mine:wait", "--max-seconds", "0.3")
         ended = program(*asking(server, *options), cwd=Path(tools).parent)
@@ -218,7 +218,7 @@ def test_a_deadline_cuts_a_tool_that_is_blocked(tools: str) -> None:
     assert "limit of 0.3 seconds was reached" in ended.err
 
 
-def test_an_error_is_one_line_and_the_run_so_far_is_told(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_error_is_one_line_after_the_trace(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     with serving([calling("fail")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail"))
     assert (ended.code, ended.out) == (1, "")
@@ -235,7 +235,7 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], tools: st
     assert 'raise RuntimeError("the disk' in ended.err
 
 
-def test_json_has_a_record_for_each_event_and_last_the_result(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_one_record_per_event(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--json"))
     told = records(ended)
@@ -264,7 +264,7 @@ def test_json_has_a_record_for_each_event_and_last_the_result(capsys: pytest.Cap
     assert result["spent"]["tokens"] == 220
 
 
-def test_json_is_json_whatever_a_tool_returns(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_json_is_valid_for_any_tool_result(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
@@ -290,7 +290,7 @@ def test_json_is_json_whatever_a_tool_returns(capsys: pytest.CaptureFixture[str]
         (["--max-seconds", "inf"], 2, "usage"),
     ],
 )
-def test_json_also_tells_what_went_wrong(
+def test_json_includes_errors(
     capsys: pytest.CaptureFixture[str], tools: str, options: list[str], code: int, status: str
 ) -> None:
     with serving([calling("fail")]) as server:
@@ -338,7 +338,7 @@ def test_json_also_tells_what_went_wrong(
         (["another question"], "another question"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
+def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], tools: str, options: list[str], said: str
 ) -> None:
     Path("broken.py").write_text("1 / 0\n", encoding="utf-8")
@@ -351,7 +351,7 @@ def test_wrong_usage_is_one_line_and_code_2(
 
 
 @pytest.mark.parametrize("question", ["", "  \n"])
-def test_a_question_without_words_is_wrong_usage(capsys: pytest.CaptureFixture[str], question: str) -> None:
+def test_empty_question_is_wrong_usage(capsys: pytest.CaptureFixture[str], question: str) -> None:
     ended = command(capsys, "run", question)
     assert (ended.code, ended.out) == (2, "")
     assert "it is empty; write a question, in quotes" in ended.err
@@ -360,7 +360,7 @@ def test_a_question_without_words_is_wrong_usage(capsys: pytest.CaptureFixture[s
     assert [(record["event"], record["status"]) for record in told] == [("result", "usage")]
 
 
-def test_errors_of_a_model_are_told_without_pythons_names() -> None:
+def test_model_errors_have_no_class_names() -> None:
     for options, told in (
         (
             ["--base-url", "http://127.0.0.1:9/v1", "--retries", "0"],
@@ -374,7 +374,7 @@ def test_errors_of_a_model_are_told_without_pythons_names() -> None:
         assert not any(name in ended.err for name in ("base_url", "api_key", "max_retries", "path="))
 
 
-def test_a_password_in_an_address_is_not_shown() -> None:
+def test_password_in_an_address_is_hidden() -> None:
     address = "http://me:password@127.0.0.1:9/v1"
     ended = program("run", QUESTION, "--model", "m", "--base-url", address, "--retries", "0")
     assert ended.code == 1
@@ -382,7 +382,7 @@ def test_a_password_in_an_address_is_not_shown() -> None:
     assert "password" not in ended.err
 
 
-def test_one_empty_line_parts_the_trace_from_the_cost_wherever_the_answer_goes() -> None:
+def test_one_empty_line_separates_trace_and_cost() -> None:
     with serving([*SOLVED, *SOLVED]) as server:
         apart = program(*asking(server))
         together = subprocess.run(
@@ -399,7 +399,7 @@ def test_one_empty_line_parts_the_trace_from_the_cost_wherever_the_answer_goes()
     assert "\n\n37 * 48 is 1776.\n\n2 iterations" in together
 
 
-def test_a_server_that_is_not_there_is_an_error_of_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     nowhere = ("--base-url", "http://127.0.0.1:9/v1", "--retries", "0")
     ended = command(capsys, "run", QUESTION, "--model", "m", *nowhere, "--quiet")
     assert (ended.code, ended.out) == (1, "")
@@ -407,7 +407,7 @@ def test_a_server_that_is_not_there_is_an_error_of_one_line(capsys: pytest.Captu
     assert "no connection to" in ended.err
 
 
-def test_a_file_of_tools_is_loaded_wherever_it_is(capsys: pytest.CaptureFixture[str], tools: str) -> None:
+def test_tools_are_loaded_from_any_folder(capsys: pytest.CaptureFixture[str], tools: str) -> None:
     with serving([calling("shout"), answering("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", f"{tools}:several"))
     assert ended.code == 0
@@ -415,7 +415,7 @@ def test_a_file_of_tools_is_loaded_wherever_it_is(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_ctrl_c_while_the_model_is_silent_ends_the_run(quiet: bool) -> None:
+def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with (
         serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
         Program(*asking(server, *["--quiet"] * quiet)) as running,
@@ -429,7 +429,7 @@ def test_ctrl_c_while_the_model_is_silent_ends_the_run(quiet: bool) -> None:
 
 
 @pytest.mark.parametrize("deadline", [[], ["--max-seconds", "600"]])
-def test_ctrl_c_while_a_tool_is_blocked_ends_the_run(tools: str, deadline: list[str]) -> None:
+def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
     with serving([calling("wait")]) as server:
         options = ("--tools", "tools_of_mine:wait", *deadline)
         with Program(*asking(server, *options), cwd=Path(tools).parent) as running:
@@ -440,7 +440,7 @@ def test_ctrl_c_while_a_tool_is_blocked_ends_the_run(tools: str, deadline: list[
     assert "Traceback" not in ended.err
 
 
-def test_ctrl_c_is_a_record_too() -> None:
+def test_ctrl_c_is_recorded() -> None:
     with (
         serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
         Program(*asking(server, "--json")) as running,
@@ -454,7 +454,7 @@ def test_ctrl_c_is_a_record_too() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_weights_are_fetched_ends_the_command(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_download(tmp_path: Path) -> None:
     for arguments in (["models", "pull", "smollm2-135m-instruct"], ["run", QUESTION]):
         with serving([]) as index:
             index_url = index.url.replace("/v1", "/simple")
@@ -471,7 +471,7 @@ def test_ctrl_c_while_weights_are_fetched_ends_the_command(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "pipe", ["graphexec run --json 2>&1 | head -1", "graphexec run 2>&1 | head -1", "graphexec draw | true"]
 )
-def test_a_reader_that_goes_away_is_no_error(pipe: str) -> None:
+def test_closed_pipe_prints_no_error(pipe: str) -> None:
     with serving(SOLVED) as server:
         arguments = asking(server) if "run" in pipe else ("draw",)
         process = subprocess.Popen(
@@ -491,7 +491,7 @@ def test_a_reader_that_goes_away_is_no_error(pipe: str) -> None:
     assert (code, said) == (141, b"")
 
 
-def test_a_terminal_that_is_not_utf_8_loses_nothing() -> None:
+def test_ascii_terminal_loses_nothing() -> None:
     with serving(
         [calling("convert_units", value=98.6, from_unit="F", to_unit="C"), answering("37 °C → warm")]
     ) as server:
@@ -501,7 +501,7 @@ def test_a_terminal_that_is_not_utf_8_loses_nothing() -> None:
     assert ended.err.isascii()
 
 
-def test_a_narrow_terminal_shows_everything() -> None:
+def test_narrow_terminal_shows_everything() -> None:
     with serving(SOLVED) as server:
         ended = program(*asking(server), COLUMNS="30")
     assert ended.code == 0
@@ -513,7 +513,7 @@ def test_a_narrow_terminal_shows_everything() -> None:
 
 
 @pytest.mark.local_model
-def test_the_local_model_answers_the_first_question() -> None:
+def test_local_model_answers_the_first_question() -> None:
     for phrasing in (QUESTION, "What's 37 times 48?", "Calculate 37 x 48"):
         ended = program("run", phrasing)
         assert ended.code == 0, ended.err
@@ -522,7 +522,7 @@ def test_the_local_model_answers_the_first_question() -> None:
 
 
 @pytest.mark.local_model
-def test_ctrl_c_ends_a_run_of_the_local_model() -> None:
+def test_ctrl_c_ends_a_local_model_run() -> None:
     with Program("run", QUESTION) as running:
         running.until("structured agent")
         ended = running.interrupt()

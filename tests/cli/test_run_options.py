@@ -50,7 +50,7 @@ def told(server: Conversation) -> str:
     return json.dumps(server.asked[-1]["messages"])
 
 
-def test_every_agent_is_tried_here() -> None:
+def test_every_agent_is_tested() -> None:
     assert set(SAYS) == set(get_args(AgentName))
 
 
@@ -64,7 +64,7 @@ def test_every_agent_calls_a_tool_and_answers(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("agent", REMEMBERING)
-def test_a_conversation_goes_on_where_it_was_left(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+def test_memory_continues_a_conversation(capsys: pytest.CaptureFixture[str], agent: str) -> None:
     _, answer = SAYS[agent]
     with serving([answer, answer]) as server:
         assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
@@ -74,14 +74,14 @@ def test_a_conversation_goes_on_where_it_was_left(capsys: pytest.CaptureFixture[
     assert turns == ["I am Ada.", "Who am I?"]
 
 
-def test_without_a_memory_nothing_is_known_of_the_last_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_without_memory_are_independent(capsys: pytest.CaptureFixture[str]) -> None:
     with serving([TALKED, TALKED]) as server:
         command(capsys, *asking(server, "conversational", question="I am Ada."))
         command(capsys, *asking(server, "conversational", question="Who am I?"))
     assert "I am Ada." not in told(server)
 
 
-def test_what_was_asked_before_is_answered_from_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+def test_cache_answers_repeated_requests(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(SAYS["tool_calling"]) as server:
         first = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
         second = command(capsys, *asking(server, "tool_calling", "--cache", "replies.db"))
@@ -92,15 +92,13 @@ def test_what_was_asked_before_is_answered_from_the_cache(capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(("options", "code"), [([], 0), (["--retries", "1"], 1), (["--retries", "0"], 1)])
-def test_a_request_is_sent_again_as_often_as_is_said(
-    capsys: pytest.CaptureFixture[str], options: list[str], code: int
-) -> None:
+def test_retries_option_limits_requests(capsys: pytest.CaptureFixture[str], options: list[str], code: int) -> None:
     with serving([Refusal(), Refusal(), "It is 1776."]) as server:
         ended = command(capsys, *asking(server, "tool_calling", *options))
     assert (ended.code, len(server.asked)) == (code, int(options[-1]) + 1 if options else 3)
 
 
-def test_a_run_that_is_stopped_may_have_a_last_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stopped_run_may_generate_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
     call, _ = SAYS["tool_calling"]
     options = ("--max-iterations", "1", "--early-stopping", "generate")
     with serving([call, "About 1,800."]) as server:
@@ -110,7 +108,7 @@ def test_a_run_that_is_stopped_may_have_a_last_word(capsys: pytest.CaptureFixtur
     assert "2 model calls" in ended.err
 
 
-def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
     calls = [native("calculator", expression=f"{number} + {number}") for number in range(3)]
     with serving([*calls, "done"]) as server:
         ended = command(capsys, *asking(server, "tool_calling", "--trim", "1"))
@@ -137,7 +135,7 @@ def test_the_model_is_shown_its_last_steps_alone(capsys: pytest.CaptureFixture[s
         (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
+def test_wrong_usage_is_one_line_and_exits_2(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
     Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
     with serving([]) as server:
         ended = command(capsys, *asking(server, "tool_calling", *options))
@@ -148,7 +146,7 @@ def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.parametrize("local", [["--gguf", "small.gguf"], []])
-def test_a_local_model_is_not_asked_again(capsys: pytest.CaptureFixture[str], local: list[str]) -> None:
+def test_local_model_refuses_retries(capsys: pytest.CaptureFixture[str], local: list[str]) -> None:
     Path("small.gguf").touch()
     ended = command(capsys, "run", "What is 37 * 48?", *local, "--retries", "1")
     assert (ended.code, ended.out) == (2, "")
@@ -179,7 +177,7 @@ def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ["--certificate", "nowhere/proof.json"],
     ],
 )
-def test_no_weights_are_fetched_for_wrong_usage(
+def test_wrong_usage_downloads_nothing(
     capsys: pytest.CaptureFixture[str], pulled: list[str], options: list[str]
 ) -> None:
     Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
@@ -192,7 +190,7 @@ def test_no_weights_are_fetched_for_wrong_usage(
 
 @pytest.mark.parametrize("options", [[], ["--quiet"], ["--json"]])
 @pytest.mark.parametrize("last_word", [False, True])
-def test_an_answer_that_cannot_be_remembered_is_told_all_the_same(
+def test_answer_is_printed_if_saving_memory_fails(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, options: list[str], last_word: bool
 ) -> None:
     def add(_: FileHistory, __: Turn) -> None:
@@ -221,7 +219,7 @@ def test_an_answer_that_cannot_be_remembered_is_told_all_the_same(
         assert "2 model calls · 1 tool call" in ended.err
 
 
-def test_ctrl_c_while_an_answer_is_being_remembered_does_not_lose_it(
+def test_ctrl_c_during_save_keeps_the_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def add(_: FileHistory, __: Turn) -> None:

@@ -50,7 +50,7 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
         ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
     ],
 )
-def test_what_is_waited_for_is_said_as_what_it_is(waited: list[Effect[Any]], said: str) -> None:
+def test_pending_effects_are_described(waited: list[Effect[Any]], said: str) -> None:
     assert format_effects(waited) == said
 
 
@@ -61,7 +61,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_what_is_reported_does_not_end_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_keep_the_progress_display(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal, question = Terminal(), AskHuman("Go on?")
     trace = TracePrinter(io.StringIO(), terminal)
@@ -95,7 +95,7 @@ def two_tools() -> list[Event[Any]]:
     ]
 
 
-def test_tools_at_once_have_their_own_times() -> None:
+def test_concurrent_tools_have_their_own_times() -> None:
     out = io.StringIO()
     trace = TracePrinter(io.StringIO(), out)
     for event in two_tools():
@@ -115,7 +115,7 @@ def test_huge_counts_are_shortened() -> None:
     assert "1.0e+5000 tokens (1.0e+5000 + 0)" in out.getvalue()
 
 
-def test_only_what_still_runs_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_only_pending_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     trace = TracePrinter(io.StringIO(), terminal)

@@ -43,7 +43,7 @@ def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return addresses
 
 
-def test_the_page_is_opened_in_the_browser_and_its_place_is_printed(
+def test_page_is_opened_and_its_path_printed(
     capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]
 ) -> None:
     ended = command(capsys, "view", TRACE)
@@ -56,15 +56,13 @@ def test_the_page_is_opened_in_the_browser_and_its_place_is_printed(
         page.unlink()
 
 
-def test_the_page_can_be_written_and_left_unopened(
-    capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]
-) -> None:
+def test_no_open_only_writes_the_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
     ended = command(capsys, "view", TRACE, "-o", "run.html", "--no-open")
     assert (ended.code, ended.out, ended.err, visited) == (0, "run.html\n", "", [])
     assert (folder / "run.html").read_text(encoding="utf-8") == html(RECORDING.machine, RECORDING)
 
 
-def test_without_a_browser_one_line_says_so(
+def test_missing_browser_is_one_line(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(address: str) -> bool:
@@ -76,7 +74,7 @@ def test_without_a_browser_one_line_says_so(
     assert ended.err == "graphexec: cannot open a browser; open the address in yours\n"
 
 
-def test_the_timeline_and_the_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_timeline_and_sequence_are_printed(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     assert command(capsys, "view", TRACE, "--timeline").out == timeline(RECORDING)
     assert command(capsys, "view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
     assert command(capsys, "view", TRACE, "--timeline", "-o", "run.txt").out == ""
@@ -96,7 +94,7 @@ def page_of(recording: Recording) -> str:
         ("--no-open", "run.htm", page_of),
     ],
 )
-def test_what_is_in_a_file_is_what_its_suffix_says(
+def test_file_content_matches_the_suffix(
     capsys: pytest.CaptureFixture[str], folder: Path, way: str, name: str, drawn: Callable[[Recording], str]
 ) -> None:
     ended = command(capsys, "view", TRACE, way, "-o", name)
@@ -131,7 +129,7 @@ def test_what_is_in_a_file_is_what_its_suffix_says(
         ),
     ],
 )
-def test_a_suffix_of_something_else_is_refused_with_what_makes_it(
+def test_wrong_suffix_suggests_the_right_command(
     capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
 ) -> None:
     ended = command(capsys, "view", TRACE, *arguments)
@@ -139,13 +137,13 @@ def test_a_suffix_of_something_else_is_refused_with_what_makes_it(
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
-def test_a_terminal_that_is_not_utf_8_gets_a_timeline_in_ascii(folder: Path) -> None:
+def test_ascii_terminal_gets_an_ascii_timeline(folder: Path) -> None:
     ended = program("view", TRACE, "--timeline", cwd=folder, PYTHONIOENCODING="ascii")
     assert ended.out == timeline(RECORDING, ascii_only=True)
 
 
 @pytest.mark.parametrize("columns", ["20", "60"])
-def test_a_timeline_is_as_wide_as_the_terminal(
+def test_timeline_fits_the_terminal(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
@@ -155,14 +153,12 @@ def test_a_timeline_is_as_wide_as_the_terminal(
     assert ended.out == timeline(RECORDING, width=max(int(columns), 40))
 
 
-def test_a_trace_is_read_from_the_standard_input(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trace_is_read_from_standard_input(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(RECORDED))
     assert command(capsys, "view", "-", "--sequence").out == sequence_mermaid(RECORDING)
 
 
-def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_incomplete_trace_is_shown(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     lines = RECORDED.splitlines(keepends=True)
     (folder / "cut.jsonl").write_text("".join(lines[:7]) + lines[7][:20], encoding="utf-8")
     ended = command(capsys, "view", "cut.jsonl", "--sequence")
@@ -191,7 +187,7 @@ def test_a_trace_that_is_cut_off_is_shown_as_far_as_it_goes(capsys: pytest.Captu
     # Not the records, which have the time in them.
     ids=["nothing", "empty line", "no start", "no picture", "broken line", "list", "no record"],
 )
-def test_a_trace_that_is_none_is_one_line_with_the_file_and_the_line(
+def test_invalid_trace_names_file_and_line(
     capsys: pytest.CaptureFixture[str], folder: Path, text: str, said: str
 ) -> None:
     (folder / TRACE).write_text(text, encoding="utf-8")
@@ -214,7 +210,7 @@ def test_a_trace_that_is_none_is_one_line_with_the_file_and_the_line(
         ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: "),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(
+def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
 ) -> None:
     ended = command(capsys, "view", *arguments)
@@ -233,7 +229,7 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
 
 
-def test_live_waits_for_a_run_that_has_not_begun(folder: Path) -> None:
+def test_live_waits_for_the_file(folder: Path) -> None:
     with Program("view", "--live", "later.jsonl", "--no-open") as viewing:
         assert viewing.process.stdout is not None
         url = viewing.process.stdout.readline().strip()
@@ -264,7 +260,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_record_that_is_not_whole_is_one_line_with_the_file_the_line_and_the_remedy(
+def test_invalid_record_names_file_line_and_remedy(
     capsys: pytest.CaptureFixture[str], folder: Path, fault: str
 ) -> None:
     line, text = BROKEN[fault]

@@ -13,12 +13,12 @@ def marked() -> Marks:
     return marks_of(PERFECTIONIST, verify(PERFECTIONIST).findings)
 
 
-def test_the_loop_is_red_and_the_way_to_it_orange() -> None:
+def test_loops_are_red_and_their_paths_orange() -> None:
     told = {f"{edge.source} {edge.outcome.__name__}": mark for edge, mark in marked().items()}
     assert told == {"write Text": "orange", "criticize Poor": "red", "polish Text": "red"}
 
 
-def test_an_edge_that_is_at_fault_is_red_and_a_finding_without_one_marks_nothing() -> None:
+def test_only_findings_with_an_edge_are_marked() -> None:
     findings = [
         Finding("GX022", "error", "edit", "Book", "it does not fit", "mend it"),
         Finding("GX004", "error", "polish", None, "it cannot be reached", "mend it"),
@@ -27,7 +27,7 @@ def test_an_edge_that_is_at_fault_is_red_and_a_finding_without_one_marks_nothing
     assert {str(edge): mark for edge, mark in marks_of(WRITER, findings).items()} == {"edit --Book--> END": "red"}
 
 
-def test_any_edge_can_be_pointed_out_in_any_colour() -> None:
+def test_any_edge_can_have_any_mark() -> None:
     marks: Marks = dict(zip(AGENT_EXECUTOR.edges, ("red", "orange", "grey"), strict=False))
     drawn = draw(AGENT_EXECUTOR, "mermaid", marks=marks)
     for number, colour in ((1, "#d62728"), (2, "#ff7f0e"), (3, "#b0b0b0")):
@@ -35,7 +35,7 @@ def test_any_edge_can_be_pointed_out_in_any_colour() -> None:
     assert [arrow.mark for arrow in picture_of(AGENT_EXECUTOR, marks).arrows[:4]] == ["red", "orange", "grey", None]
 
 
-def test_a_verdict_marks_what_it_found_and_the_node_at_fault() -> None:
+def test_verdicts_mark_edges_and_nodes_of_findings() -> None:
     found = picture_of(verify(PERFECTIONIST))
     assert {(arrow.source, arrow.outcome): arrow.mark for arrow in found.arrows if arrow.mark} == {
         ("write", "Text"): "orange",
@@ -47,13 +47,13 @@ def test_a_verdict_marks_what_it_found_and_the_node_at_fault() -> None:
     assert found.caption[1].startswith("GX010 at criticize")
 
 
-def test_marks_stand_in_the_place_of_what_was_found() -> None:
+def test_marks_replace_the_findings() -> None:
     only = picture_of(verify(PERFECTIONIST), {PERFECTIONIST.edges[0]: "grey"})
     assert [arrow.mark for arrow in only.arrows if arrow.mark] == ["grey"]
     assert not any(box.mark for box in only.boxes)
 
 
-def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
+def test_missing_nodes_are_drawn() -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
     lacking: Graph[object, object] = Graph(nodes, WRITER.edges, WRITER.start)
     (absent,) = [box for box in picture_of(lacking).boxes if box.look == "absent"]
@@ -62,7 +62,7 @@ def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
         assert "revise" in draw(lacking, how)
 
 
-def test_budgets_are_told_with_their_limits() -> None:
+def test_budgets_are_labelled_with_their_limits() -> None:
     boxes = {box.name: box.lines for box in picture_of(verify(WRITER)).boxes}
     assert boxes["revise"] == ("costs 1 of 2 revisions",)
     assert boxes["write"] == ("costs 1 of 15 iterations",)

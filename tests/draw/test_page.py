@@ -136,14 +136,14 @@ def data_in(page: str) -> Record:
     return data
 
 
-def test_the_page_holds_the_records_as_they_are(answered: Recording) -> None:
+def test_page_contains_the_records_unchanged(answered: Recording) -> None:
     data = data_in(drawn(answered))
     assert data["records"] == list(answered.records)
     assert data["picture"] == answered.machine.to_data()
     assert data["live"] is None
 
 
-def test_no_text_ends_the_script_that_it_stands_in(answered: Recording) -> None:
+def test_text_cannot_end_its_script_element(answered: Recording) -> None:
     page = drawn(answered)
     assert page.count("</script>") == 2
     assert page.count("<script") == 2
@@ -153,7 +153,7 @@ def test_no_text_ends_the_script_that_it_stands_in(answered: Recording) -> None:
     assert not set("<>&") & set(found[1])
 
 
-def test_the_policy_allows_this_script_and_this_style_and_nothing_else(answered: Recording) -> None:
+def test_policy_allows_only_the_page_script_and_style(answered: Recording) -> None:
     page = drawn(answered)
     [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
     [script] = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
@@ -169,12 +169,12 @@ def _hashed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_the_page_names_no_address_but_namespaces() -> None:
+def test_page_names_no_address_but_namespaces() -> None:
     page = html(picture_of(AGENT_EXECUTOR))
     assert set(re.findall(r"https?:[^\s\"'<>]+", page)) == {"http://www.w3.org/2000/svg"}
 
 
-def test_a_title_is_text() -> None:
+def test_title_is_escaped() -> None:
     page = drawn(recorded(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
     [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)
     assert title.startswith("&lt;/title&gt;&lt;script&gt;")
@@ -182,7 +182,7 @@ def test_a_title_is_text() -> None:
     assert title.replace(" ", "").isprintable()
 
 
-def test_numbers_that_javascript_does_not_have_are_text() -> None:
+def test_numbers_outside_javascript_range_are_strings() -> None:
     record: Record = {"event": "x", "values": [2**53, 2**53 + 1, -(10**30), float("nan"), float("inf"), 0.5, True]}
     assert json.loads(record_json(record))["values"] == [
         2**53, "9007199254740993", str(-(10**30)), "nan", "inf", 0.5, True,
@@ -195,7 +195,7 @@ def nested(depth: int, inner: object = "x") -> object:
     return inner
 
 
-def test_a_record_that_is_nested_too_deep_is_shortened_alone(answered: Recording) -> None:
+def test_only_deeply_nested_data_is_shortened(answered: Recording) -> None:
     records = [dict(record) for record in answered.records]
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000)
@@ -206,7 +206,7 @@ def test_a_record_that_is_nested_too_deep_is_shortened_alone(answered: Recording
     assert [*shown[1:place], *shown[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
 
 
-def test_what_is_no_json_is_shown_as_its_text() -> None:
+def test_non_json_values_are_shown_as_repr() -> None:
     class Odd:
         def __repr__(self) -> str:
             raise RuntimeError("no")
@@ -244,7 +244,7 @@ def press(one: Opened, *keys: str) -> None:
 
 
 @pytest.mark.browser
-def test_the_edges_in_the_page_are_those_of_the_table(chrome: Browser, tmp_path: Path) -> None:
+def test_page_has_the_edges_of_the_table(chrome: Browser, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, html(picture_of(AGENT_EXECUTOR.verify()))) as one:
         titles = one.page.locator("g.edge[data-edge] > title").all_text_contents()
         edges = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in AGENT_EXECUTOR.edges]
@@ -255,7 +255,7 @@ def test_the_edges_in_the_page_are_those_of_the_table(chrome: Browser, tmp_path:
 
 
 @pytest.mark.browser
-def test_the_header_says_what_was_asked_and_how_it_ended(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_header_shows_question_and_status(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         assert text(one, "#asked") == QUESTION
         assert text(one, "#status") == "answered"
@@ -270,7 +270,7 @@ def test_the_header_says_what_was_asked_and_how_it_ended(chrome: Browser, answer
 
 
 @pytest.mark.browser
-def test_each_key_goes_where_it_says(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_keys_select_steps(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         press(one, "Home")
         assert heading(one) == "start"
@@ -298,7 +298,7 @@ def test_each_key_goes_where_it_says(chrome: Browser, answered: Recording, tmp_p
 
 
 @pytest.mark.browser
-def test_the_buttons_and_the_slider_move_through_the_run(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_buttons_and_slider_select_steps(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         one.page.click("#first")
         assert one.page.locator("#back").is_disabled()
@@ -322,7 +322,7 @@ def test_the_buttons_and_the_slider_move_through_the_run(chrome: Browser, answer
 
 
 @pytest.mark.browser
-def test_the_path_so_far_is_counted_at_the_edges(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_edges_count_their_use_so_far(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         counts = {
             one.page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
@@ -342,9 +342,7 @@ def test_the_path_so_far_is_counted_at_the_edges(chrome: Browser, answered: Reco
 
 
 @pytest.mark.browser
-def test_a_click_on_a_node_or_an_edge_goes_to_its_next_visit(
-    chrome: Browser, answered: Recording, tmp_path: Path
-) -> None:
+def test_clicks_select_the_next_visit(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         node = one.page.locator("[data-node='plan']")
         seen: list[str] = []
@@ -361,9 +359,7 @@ def test_a_click_on_a_node_or_an_edge_goes_to_its_next_visit(
 
 
 @pytest.mark.browser
-def test_a_step_shows_the_prompt_the_reply_and_what_is_spent(
-    chrome: Browser, answered: Recording, tmp_path: Path
-) -> None:
+def test_step_shows_prompt_reply_and_usage(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         one.page.locator("#slider").fill("5")
         asked = one.page.locator("#detail .part.model")
@@ -389,7 +385,7 @@ def test_a_step_shows_the_prompt_the_reply_and_what_is_spent(
 
 
 @pytest.mark.browser
-def test_calls_at_once_have_their_own_times_and_bars(chrome: Browser, tmp_path: Path) -> None:
+def test_concurrent_calls_have_their_own_bars(chrome: Browser, tmp_path: Path) -> None:
     calls = [(CallTool(name, "x"), ToolResult(name), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
     events = asked_together(*calls)
     slowest = events[-1]
@@ -417,7 +413,7 @@ def test_calls_at_once_have_their_own_times_and_bars(chrome: Browser, tmp_path: 
 
 
 @pytest.mark.browser
-def test_a_prompt_is_put_together_by_characters_not_by_their_halves(chrome: Browser, tmp_path: Path) -> None:
+def test_prompts_are_rebuilt_by_code_points(chrome: Browser, tmp_path: Path) -> None:
     said = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
     recording = recorded(react(said, said, FINAL), "\U0001f30d" * 3)
     with page_of(chrome, tmp_path, drawn(recording)) as one:
@@ -432,7 +428,7 @@ def test_a_prompt_is_put_together_by_characters_not_by_their_halves(chrome: Brow
 
 
 @pytest.mark.browser
-def test_a_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         before = one.page.locator("script, img").count()
         one.page.locator("#slider").fill("7")
@@ -456,7 +452,7 @@ def test_a_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recor
 
 
 @pytest.mark.browser
-def test_right_to_left_text_turns_nothing_around_it(chrome: Browser, tmp_path: Path) -> None:
+def test_right_to_left_text_is_isolated(chrome: Browser, tmp_path: Path) -> None:
     hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
     with page_of(chrome, tmp_path, drawn(recorded(react(FINAL), hebrew))) as one:
         press(one, "Home")
@@ -468,7 +464,7 @@ def test_right_to_left_text_turns_nothing_around_it(chrome: Browser, tmp_path: P
 
 
 @pytest.mark.browser
-def test_the_search_finds_prompts_replies_observations_and_outcomes(
+def test_search_covers_prompts_replies_observations_and_outcomes(
     chrome: Browser, answered: Recording, tmp_path: Path
 ) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
@@ -496,7 +492,7 @@ def test_the_search_finds_prompts_replies_observations_and_outcomes(
 
 
 @pytest.mark.browser
-def test_what_the_search_found_is_marked(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_search_matches_are_marked(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         one.page.locator("#slider").fill("7")
         one.page.fill("#search", "</SCRIPT>")
@@ -506,7 +502,7 @@ def test_what_the_search_found_is_marked(chrome: Browser, answered: Recording, t
 
 
 @pytest.mark.browser
-def test_dark_follows_the_system_until_the_reader_chooses(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_theme_follows_the_system_until_chosen(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     def colours(one: Opened) -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
         paper = "getComputedStyle(document.querySelector('.gx .paper')).fill"
@@ -531,7 +527,7 @@ def test_dark_follows_the_system_until_the_reader_chooses(chrome: Browser, answe
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 800, 1000])
-def test_narrow_screens_show_all_without_scrolling_sideways(
+def test_narrow_screens_need_no_horizontal_scrolling(
     chrome: Browser, answered: Recording, tmp_path: Path, width: int
 ) -> None:
     with page_of(chrome, tmp_path, drawn(answered), width=width) as one:
@@ -542,7 +538,7 @@ def test_narrow_screens_show_all_without_scrolling_sideways(
 
 
 @pytest.mark.browser
-def test_a_stop_says_which_limit_and_an_error_what_was_raised(chrome: Browser, tmp_path: Path) -> None:
+def test_limits_and_errors_are_described(chrome: Browser, tmp_path: Path) -> None:
     stopped = recorded(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
     with page_of(chrome, tmp_path, drawn(stopped)) as one:
         assert text(one, "#status") == "stopped by iterations"
@@ -559,7 +555,7 @@ def test_a_stop_says_which_limit_and_an_error_what_was_raised(chrome: Browser, t
 
 
 @pytest.mark.browser
-def test_prompts_of_messages_are_put_together_again(chrome: Browser, tmp_path: Path) -> None:
+def test_message_prompts_are_rebuilt(chrome: Browser, tmp_path: Path) -> None:
     replies: list[ScriptedReply] = [
         [ToolCall("a", "population", '{"city": "Porto"}'), ToolCall("b", "nasty", '{"query": "\U0001f389"}')],
         "248769 \U0001f389",
@@ -581,7 +577,7 @@ def test_prompts_of_messages_are_put_together_again(chrome: Browser, tmp_path: P
 
 
 @pytest.mark.browser
-def test_a_thousand_steps_open_in_under_a_second(chrome: Browser, tmp_path: Path) -> None:
+def test_thousand_steps_open_within_a_second(chrome: Browser, tmp_path: Path) -> None:
     recording = recorded(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
     assert len(recording.records) > 12_000
     with page_of(chrome, tmp_path, drawn(recording)) as one:
@@ -595,7 +591,7 @@ def test_a_thousand_steps_open_in_under_a_second(chrome: Browser, tmp_path: Path
 
 
 @pytest.mark.browser
-def test_notices_own_budgets_and_records_that_break_off_are_shown(
+def test_notices_own_budgets_and_incomplete_records_are_shown(
     chrome: Browser, answered: Recording, tmp_path: Path
 ) -> None:
     *records, _ = [dict(record) for record in answered.records]
@@ -622,7 +618,7 @@ def test_notices_own_budgets_and_records_that_break_off_are_shown(
 
 
 @pytest.mark.browser
-def test_hostile_names_are_text_too(chrome: Browser, tmp_path: Path) -> None:
+def test_hostile_names_are_shown_as_text(chrome: Browser, tmp_path: Path) -> None:
     names = tuple(
         name for name in TEXTS if name and name.encode("utf-8", "replace").decode() == name and "\x00" not in name
     )
@@ -638,7 +634,7 @@ def test_hostile_names_are_text_too(chrome: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_a_large_machine_begins_where_it_can_be_read(chrome: Browser, tmp_path: Path) -> None:
+def test_large_machine_opens_at_readable_size(chrome: Browser, tmp_path: Path) -> None:
     names = tuple(f"graph{number // 6}.node_{number}" for number in range(40))
     with page_of(chrome, tmp_path, html(ring(names))) as one:
 
@@ -657,7 +653,7 @@ def test_a_large_machine_begins_where_it_can_be_read(chrome: Browser, tmp_path: 
 
 
 @pytest.mark.browser
-def test_what_is_told_once_is_shown_where_it_is_given(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_replies_are_inputs_of_the_next_step(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(answered)) as one:
         one.page.locator("#slider").fill("1")
         assert one.page.locator("#detail .part.outcome details").count() == 0
@@ -672,7 +668,7 @@ def test_what_is_told_once_is_shown_where_it_is_given(chrome: Browser, answered:
 
 
 @pytest.mark.browser
-def test_times_are_in_the_words_of_the_other_pictures(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_durations_are_formatted_as_in_other_pictures(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
     seconds = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
     records = [dict(record) for record in answered.records]
     place = next(index for index, record in enumerate(records) if record["event"] == "answered")
@@ -685,7 +681,7 @@ def test_times_are_in_the_words_of_the_other_pictures(chrome: Browser, answered:
 
 
 @pytest.mark.browser
-def test_each_entry_is_an_iteration_though_an_edge_makes_them_full_again(chrome: Browser, tmp_path: Path) -> None:
+def test_resetting_edges_do_not_stop_numbering(chrome: Browser, tmp_path: Path) -> None:
     with page_of(chrome, tmp_path, drawn(three_entries())) as one:
         assert one.page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
         one.page.locator("#slider").fill("3")
@@ -752,7 +748,7 @@ def told(recording: Recording, first: int, end: int | None = None) -> list[str]:
 
 
 @pytest.mark.browser
-def test_a_live_page_takes_up_what_is_new_and_nothing_twice(chrome: Browser, answered: Recording) -> None:
+def test_live_page_reads_each_record_once(chrome: Browser, answered: Recording) -> None:
     so_far = Recording(answered.records[:7])
     page = html(answered.machine, so_far, live="events")
     connections = [told(answered, 0, 20), [*told(answered, 20), "event: end\ndata:\n\n"]]
@@ -768,7 +764,7 @@ def test_a_live_page_takes_up_what_is_new_and_nothing_twice(chrome: Browser, ans
 
 
 @pytest.mark.browser
-def test_a_live_page_follows_until_the_reader_moves_away(chrome: Browser, answered: Recording) -> None:
+def test_live_page_follows_until_the_reader_moves(chrome: Browser, answered: Recording) -> None:
     page = html(answered.machine, Recording(answered.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
     with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
@@ -786,7 +782,7 @@ def test_a_live_page_follows_until_the_reader_moves_away(chrome: Browser, answer
 
 
 @pytest.mark.browser
-def test_a_fault_of_the_source_is_shown_and_the_run_broke_off(chrome: Browser, answered: Recording) -> None:
+def test_source_errors_are_shown(chrome: Browser, answered: Recording) -> None:
     page = html(answered.machine, Recording(answered.records[:1]), live="events")
     connection = [*told(answered, 1, 9), "event: end\ndata: line 9 of <b>it</b> is not a record\n\n"]
     with Stream(page, [connection]) as stream, opened(chrome, stream.address) as one:
@@ -798,7 +794,7 @@ def test_a_fault_of_the_source_is_shown_and_the_run_broke_off(chrome: Browser, a
 
 
 @pytest.mark.browser
-def test_what_a_reader_has_marked_stays_marked_while_records_come(chrome: Browser, answered: Recording) -> None:
+def test_selection_survives_new_records(chrome: Browser, answered: Recording) -> None:
     page = html(answered.machine, Recording(answered.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
     with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
@@ -811,7 +807,7 @@ def test_what_a_reader_has_marked_stays_marked_while_records_come(chrome: Browse
 
 
 @pytest.mark.browser
-def test_a_reply_is_shown_while_it_comes(chrome: Browser) -> None:
+def test_streamed_reply_is_shown(chrome: Browser) -> None:
     recorder = Recorder(AGENT_EXECUTOR, inputs=QUESTION)
     executor = react(FINAL)
     for event in executor.stream(QUESTION):
@@ -827,7 +823,7 @@ def test_a_reply_is_shown_while_it_comes(chrome: Browser) -> None:
 
 
 @pytest.mark.browser
-def test_a_live_page_can_begin_with_nothing(chrome: Browser, answered: Recording) -> None:
+def test_live_page_may_start_empty(chrome: Browser, answered: Recording) -> None:
     connection = [*told(answered, 0), "event: end\ndata:\n\n"]
     with Stream(html(answered.machine, live="events"), [connection]) as stream, opened(chrome, stream.address) as one:
         one.page.locator("#status", has_text="answered").wait_for()

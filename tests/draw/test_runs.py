@@ -92,7 +92,7 @@ def edges_of(picture: Any) -> set[tuple[str, str, str]]:
     return {(arrow.source, arrow.outcome, arrow.target) for arrow in picture.arrows}
 
 
-def test_a_thousand_random_runs_take_what_is_drawn_and_all_of_it() -> None:
+def test_random_runs_take_exactly_the_drawn_edges() -> None:
     chance = random.Random(5)
     taken: set[tuple[str, str, str]] = set()
     for _ in range(1_000):
@@ -105,7 +105,7 @@ def test_a_thousand_random_runs_take_what_is_drawn_and_all_of_it() -> None:
     assert taken == edges_of(picture_of(AGENT_EXECUTOR))
 
 
-def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
+def test_edges_list_their_step_numbers() -> None:
     shown = overlay_runs(picture_of(AGENT_EXECUTOR), [recording_of(a_run())])
     notes = {(arrow.source, arrow.outcome): arrow.notes for arrow in shown.arrows}
     assert notes["plan", "Replied"] == ("steps 1, 5, 7, 11",)
@@ -123,13 +123,13 @@ def test_the_way_of_a_run_is_told_by_the_numbers_of_its_steps() -> None:
     assert {box.name for box in shown.boxes if box.heat == 0} == {"stopped_response"}
 
 
-def test_a_stop_says_which_limit() -> None:
+def test_caption_names_the_limit() -> None:
     stopped = executor([CALL], max_iterations=2).run("?")
     shown = overlay_runs(picture_of(AGENT_EXECUTOR), [recording_of(stopped)])
     assert shown.caption[0].startswith("Stopped by the limit on iterations, after 2 model calls")
 
 
-def test_a_run_that_goes_on_is_somewhere() -> None:
+def test_unfinished_run_has_a_current_node() -> None:
     running = executor([CALL, FINISH])
     recorder = Recorder(running.verify())
     here: list[str] = []
@@ -140,7 +140,7 @@ def test_a_run_that_goes_on_is_somewhere() -> None:
     assert list(dict.fromkeys(here)) == ["plan", "parse", "dispatch_tools", "check_return_direct"]
 
 
-def test_what_an_exception_ends_is_shown_where_it_ended() -> None:
+def test_failed_run_shows_its_last_node() -> None:
     failing = AgentExecutor(agent=create_react_agent(ScriptedModel([]), TOOLS), tools=TOOLS)
     recorder = Recorder(failing.verify())
     with pytest.raises(AssertionError, match="ScriptedModel") as caught:
@@ -186,12 +186,12 @@ def test_several_runs_make_a_heat_map() -> None:
     assert shown.boxes[0].notes[0].startswith("×5")
 
 
-def test_a_run_of_another_machine_is_refused() -> None:
+def test_run_of_another_machine_is_refused() -> None:
     with pytest.raises(InputError, match="the run took parse --Ready--> plan, which this machine does not have"):
         draw(STRICT_AGENT_EXECUTOR, "mermaid", runs=a_run())
 
 
-def test_what_is_no_run_is_refused() -> None:
+def test_invalid_run_is_refused() -> None:
     nothing: Any = {"output": 42}
     with pytest.raises(InputError, match="is not a run; pass the result"):
         draw(AGENT_EXECUTOR, "mermaid", runs=[nothing])
@@ -203,7 +203,7 @@ def test_what_is_no_run_is_refused() -> None:
         without.draw("run.svg")
 
 
-def test_a_result_its_journal_and_its_records_are_the_same_run(tmp_path: Path) -> None:
+def test_result_journal_and_records_give_one_picture(tmp_path: Path) -> None:
     result = a_run()
     assert result.journal is not None
     recording = recording_of(result)
@@ -225,7 +225,7 @@ def test_run_of_a_machine_is_drawn_as_its_journal() -> None:
         draw(SELF_LOOP, "mermaid", runs=forgotten)
 
 
-def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result() -> None:
+def test_live_records_equal_replayed_records() -> None:
     watched = executor([CALL, BROKEN, DIRECT])
     recorder = Recorder(watched.verify(), inputs={"input": "?"})
     told = list(map(recorder, watched.stream("?")))
@@ -241,7 +241,7 @@ def test_records_of_a_run_that_is_watched_are_those_that_follow_from_its_result(
     assert [timeless(one) for one in recorder.records] == [timeless(one) for one in followed]
 
 
-def test_a_prompt_is_told_by_what_is_new_in_it() -> None:
+def test_records_contain_only_new_parts_of_prompts() -> None:
     records = recording_of(a_run()).records
     asked = [
         record["effects"][0]["prompt"] for record in records if record["event"] == "asked" and record["node"] == "plan"
@@ -282,13 +282,13 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
         (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
     ],
 )
-def test_what_are_no_records_is_said_in_a_line(text: str, said: str) -> None:
+def test_invalid_records_give_a_one_line_error(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as caught:
         Recording.from_json_lines(text)
     assert "\n" not in str(caught.value)
 
 
-def test_a_proof_is_drawn_with_a_run_only_if_it_is_within_the_limits_that_the_run_had(tmp_path: Path) -> None:
+def test_proof_must_have_the_limits_of_the_run(tmp_path: Path) -> None:
     long = executor([CALL] * 20 + [FINISH], max_iterations=100).run("?")
     short = executor([FINISH], max_iterations=2).run("?")
     drawn = AGENT_EXECUTOR.draw(tmp_path / "run.txt", runs=long).read_text(encoding="utf-8")
@@ -303,7 +303,7 @@ def test_a_proof_is_drawn_with_a_run_only_if_it_is_within_the_limits_that_the_ru
     ).read_text(encoding="utf-8")
 
 
-def test_a_run_that_an_exception_ended_is_drawn_from_the_exception() -> None:
+def test_failed_run_is_drawn_from_its_exception() -> None:
     model = ScriptedModel([CALL])
     failing = AgentExecutor(agent=create_react_agent(model, TOOLS), tools=TOOLS)
     with pytest.raises(AssertionError) as caught:
@@ -320,7 +320,7 @@ def test_a_run_that_an_exception_ended_is_drawn_from_the_exception() -> None:
     assert "error" in timeline(caught.value)
 
 
-def test_a_node_that_raises_raises_again_when_its_run_is_followed() -> None:
+def test_replay_repeats_an_exception_of_a_node() -> None:
     agent = create_react_agent(ScriptedModel([BROKEN]), TOOLS)
     with pytest.raises(ParseError) as caught:
         AgentExecutor(agent=agent, tools=TOOLS).run("?")
@@ -333,7 +333,7 @@ def test_a_node_that_raises_raises_again_when_its_run_is_followed() -> None:
         recording_of(KeyError("x"))
 
 
-def test_records_grow_with_the_width_of_a_fan_out_and_not_with_its_square() -> None:
+def test_records_grow_linearly_with_fan_out() -> None:
     def size(width: int) -> int:
         calls = tuple(ToolCall(f"call_{number}", "look_up", '{"what": "x"}') for number in range(width))
         model = ScriptedModel([ModelReply("", calls), "done"])
@@ -344,7 +344,7 @@ def test_records_grow_with_the_width_of_a_fan_out_and_not_with_its_square() -> N
     assert large < 4 * small
 
 
-def test_a_notice_names_the_effects_and_does_not_say_their_inputs_again() -> None:
+def test_reports_do_not_repeat_inputs() -> None:
     @tool
     def talkative(text: str) -> str:
         """Report."""
@@ -386,7 +386,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_whatever_a_tool_returns_can_be_recorded(what: str) -> None:
+def test_any_tool_result_can_be_recorded(what: str) -> None:
     odd = ODD[what]
 
     @tool(return_direct=True)
@@ -401,12 +401,12 @@ def test_whatever_a_tool_returns_can_be_recorded(what: str) -> None:
     assert timeline(recording)
 
 
-def test_whatever_the_inputs_are_they_can_be_recorded() -> None:
+def test_any_input_can_be_recorded() -> None:
     recorder = Recorder(AGENT_EXECUTOR, inputs={"chat_history": [UserMessage("hi")], "odd": Sullen()})
     assert "hi" in recorder.recording.to_json_lines()
 
 
-def test_a_recorder_is_of_one_run() -> None:
+def test_recorder_accepts_one_run_only() -> None:
     one = executor([FINISH])
     recorder = Recorder(one.verify())
     list(map(recorder, one.stream("?")))
@@ -419,7 +419,7 @@ def test_a_recorder_is_of_one_run() -> None:
         Recorder(executors)
 
 
-def test_what_cannot_be_drawn_is_said_in_a_line() -> None:
+def test_invalid_subject_gives_a_one_line_error() -> None:
     wrong: Any = executor([FINISH])
     with pytest.raises(InputError, match=r"is not a graph; write draw\(executor.verify\(\), ...\)"):
         draw(wrong, "svg")
@@ -428,7 +428,7 @@ def test_what_cannot_be_drawn_is_said_in_a_line() -> None:
         draw(AGENT_EXECUTOR, "svg", marks=blue)
 
 
-def test_a_result_can_be_pickled_and_copied_as_before() -> None:
+def test_result_can_be_pickled_and_copied() -> None:
     result = a_run()
     again = pickle.loads(pickle.dumps(result))
     assert (again, again.journal) == (result, None)
@@ -436,7 +436,7 @@ def test_a_result_can_be_pickled_and_copied_as_before() -> None:
     assert dataclasses.asdict(result)["ending"]["return_values"] == {"output": "42"}
 
 
-def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
+def test_suffix_sets_the_format(tmp_path: Path) -> None:
     for suffix, begins in ((".mmd", "---\ntitle"), (".dot", "digraph"), (".svg", "<svg"), (".md", "|"), (".txt", "")):
         file = AGENT_EXECUTOR.draw(tmp_path / f"flow{suffix}")
         assert file.read_text(encoding="utf-8").startswith(begins), suffix
@@ -448,14 +448,14 @@ def test_pictures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
         AGENT_EXECUTOR.draw(tmp_path / "flow")
 
 
-def test_an_executor_draws_its_own_limits(tmp_path: Path) -> None:
+def test_executor_draws_its_own_limits(tmp_path: Path) -> None:
     file = executor([FINISH], max_iterations=3).draw(tmp_path / "flow.mmd")
     assert "14 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
     file = AGENT_EXECUTOR.draw(tmp_path / "flow.mmd", limits=Limits(iterations=2))
     assert "10 transitions (4*iterations + 2)" in file.read_text(encoding="utf-8")
 
 
-def test_a_format_that_there_is_not_is_refused_with_the_nearest() -> None:
+def test_unknown_format_suggests_the_nearest() -> None:
     with pytest.raises(InputError, match="cannot be drawn as mermaids; did you mean mermaid"):
         format(AGENT_EXECUTOR, "mermaids")
     with pytest.raises(InputError, match="cannot be drawn as jpeg; there are mermaid, mermaid-state, dot"):
@@ -470,13 +470,13 @@ def shown_in_a_notebook() -> dict[str, str]:
     return bundle
 
 
-def test_a_notebook_shows_the_picture() -> None:
+def test_notebook_shows_the_picture() -> None:
     bundle = shown_in_a_notebook()
     assert bundle["image/svg+xml"].startswith("<svg")
     assert bundle["text/plain"] == repr(AGENT_EXECUTOR)
 
 
-def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_install(
+def test_notebook_falls_back_to_mermaid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lay_out.cache_clear()
@@ -487,7 +487,7 @@ def test_without_the_extra_a_notebook_shows_mermaid_and_a_layout_says_what_to_in
         format(AGENT_EXECUTOR, "svg")
 
 
-def test_what_people_and_own_effects_are_asked_is_recorded() -> None:
+def test_questions_and_own_effects_are_recorded() -> None:
     @final
     @dataclass(frozen=True)
     class Measure(Effect[float]):

@@ -53,7 +53,7 @@ def asked_of(record: Record) -> str:
 
 
 @given(recordings(), st.integers(0, 60))
-def test_each_call_and_each_reply_stands_in_it_once_in_order(recording: Recording, records: int) -> None:
+def test_each_call_and_reply_appears_once_in_order(recording: Recording, records: int) -> None:
     for run in (recording, cut_short(recording, records)):
         assert [said for said, _ in read_sequence(sequence_mermaid(run))] == expected(run)
 
@@ -95,7 +95,7 @@ class Measure(Effect[float]):
     place: str
 
 
-def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_right() -> None:
+def test_participants_are_ordered_by_role() -> None:
     own = Perform("tidy", str, "x")
     run = told(
         *asked_and_answered(own, "x", node="tidy"),
@@ -125,7 +125,7 @@ def test_people_the_world_and_a_node_of_ones_own_take_part_and_stand_to_the_righ
     assert re.findall("Note over .*", drawn) == ["Note over p1: still running"]
 
 
-def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
+def test_deadline_ends_every_concurrent_call() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
     drawn = sequence_mermaid(told(*asked_together(*both)))
@@ -134,14 +134,14 @@ def test_a_deadline_that_cuts_calls_at_once_ends_each_of_them() -> None:
     assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
 
 
-def test_calls_in_turn_are_not_drawn_at_once() -> None:
+def test_sequential_calls_are_not_drawn_in_parallel() -> None:
     calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
     drawn = sequence_mermaid(told(*asked_together(*calls, in_turn=True)))
     assert "par " not in drawn
     assert [lines for _, lines in read_sequence(drawn)[2::2]] == [("a", "20 ms"), ("b", "0.50 s")]
 
 
-def test_what_an_exception_ends_says_so_to_the_user() -> None:
+def test_failed_run_reports_the_error_to_the_user() -> None:
     recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs="q")
     recorder(Entered("plan", None, Spent()))
     recorder(Asked("plan", CallTool("echo", "a")))
@@ -164,7 +164,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_is_text(text: str) -> None:
+def test_hostile_text_is_escaped(text: str) -> None:
     run = told(
         *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
         *asked_and_answered(AskHuman(text), text),
@@ -181,7 +181,7 @@ def test_hostile_text_is_text(text: str) -> None:
     assert all(len(line) <= 60 for _, lines in said for line in lines)
 
 
-def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:
+def test_label_shows_last_whole_words_of_a_prompt() -> None:
     prompt = {
         "kept": 0,
         "messages": [{"role": "user", "content": "You are an agent. Question: how many people live here?"}],
@@ -190,7 +190,7 @@ def test_of_a_prompt_the_end_is_told_in_whole_words() -> None:
 
 
 @given(st.text(), st.integers(2, 80))
-def test_no_label_is_longer_than_it_may_be(text: str, most: int) -> None:
+def test_labels_respect_the_maximum_length(text: str, most: int) -> None:
     effects: list[Record] = [
         {"effect": "CallTool", "tool": text, "tool_input": {text: text}},
         {"effect": "AskHuman", "question": text},

@@ -146,19 +146,19 @@ def holds(machine: Graph[Any, Any], drawing: str) -> None:
 
 
 @by_machine
-def test_each_edge_of_the_table_leads_from_its_source_to_its_target(name: str) -> None:
+def test_edges_connect_source_and_target(name: str) -> None:
     holds(ALL[name], drawing_of(name))
 
 
 @given(machine=graphs())
-def test_each_edge_of_a_random_machine_does(machine: Graph[Any, Any]) -> None:
+def test_edges_of_a_random_machine_connect(machine: Graph[Any, Any]) -> None:
     holds(machine, svg(picture_of(machine)))
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
 @given(machine=graphs(most_nodes=5))
-def test_each_edge_of_many_random_machines_does(machine: Graph[Any, Any]) -> None:
+def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None:
     holds(machine, svg(picture_of(machine)))
 
 
@@ -166,7 +166,7 @@ def test_each_edge_of_many_random_machines_does(machine: Graph[Any, Any]) -> Non
 
 
 @by_machine
-def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str) -> None:
+def test_labels_are_free_and_near_their_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
     layout = lay_out(picture)
     assert clashes(layout) == []
@@ -175,7 +175,7 @@ def test_nothing_stands_on_a_label_and_a_label_stands_at_its_own_line(name: str)
 
 
 @by_machine
-def test_every_text_fits_into_its_node(name: str) -> None:
+def test_text_fits_into_its_node(name: str) -> None:
     drawn = read(drawing_of(name))
     for group in drawn.groups("data-node"):
         place = drawn.nodes[group.attrib["data-node"]]
@@ -189,7 +189,7 @@ def test_every_text_fits_into_its_node(name: str) -> None:
             assert y + size * 0.25 <= place.top + place.height
 
 
-def test_a_machine_of_fifty_nodes_has_no_label_on_a_node() -> None:
+def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     names = [f"step_{number}" for number in range(50)]
     following = zip(names, [*names[1:], END.name], strict=True)
     arrows = [Arrow(name, "Done", after) for name, after in following]
@@ -223,19 +223,19 @@ def explained(drawing: str) -> None:
 
 
 @by_machine
-def test_the_legend_has_what_is_in_a_machine(name: str) -> None:
+def test_legend_describes_a_machine(name: str) -> None:
     explained(drawing_of(name))
 
 
 @pytest.mark.parametrize(
     "picture", [EVERY_LOOK, marked(EVERY_LOOK), walked(EVERY_LOOK)], ids=["every look", "marked", "walked"]
 )
-def test_the_legend_has_what_is_in_a_picture(picture: Picture) -> None:
+def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_caption_says_the_bound(name: str) -> None:
+def test_caption_states_the_bound(name: str) -> None:
     verdict = verdict_on(name)
     assert verdict.bounds is not None
     number = verdict.bounds.transitions.number
@@ -244,14 +244,14 @@ def test_the_caption_says_the_bound(name: str) -> None:
     assert f"{number:,g} transitions" in sentence
 
 
-def test_the_caption_follows_the_limits() -> None:
+def test_caption_depends_on_the_limits() -> None:
     (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3)))))
     assert sentence.endswith(
         "14 transitions (4*iterations + 2), 3 model calls (iterations) and 3,000 tool calls (fan_out*iterations)."
     )
 
 
-def test_the_caption_says_what_seconds_assume() -> None:
+def test_caption_states_the_assumptions_on_seconds() -> None:
     (sentence,) = captioned(svg(picture_of(AGENT_EXECUTOR.verify(Limits(iterations=3, seconds=30)))))
     assert sentence.endswith(
         "30.05 seconds (seconds + 0.05), if nodes, policies and observers return at once and the event loop is not "
@@ -259,14 +259,14 @@ def test_the_caption_says_what_seconds_assume() -> None:
     )
 
 
-def test_the_caption_says_the_bounds_of_own_meters() -> None:
+def test_caption_states_bounds_of_own_meters() -> None:
     (sentence,) = captioned(drawing_of("examples_orders"))
     assert sentence.endswith("7 transitions (attempts + 2) and 5 payments (attempts).")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BAD)
-def test_a_loop_without_end_is_red_and_the_way_to_it_is_orange(name: str) -> None:
+def test_nonterminating_loops_are_red(name: str) -> None:
     machine, verdict = BAD[name], verdict_on(name)
     seen = [one.witness for one in verdict.findings if one.witness is not None]
     loops = {(step.source, step.outcome) for one in seen for step in one.loop}
@@ -281,7 +281,7 @@ def test_a_loop_without_end_is_red_and_the_way_to_it_is_orange(name: str) -> Non
     assert coloured == {"red": (loops | faults) & table, "orange": (ways - loops - faults) & table}
 
 
-def test_a_refuted_machine_has_a_red_loop() -> None:
+def test_refuted_machine_has_a_red_loop() -> None:
     drawing = drawing_of("UNMETERED_RETRY")
     assert len(re.findall('class="edge[a-z ]* red"', drawing)) > 1
     assert captioned(drawing)[0].startswith("Refuted.")
@@ -291,7 +291,7 @@ def test_a_refuted_machine_has_a_red_loop() -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
-def test_hostile_text_is_text_wherever_it_stands(hostile: str) -> None:
+def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     picture = ring((hostile or "a", 'in}"\\.ner', "b"), (hostile,))
     drawing = svg(picture)
     drawing.encode()
@@ -308,7 +308,7 @@ def test_hostile_text_is_text_wherever_it_stands(hostile: str) -> None:
 # ---- The same bytes, and pixels
 
 
-def test_the_same_machine_is_drawn_with_the_same_bytes_in_any_process() -> None:
+def test_drawing_is_deterministic_across_processes() -> None:
     program = (
         "import sys; from graphexec.executor import AGENT_EXECUTOR; sys.stdout.write(format(AGENT_EXECUTOR, 'svg'))"
     )
@@ -322,7 +322,7 @@ def test_the_same_machine_is_drawn_with_the_same_bytes_in_any_process() -> None:
     assert len(drawn) == 1
 
 
-def test_a_png_is_twice_as_large_as_the_svg() -> None:
+def test_png_has_twice_the_svg_size() -> None:
     drawing = svg(picture_of(AGENT_EXECUTOR))
     root = ET.fromstring(drawing)
     image = png(drawing)
@@ -332,7 +332,7 @@ def test_a_png_is_twice_as_large_as_the_svg() -> None:
     )
 
 
-def test_a_png_has_its_words_on_a_machine_without_typefaces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_has_text_without_system_fonts(monkeypatch: pytest.MonkeyPatch) -> None:
     resvg_py = pytest.importorskip("resvg_py", reason="resvg is missing: pip install resvg-py")
     monkeypatch.setattr(resvg_py, "svg_to_bytes", partial(resvg_py.svg_to_bytes, skip_system_fonts=True))
     drawing = svg(picture_of(AGENT_EXECUTOR))

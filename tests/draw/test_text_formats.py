@@ -62,14 +62,14 @@ MACHINES = dict(repository())
 
 @every_format
 @pytest.mark.parametrize("name", MACHINES)
-def test_every_machine_of_the_repository_can_be_read_back(how: str, name: str) -> None:
+def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
     assert read(how, picture_of(graph)) == edges_of(graph)
     assert read(how, picture_of(verify(graph))) == edges_of(graph)
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_graphviz_reads_what_pydot_reads(name: str) -> None:
+def test_graphviz_and_pydot_agree(name: str) -> None:
     text = dot(picture_of(verify(MACHINES[name])))
     assert sorted(read_dot_with_graphviz(text)) == sorted(READERS["dot"](text))
 
@@ -121,14 +121,14 @@ def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
 
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
-def test_no_note_and_no_caption_changes_what_is_read(notes: list[str], caption: list[str]) -> None:
+def test_notes_and_captions_do_not_change_edges(notes: list[str], caption: list[str]) -> None:
     boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in EVERY_LOOK.boxes)
     arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in EVERY_LOOK.arrows)
     can_be_read_back(dataclasses.replace(EVERY_LOOK, boxes=boxes, arrows=arrows, caption=tuple(caption)))
 
 
 @every_format
-def test_a_deliberately_changed_edge_is_seen(how: str) -> None:
+def test_changed_edge_is_noticed(how: str) -> None:
     changed: Graph[Any, Any] = Graph(AGENT_EXECUTOR, AGENT_EXECUTOR.edges[:-1], AGENT_EXECUTOR.start)
     assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
@@ -159,7 +159,7 @@ def test_any_name_can_be_read_back(how: str) -> None:
 
 
 @every_format
-def test_no_text_can_control_a_terminal_or_turn_its_letters_round(how: str) -> None:
+def test_text_has_no_control_or_bidi_characters(how: str) -> None:
     text = WRITERS[how](ring(NAMES, HOSTILE))
     assert {one for one in text if unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp")} == {"\n"}
     assert {one for one in text if unicodedata.category(one) == "Cf"} <= {"\N{ZERO WIDTH JOINER}"}
@@ -167,12 +167,12 @@ def test_no_text_can_control_a_terminal_or_turn_its_letters_round(how: str) -> N
 
 
 @every_format
-def test_a_text_without_end_is_written_in_a_moment(how: str) -> None:
+def test_very_long_text_is_written_quickly(how: str) -> None:
     picture = ring(("plan", "parse"), ("word " * 200_000,))
     assert read(how, picture) == arrows_of(picture)
 
 
-def test_mermaid_has_no_tags_but_line_breaks_and_bold_names() -> None:
+def test_mermaid_has_only_br_and_b_tags() -> None:
     for text in (mermaid(ring(NAMES, HOSTILE)), mermaid_state(ring(NAMES, HOSTILE))):
         assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
         # Its lexers look for these anywhere in a line.
@@ -201,7 +201,7 @@ def test_mermaid_draws_the_standard_machine() -> None:
     assert "linkStyle" not in "".join(lines)
 
 
-def test_mermaid_colours_the_links_by_their_numbers() -> None:
+def test_mermaid_styles_links_by_number() -> None:
     lines = mermaid(picture_of(verify(PERFECTIONIST))).partition("flowchart TD")[2].splitlines()
     links = [line.strip() for line in lines if " --" in line or " -." in line]
     styles = {line.split()[1]: line.split()[2] for line in lines if "linkStyle" in line}
@@ -210,7 +210,7 @@ def test_mermaid_colours_the_links_by_their_numbers() -> None:
     assert styles == {"1": "stroke:#ff7f0e,stroke-width:2px", "4,5": "stroke:#d62728,stroke-width:3px"}
 
 
-def test_the_edges_of_a_run_are_thick_and_the_others_grey() -> None:
+def test_edges_of_a_run_are_thick() -> None:
     picture = walked(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
     assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)
@@ -220,13 +220,13 @@ def test_the_edges_of_a_run_are_thick_and_the_others_grey() -> None:
     assert "class n2 untaken" in mermaid(picture)
 
 
-def test_a_state_diagram_says_in_words_what_its_lines_cannot() -> None:
+def test_state_diagram_labels_replace_line_styles() -> None:
     text = mermaid_state(picture_of(verify(PERFECTIONIST)))
     assert "    n1 --> n2 : Poor<br/>may not terminate, or is wrong\n" in text
     assert "LimitReached<br/>a limit is used up" in mermaid_state(picture_of(AGENT_EXECUTOR))
 
 
-def test_a_budget_and_what_fills_it_again_are_told_in_every_format() -> None:
+def test_every_format_shows_budgets_and_resets() -> None:
     for how, write in WRITERS.items():
         text = write(picture_of(WRITER))
         assert "costs 1 of 2 revisions" in text, how
@@ -234,7 +234,7 @@ def test_a_budget_and_what_fills_it_again_are_told_in_every_format() -> None:
         assert text.count("resets revisions") == 1, how
 
 
-def test_a_draft_is_drawn_with_the_nodes_that_it_lacks() -> None:
+def test_missing_nodes_are_drawn() -> None:
     nodes = [node for node in WRITER if node.name != "revise"]
     lacking: Graph[Any, Any] = Graph(nodes, WRITER.edges, WRITER.start)
     for how, write in WRITERS.items():
@@ -247,7 +247,7 @@ def clusters(graph: pydot.Graph) -> dict[str, Any]:
     return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
 
 
-def test_nested_graphs_are_clusters_of_dot_and_of_mermaid() -> None:
+def test_embedded_graphs_are_clusters() -> None:
     assert clusters(parsed_dot(dot(EVERY_LOOK))) == {"inner": {"deep": {}}}
     assert [line for line in mermaid(EVERY_LOOK).splitlines() if "subgraph" in line or line.strip() == "end"] == [
         '    subgraph g1["inner"]',
@@ -257,13 +257,13 @@ def test_nested_graphs_are_clusters_of_dot_and_of_mermaid() -> None:
     ]
 
 
-def test_dot_draws_each_kind_in_a_shape_of_its_own() -> None:
+def test_dot_draws_each_kind_in_its_own_shape() -> None:
     lines = [line.strip() for line in dot(EVERY_LOOK).splitlines() if "label=<" in line]
     shapes = {re.sub(r", fillcolor.*", "", line.partition(">, ")[2]) for line in lines}
     assert len(shapes) == len(LOOKS)
 
 
-def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
+def test_markdown_describes_line_styles_in_words() -> None:
     picture = Picture(
         "plan",
         (Box("plan", "model", ("asks the model",), current=True, heat=1.0), Box("stop", "pure", mark="red")),
@@ -290,7 +290,7 @@ def test_markdown_says_what_the_lines_of_a_picture_show() -> None:
     )
 
 
-def test_the_terminal_shows_the_standard_machine() -> None:
+def test_terminal_draws_the_standard_machine() -> None:
     assert terminal(picture_of(AGENT_EXECUTOR)).startswith(
         """\
  ●
@@ -312,7 +312,7 @@ def test_the_terminal_shows_the_standard_machine() -> None:
 
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
-def test_no_line_of_a_terminal_is_longer_than_a_hundred_columns(notes: list[str], caption: list[str]) -> None:
+def test_terminal_lines_have_at_most_100_columns(notes: list[str], caption: list[str]) -> None:
     picture = marked(walked(EVERY_LOOK))
     boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in picture.boxes)
     arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in picture.arrows)
@@ -321,7 +321,7 @@ def test_no_line_of_a_terminal_is_longer_than_a_hundred_columns(notes: list[str]
 
 
 @pytest.mark.parametrize("text", ["wide " * 60, "\N{CJK UNIFIED IDEOGRAPH-4E2D}" * 200, "x" * 500])
-def test_what_is_too_long_for_a_line_of_a_terminal_is_broken_and_none_of_it_lost(text: str) -> None:
+def test_terminal_wraps_long_lines_without_loss(text: str) -> None:
     drawn = terminal(ring(("plan", "inner.parse"), (text,)))
     assert max(map(columns, drawn.splitlines())) <= 100
     # In both nodes, at both edges between them, and in the caption.
@@ -332,6 +332,6 @@ def columns(line: str) -> int:
     return sum(2 if unicodedata.east_asian_width(one) in ("W", "F") else 1 for one in line if one.isprintable())
 
 
-def test_a_frame_is_as_wide_as_what_stands_in_it() -> None:
+def test_frame_fits_its_text() -> None:
     drawn = terminal(ring(("plan",), ("\N{CJK UNIFIED IDEOGRAPH-4E2D}", "e\N{COMBINING ACUTE ACCENT}")))
     assert "│ \N{CJK UNIFIED IDEOGRAPH-4E2D}             │" in drawn

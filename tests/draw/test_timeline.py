@@ -60,9 +60,7 @@ def rows_of(text: str) -> list[str]:
 
 
 @given(recordings(), st.integers(0, 60), widths)
-def test_each_visit_has_a_row_that_says_when_it_was_and_where_it_led(
-    recording: Recording, records: int, width: int
-) -> None:
+def test_each_visit_has_a_row(recording: Recording, records: int, width: int) -> None:
     run = cut_short(recording, records)
     entered = [record for record in run.records if record["event"] == "entered"]
     moved = [record for record in run.records if record["event"] == "moved"]
@@ -79,7 +77,7 @@ def test_each_visit_has_a_row_that_says_when_it_was_and_where_it_led(
 
 
 @given(recordings())
-def test_iterations_are_numbered_as_they_are_spent(recording: Recording) -> None:
+def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
     spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
     numbered = [int(number) for number in numbers if number]
@@ -89,7 +87,7 @@ def test_iterations_are_numbered_as_they_are_spent(recording: Recording) -> None
 
 
 @given(recordings(), widths, st.booleans())
-def test_bars_are_in_proportion_to_the_time(recording: Recording, width: int, ascii_only: bool) -> None:
+def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_only: bool) -> None:
     visits = visits_of(recording)
     took = visits[-1].ended - visits[0].began
     text = timeline(recording, width=max(width, 84), ascii_only=ascii_only)
@@ -104,7 +102,7 @@ def test_bars_are_in_proportion_to_the_time(recording: Recording, width: int, as
 
 
 @given(recordings(), st.integers(0, 60), widths, st.booleans())
-def test_no_line_is_wider_than_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
+def test_lines_fit_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
     text = timeline(cut_short(recording, records), width=width, ascii_only=ascii_only)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() or not ascii_only
@@ -116,7 +114,7 @@ HOSTILE = st.sampled_from(
 
 
 @given(st.text() | HOSTILE, widths)
-def test_no_text_controls_a_terminal_or_is_wider_than_it(text: str, width: int) -> None:
+def test_hostile_text_fits_and_has_no_controls(text: str, width: int) -> None:
     run = told(
         *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
         *asked_and_answered(AskHuman(text), text, node=text),
@@ -131,14 +129,14 @@ def test_no_text_controls_a_terminal_or_is_wider_than_it(text: str, width: int) 
 
 
 @given(st.text() | HOSTILE, st.integers(0, 30))
-def test_text_is_fitted_and_padded_by_its_cells(text: str, room: int) -> None:
+def test_truncate_and_pad_count_cells(text: str, room: int) -> None:
     cut = truncate(text, room)
     assert count_cells(cut) <= room
     assert cut == text or count_cells(text) > room
     assert count_cells(pad(cut, room)) == room
 
 
-def test_columns_stand_under_each_other_whatever_letters_are_in_them() -> None:
+def test_columns_align_for_wide_characters() -> None:
     run = told(
         *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
         *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
@@ -147,7 +145,7 @@ def test_columns_stand_under_each_other_whatever_letters_are_in_them() -> None:
     assert len({count_cells(row[: row.index('echo("x")')]) for row in rows}) == 1
 
 
-def test_a_conversation_on_120_columns() -> None:
+def test_conversation_on_120_columns() -> None:
     assert (
         timeline(a_conversation(), width=120)
         == """\
@@ -168,7 +166,7 @@ time: model 99%, tools 1%, machine 0%
     )
 
 
-def test_a_narrow_one_in_ascii_leaves_out_bars_and_what_was_said() -> None:
+def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
     lines = timeline(a_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [
         "    #   began  waited  node -> outcome",
@@ -177,7 +175,7 @@ def test_a_narrow_one_in_ascii_leaves_out_bars_and_what_was_said() -> None:
     ]
 
 
-def test_a_deadline_a_failure_and_a_wait_are_said() -> None:
+def test_deadline_failure_and_wait_are_described() -> None:
     limit = Exhausted("seconds", 3.0, 3.0)
     run = told(
         *asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
@@ -193,7 +191,7 @@ def test_a_deadline_a_failure_and_a_wait_are_said() -> None:
     assert "still running" in text
 
 
-def test_calls_at_once_have_their_own_times() -> None:
+def test_concurrent_calls_have_their_own_times() -> None:
     """20 and 500 ms look different, at once and in turn."""
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
     at_once, in_turn = (
@@ -211,7 +209,7 @@ def test_calls_at_once_have_their_own_times() -> None:
     ]
 
 
-def test_a_call_that_never_ended_beside_one_that_did() -> None:
+def test_unfinished_call_beside_a_finished_one() -> None:
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 1.0), ("stuck", 9.0))]
     *events, _ = asked_together(*calls)
     (visit,) = visits_of(told(*events))
@@ -220,7 +218,7 @@ def test_a_call_that_never_ended_beside_one_that_did() -> None:
     assert 'stuck("x") → no reply' in timeline(told(*events), width=120)
 
 
-def test_what_runs_within_a_call_is_counted_beside_it() -> None:
+def test_nested_runs_are_counted_at_their_call() -> None:
     inner = call_of(CallTool("ask", "x"))
     inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
     run = told(
@@ -232,12 +230,12 @@ def test_what_runs_within_a_call_is_counted_beside_it() -> None:
     assert said in sequence_mermaid(run)
 
 
-def test_a_run_of_a_century_is_no_wider_than_the_width() -> None:
+def test_very_long_times_fit_the_width() -> None:
     run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b")), Entered("plan", None, Spent(seconds=3.2e9)))
     assert max(map(len, timeline(run, width=40).splitlines())) == 40
 
 
-def test_a_run_that_is_gone_on_with_may_begin_within_a_node() -> None:
+def test_resumed_run_may_begin_within_a_node() -> None:
     run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
@@ -284,11 +282,11 @@ def three_entries() -> Recording:
     return recorder.recording
 
 
-def test_each_entry_is_an_iteration_though_an_edge_makes_them_full_again() -> None:
+def test_resetting_edges_do_not_stop_numbering() -> None:
     assert [visit.iteration for visit in visits_of(three_entries())] == [1, 2, 3]
 
 
-def test_an_iteration_of_a_run_that_was_broken_off_keeps_its_number() -> None:
+def test_interrupted_iteration_keeps_its_number() -> None:
     recording = three_entries()
     *records, result = recording.records
     before = records[-2]["spent"]
@@ -296,28 +294,28 @@ def test_an_iteration_of_a_run_that_was_broken_off_keeps_its_number() -> None:
     assert [visit.iteration for visit in visits_of(broken)] == [1, 2, 3]
 
 
-def test_a_last_entry_that_cost_no_iteration_has_no_number() -> None:
+def test_uncharged_last_visit_has_no_number() -> None:
     recording = three_entries()
     *records, result = recording.records
     uncharged = {**result, "spent": records[-2]["spent"]}
     assert visits_of(Recording([*records, uncharged]))[-1].iteration is None
 
 
-def test_an_entry_that_is_charged_to_another_budget_begins_no_iteration() -> None:
+def test_visits_charged_elsewhere_have_no_number() -> None:
     (visit,) = visits_of(told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
     assert visit.iteration is None
 
 
-def test_what_is_reported_between_calls_is_about_none() -> None:
+def test_report_between_calls_belongs_to_no_call() -> None:
     run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not observed"))
     assert "    Note over p1: not observed\n" in sequence_mermaid(run)
     assert "May I? → yes; [not observed]" in timeline(run, width=160)
 
 
-def test_a_run_that_has_just_begun_has_no_rows() -> None:
+def test_new_run_has_no_rows() -> None:
     assert timeline(told()).splitlines()[1:] == ["", "still running"]
 
 
-def test_a_width_without_room_is_refused() -> None:
+def test_too_small_width_is_refused() -> None:
     with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
         timeline(told(Entered("plan", None, Spent())), width=39)

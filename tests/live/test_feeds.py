@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "trace.jsonl"
 
 
-def test_a_recorder_is_read_as_far_as_it_is() -> None:
+def test_recorder_is_read_incrementally() -> None:
     recorder = recorder_of()
     kept = list(recorder.records)
     del recorder.records[4:]
@@ -40,9 +40,7 @@ def test_a_recorder_is_read_as_far_as_it_is() -> None:
 
 
 @given(places=st.lists(st.integers(0, len(RECORDED)), max_size=8))
-def test_wherever_a_file_is_cut_while_it_grows_it_is_read_once_and_whole(
-    places: list[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_growing_file_is_read_once(places: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("growing") / "trace.jsonl"
     feed = feed_of(file)
     run, content = feed.run, RECORDED.encode()
@@ -55,7 +53,7 @@ def test_wherever_a_file_is_cut_while_it_grows_it_is_read_once_and_whole(
     assert feed.run == run
 
 
-def test_a_file_that_is_cut_short_is_another_run(file: Path) -> None:
+def test_truncated_file_is_another_run(file: Path) -> None:
     file.write_text(RECORDED, encoding="utf-8")
     feed = feed_of(file)
     assert records(feed) == RECORDS
@@ -68,7 +66,7 @@ def test_a_file_that_is_cut_short_is_another_run(file: Path) -> None:
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_file_that_was_written_anew_is_another_run_however_long_it_is(file: Path, longer: bool) -> None:
+def test_overwritten_file_is_another_run(file: Path, longer: bool) -> None:
     lines = RECORDED.splitlines(keepends=True)
     file.write_text("".join(lines[:5]), encoding="utf-8")
     feed = feed_of(file)
@@ -80,7 +78,7 @@ def test_a_file_that_was_written_anew_is_another_run_however_long_it_is(file: Pa
     assert feed.run != run
 
 
-def test_a_file_that_another_took_the_place_of_is_another_run(file: Path, tmp_path: Path) -> None:
+def test_replaced_file_is_another_run(file: Path, tmp_path: Path) -> None:
     file.write_text(RECORDED, encoding="utf-8")
     feed = feed_of(file)
     assert records(feed) == RECORDS
@@ -91,7 +89,7 @@ def test_a_file_that_another_took_the_place_of_is_another_run(file: Path, tmp_pa
     assert feed.run != run
 
 
-def test_a_file_that_is_gone_for_a_while_stays_as_it_was_read(file: Path) -> None:
+def test_deleted_file_keeps_its_records(file: Path) -> None:
     file.write_text(RECORDED, encoding="utf-8")
     feed = feed_of(file)
     assert records(feed) == RECORDS
@@ -99,7 +97,7 @@ def test_a_file_that_is_gone_for_a_while_stays_as_it_was_read(file: Path) -> Non
     assert records(feed) == RECORDS
 
 
-def test_of_several_runs_in_a_file_the_last_is_read(file: Path) -> None:
+def test_last_run_of_a_file_is_read(file: Path) -> None:
     file.write_text(RECORDED, encoding="utf-8")
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
@@ -122,14 +120,14 @@ def test_of_several_runs_in_a_file_the_last_is_read(file: Path) -> None:
         (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not a valid record: asked.effects: "),
     ],
 )
-def test_a_line_that_is_no_record_ends_it_with_what_was_read_before(file: Path, wrong: bytes, said: str) -> None:
+def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, said: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
     assert feed.error.startswith(said.format(file))
 
 
-def test_records_without_a_start_are_no_run(file: Path) -> None:
+def test_records_without_a_start_are_invalid(file: Path) -> None:
     for beginning in ("", '{"event": "start"}\n'):
         file.write_text(beginning + RECORDED.partition("\n")[2], encoding="utf-8")
         feed = feed_of(file)
@@ -140,7 +138,7 @@ def test_records_without_a_start_are_no_run(file: Path) -> None:
         )
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_folder_is_invalid(tmp_path: Path) -> None:
     feed = feed_of(tmp_path)
     assert (records(feed), feed.over) == ([], True)
     assert feed.error.startswith(f"{tmp_path} cannot be read: ")

@@ -34,7 +34,7 @@ def run_of(url: str) -> str:
     return found[1]
 
 
-def test_a_reader_is_told_every_record_and_then_that_it_is_over() -> None:
+def test_reader_receives_every_record_and_the_end() -> None:
     recorder = recorder_of()
     with serving(recorder) as url, reading(url) as reader:
         records, last = reader.rest()
@@ -42,7 +42,7 @@ def test_a_reader_is_told_every_record_and_then_that_it_is_over() -> None:
     assert (last.event, last.data) == ("end", "")
 
 
-def test_a_reader_who_was_there_is_told_the_rest() -> None:
+def test_reconnecting_reader_receives_the_rest() -> None:
     recorder = recorder_of()
     with serving(recorder) as url, reading(url, last="9") as reader:
         records, last = reader.rest()
@@ -50,7 +50,7 @@ def test_a_reader_who_was_there_is_told_the_rest() -> None:
     assert last.event == "end"
 
 
-def test_a_run_is_told_while_it_happens_also_to_those_who_come_in_the_middle() -> None:
+def test_late_reader_receives_all_records() -> None:
     executor = executing()
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     events = executor.stream(QUESTION)
@@ -70,7 +70,7 @@ def test_a_run_is_told_while_it_happens_also_to_those_who_come_in_the_middle() -
                 assert last.event == "end"
 
 
-def test_who_reads_when_the_server_closes_is_told_what_was_recorded() -> None:
+def test_closing_server_sends_remaining_records() -> None:
     recorder, told, there = recorder_of(to=5), list[object](), threading.Event()
 
     def read(url: str) -> None:
@@ -89,7 +89,7 @@ def test_who_reads_when_the_server_closes_is_told_what_was_recorded() -> None:
     assert told == [*numbered(recorder)[:5], recorder.records[-1], "end"]
 
 
-def test_the_page_has_the_machine_and_asks_its_own_server_alone() -> None:
+def test_page_connects_only_to_its_own_server() -> None:
     with TestClient(live_page(recorder_of(to=3)), base_url=HOST) as client:
         page = client.get("/")
     assert page.status_code == 200
@@ -99,7 +99,7 @@ def test_the_page_has_the_machine_and_asks_its_own_server_alone() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/events", "/nowhere"])
-def test_every_answer_has_the_headers_of_safety(path: str) -> None:
+def test_every_response_has_security_headers(path: str) -> None:
     with TestClient(live_page(recorder_of()), base_url=HOST) as client:
         for answer in (client.get(path), client.get(path, headers={"Host": "evil.example"}), client.post(path)):
             assert answer.headers["x-content-type-options"] == "nosniff"
@@ -110,7 +110,7 @@ def test_every_answer_has_the_headers_of_safety(path: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
-def test_who_asks_by_another_name_is_refused(host: str) -> None:
+def test_other_host_names_are_refused(host: str) -> None:
     with TestClient(live_page(recorder_of()), base_url=HOST) as client:
         for path in ("/", "/events"):
             answer = client.get(path, headers={"Host": host})
@@ -118,12 +118,12 @@ def test_who_asks_by_another_name_is_refused(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
-def test_this_machines_own_names_are_known(host: str) -> None:
+def test_local_host_names_are_accepted(host: str) -> None:
     with TestClient(live_page(recorder_of()), base_url=HOST) as client:
         assert client.get("/", headers={"Host": host}).status_code == 200
 
 
-def test_nothing_but_reading_is_possible() -> None:
+def test_only_get_is_allowed() -> None:
     with TestClient(live_page(recorder_of()), base_url=HOST) as client:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             assert client.request(method, "/").status_code == 405
@@ -131,7 +131,7 @@ def test_nothing_but_reading_is_possible() -> None:
 
 
 @pytest.mark.parametrize("last", ["-1", "x", "²", "999999", "1" * 5000])
-def test_an_id_that_none_has_is_no_error(last: str) -> None:
+def test_unknown_event_id_is_ignored(last: str) -> None:
     recorder = recorder_of()
     with TestClient(live_page(recorder), base_url=HOST) as client:
         answer = client.get("/events", headers=[(b"Last-Event-ID", last.encode())])
@@ -139,7 +139,7 @@ def test_an_id_that_none_has_is_no_error(last: str) -> None:
     assert answer.text.rstrip().splitlines()[-2:] == ["event: end", "data:"]
 
 
-def test_it_is_bound_to_this_machine_and_gone_afterwards() -> None:
+def test_server_is_local_and_stops() -> None:
     before = threading.active_count()
     with serving(recorder_of()) as url:
         assert url.startswith("http://127.0.0.1:")
@@ -151,7 +151,7 @@ def test_it_is_bound_to_this_machine_and_gone_afterwards() -> None:
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_a_file_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
+def test_missing_file_is_awaited(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(file) as url, reading(url) as reader:
         waiting = httpx.get(url, trust_env=False)
@@ -167,7 +167,7 @@ def recorder_records(file: Path) -> list[object]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_who_reads_a_run_that_is_replaced_is_told_to_begin_again(tmp_path: Path) -> None:
+def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     lines = recorded("no JSON at all").splitlines(keepends=True)
     file.write_text("".join(lines[:4]), encoding="utf-8")
@@ -186,7 +186,7 @@ def test_who_reads_a_run_that_is_replaced_is_told_to_begin_again(tmp_path: Path)
     assert last.event == "end"
 
 
-def test_what_is_no_trace_ends_with_its_fault(tmp_path: Path) -> None:
+def test_invalid_trace_ends_with_its_error(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("nothing\n", encoding="utf-8")
     said = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
@@ -197,7 +197,7 @@ def test_what_is_no_trace_ends_with_its_fault(tmp_path: Path) -> None:
     assert events.text.rstrip() == f"event: end\r\ndata: {said}"
 
 
-def test_a_machine_that_cannot_be_laid_out_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_layout_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     recorder = recorder_of()
     # A machine that was not laid out before.
@@ -210,7 +210,7 @@ def test_a_machine_that_cannot_be_laid_out_is_said_in_one_line(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("package", ["starlette.applications", "sse_starlette", "uvicorn"])
-def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+def test_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=r"the live page needs .*; pip install 'graphexec-agents\[live\]'"):
         serving(recorder_of()).__enter__()

@@ -39,7 +39,7 @@ def shown(page: Page, selector: str, text: str) -> None:
     page.locator(selector, has_text=text).first.wait_for(timeout=PATIENCE * 1000)
 
 
-def test_a_slow_run_is_seen_while_it_happens_and_after_a_reload(browser: Browser) -> None:
+def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
     steps = [threading.Event() for _ in range(3)]
 
     @tool
@@ -83,7 +83,7 @@ def test_a_slow_run_is_seen_while_it_happens_and_after_a_reload(browser: Browser
     running.join(PATIENCE)
 
 
-def test_a_fault_while_the_page_is_open_is_seen(browser: Browser, tmp_path: Path) -> None:
+def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     lines = recorded().splitlines(keepends=True)
     file.write_text("".join(lines[:9]), encoding="utf-8")
@@ -97,7 +97,7 @@ def test_a_fault_while_the_page_is_open_is_seen(browser: Browser, tmp_path: Path
 
 
 @pytest.mark.local_model
-def test_a_run_of_the_local_model_is_seen_while_it_happens_and_after_a_reload(browser: Browser) -> None:
+def test_local_model_run_is_shown_live(browser: Browser) -> None:
     question = "What is 37 * 48?"
     with LocalModel() as model:
         agent = create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES)
