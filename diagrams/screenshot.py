@@ -1,6 +1,6 @@
-"""Photograph the page of the run that the diagrams show, for the documentation: `python diagrams/screenshot.py`.
+"""Take a screenshot of the page of the sample run, for the documentation: `python diagrams/screenshot.py`.
 
-It needs Chromium, whose letters are those of the machine: so no test compares the file.
+It needs Chromium. The fonts depend on the computer, so no test compares the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from generate import HERE, a_run
 from playwright.sync_api import sync_playwright
 
 SIZE = (1440, 900)
-# A step with something to see: the second reply of the model.
+# An interesting step: the second reply of the model.
 STEP = 5
 
 if __name__ == "__main__":

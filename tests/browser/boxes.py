@@ -1,4 +1,4 @@
-"""Where a browser puts what is drawn."""
+"""The positions of elements in a browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ selector => [...document.querySelectorAll(selector)].map(one => {
 
 @dataclass(frozen=True)
 class Drawn:
-    """The text of something drawn, and its sides, in pixels."""
+    """The text of an element, and its sides in pixels."""
 
     text: str
     left: float
@@ -29,23 +29,23 @@ class Drawn:
     bottom: float
 
     def holds(self, other: Drawn) -> bool:
-        """Whether another is inside."""
+        """Return whether the other element is inside."""
         across = self.left <= other.left and other.right <= self.right
         return across and self.top <= other.top and other.bottom <= self.bottom
 
     def meets(self, other: Drawn) -> bool:
-        """Whether some of it is at the same place as some of another."""
+        """Return whether the elements overlap."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
 
-def drawn(page: Page, selector: str) -> list[Drawn]:
-    """What stands in the page, in its order; not what takes no room."""
+def elements(page: Page, selector: str) -> list[Drawn]:
+    """Return the elements of the page in order, except empty ones."""
     found: list[tuple[str, float, float, float, float]] = page.evaluate(_BOXES, selector)
     return [Drawn(*one) for one in found if one[1] < one[3]]
 
 
-def meeting(ones: Sequence[Drawn], others: Sequence[Drawn] = ()) -> list[tuple[str, str]]:
-    """The texts of those that meet each other, or one of the others."""
+def overlapping_texts(ones: Sequence[Drawn], others: Sequence[Drawn] = ()) -> list[tuple[str, str]]:
+    """Return the texts of the elements that overlap each other or one of the others."""
     pairs = [*combinations(ones, 2), *((one, other) for one in ones for other in others)]
     return [(one.text, other.text) for one, other in pairs if one.meets(other)]

@@ -1,4 +1,4 @@
-"""An empty page in Chromium; where it is missing, a test is skipped and says why."""
+"""An empty page in Chromium; tests are skipped if Chromium is missing."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
-# Of a module: Playwright's event loop runs as long as it is there, and other tests run loops of their own.
+# Scope "module": Playwright's event loop runs until it is closed, and other tests run loops of their own.
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     """An empty page."""
     with chromium() as browser:
-        # Larger than any picture: nothing is scaled.
+        # Larger than any picture, so that nothing is scaled.
         yield browser.new_page(viewport={"width": 2000, "height": 1500})
 
 
 @pytest.fixture(scope="module")
 def mermaid_page(page: Page) -> Page:
-    """A page in which there is Mermaid."""
+    """A page with Mermaid loaded."""
     load(page)
     return page

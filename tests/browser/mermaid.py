@@ -1,4 +1,4 @@
-"""What Mermaid's own JavaScript understands of a text."""
+"""Diagrams as Mermaid's own JavaScript parses them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 _SCRIPT = Path(__file__).parent / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
 
-# Texts are as a reader sees them: lines are broken at `<br>`, entities (which stand as `ﬂ°34¶ß` while it parses) are
-# characters, and what has no width is left out.
+# Texts as a reader sees them: split at `<br>`, with entities (`ﬂ°34¶ß` while Mermaid parses) decoded and zero-width
+# characters removed.
 _PARSED = r"""
 async text => {
     await mermaid.parse(text);
@@ -26,7 +26,7 @@ async text => {
     return (READ)(db, lines);
 }
 """
-# The nodes and edges of a diagram as Mermaid goes on to lay them out.
+# The nodes and edges of a diagram before Mermaid's layout.
 _MACHINE = _PARSED.replace(
     "READ",
     r"""
@@ -44,7 +44,7 @@ _MACHINE = _PARSED.replace(
 }
 """,
 )
-# The arrows of a sequence diagram; what else is in it, such as a note, has no such type.
+# The arrows of a sequence diagram, without notes and other parts.
 _SEQUENCE = _PARSED.replace(
     "READ",
     r"""
@@ -63,9 +63,9 @@ _STARTS, _ENDS = ("circle", "stateStart"), ("doublecircle", "stateEnd")
 
 @dataclass(frozen=True)
 class Read:
-    """A diagram: the nodes' lines by their full names, where it starts, and its edges.
+    """A diagram: the lines of its nodes by their full names, its start nodes, and its edges.
 
-    An edge is its source, the lines that stand at it, and its target; those of `dotted` are drawn so.
+    An edge is its source, the lines of its label, and its target; `dotted` are the dotted edges.
     """
 
     nodes: dict[str, tuple[str, ...]]
@@ -75,7 +75,7 @@ class Read:
 
     @property
     def table(self) -> list[tuple[str, str, str]]:
-        """The edges with the first line that stands at each: source, outcome, target."""
+        """The edges with the first line of their labels: source, outcome, target."""
         return [(source, lines[0], target) for source, lines, target in self.edges]
 
 
@@ -87,13 +87,13 @@ def load(page: Page) -> None:
 
 
 def read(page: Page, text: str) -> Read:
-    """Read a flowchart or a state diagram. Where Mermaid finds a mistake, its error is raised."""
+    """Read a flowchart or a state diagram. Raises Mermaid's syntax error."""
     # Any: JSON, from the script above.
     found: Any = page.evaluate(_MACHINE, text)
     nodes = {node["id"]: node for node in found["nodes"]}
 
     def name(key: str) -> str:
-        """The titles of the graphs that a node stands in, and its own."""
+        """Return the titles of the graphs that contain a node, and its own."""
         node = nodes[key]
         if node["shape"] in _ENDS:
             return "END"
@@ -116,18 +116,18 @@ def read(page: Page, text: str) -> Read:
 
 
 def messages(page: Page, text: str) -> list[tuple[str, str, str, list[str]]]:
-    """Read a sequence diagram: who says what to whom, as a call, a reply or a failure."""
+    """Read a sequence diagram: source, target, kind (call, reply or failure) and lines of each message."""
     found: list[tuple[str, str, str, list[str]]] = page.evaluate(_SEQUENCE, text)
     return [(source, target, kind, lines) for source, target, kind, lines in found]
 
 
 def show(page: Page, text: str) -> None:
-    """Draw a text, as the page's only content. Where Mermaid cannot, its error is raised."""
+    """Draw a diagram as the page's only content. Raises Mermaid's error."""
     page.evaluate("async text => { document.body.innerHTML = (await mermaid.render('drawn', text)).svg }", text)
 
 
-def seen(*texts: str) -> list[str]:
-    """Lines without what is not seen: white space is one space, and what cannot be printed is left out."""
+def visible_lines(*texts: str) -> list[str]:
+    """Return the lines with white space as single spaces and without unprintable characters."""
     printed = (
         "".join(one if one.isprintable() else " " for one in line.replace("\N{REPLACEMENT CHARACTER}", " "))
         for text in texts

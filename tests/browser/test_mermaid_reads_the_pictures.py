@@ -1,4 +1,4 @@
-"""Mermaid itself reads in our texts the edges that the engine runs."""
+"""Mermaid's own parser reads the edges of the table in our diagrams."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from graphexec.draw.formats.mermaid import mermaid, mermaid_state
 from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
 from graphexec.kernel import Graph
-from tests.browser.boxes import drawn, meeting
-from tests.browser.mermaid import read, seen, show
+from tests.browser.boxes import elements, overlapping_texts
+from tests.browser.mermaid import read, show, visible_lines
 from tests.draw.machines import HOSTILE
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
@@ -36,7 +36,7 @@ BAD: dict[str, Graph[Any, Any]] = {
     name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
 }
 TITLE = ".flowchartTitleText, .statediagramTitleText"
-# What stands in a title for what Mermaid would not show.
+# Look-alikes in titles of characters that Mermaid does not show.
 ALIKE = str.maketrans(
     {
         "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
@@ -49,13 +49,13 @@ TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=4), max_size=3).map
 
 
 def table(machine: Graph[Any, Any]) -> list[tuple[str, str, str]]:
-    """What the engine runs."""
+    """Return the edges of the table."""
     return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges)
 
 
 def titled(*caption: str) -> list[str]:
-    """A caption as one line, with signs that look alike."""
-    line = " ".join(seen(*caption)).translate(ALIKE)
+    """Return a caption as one line, with look-alike characters."""
+    line = " ".join(visible_lines(*caption)).translate(ALIKE)
     return [line] if line else []
 
 
@@ -92,21 +92,21 @@ def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Gra
 def test_mermaid_draws_every_text(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     picture = picture_of(machine.verify())
     show(mermaid_page, draws(picture))
-    # A loop at one node is drawn as three lines, of which one has the text.
-    labels = [label for label in drawn(mermaid_page, "g.edgeLabel") if label.text.strip()]
+    # Mermaid draws a self-loop as three lines, one of them with the label.
+    labels = [label for label in elements(mermaid_page, "g.edgeLabel") if label.text.strip()]
     assert len(labels) == len(picture.arrows)
     ends = 1 + any(arrow.target == END.name for arrow in picture.arrows)
-    assert len(drawn(mermaid_page, "g.node")) == len(picture.boxes) + ends
-    assert seen(*(one.text for one in drawn(mermaid_page, TITLE))) == titled(*picture.caption)
+    assert len(elements(mermaid_page, "g.node")) == len(picture.boxes) + ends
+    assert visible_lines(*(one.text for one in elements(mermaid_page, TITLE))) == titled(*picture.caption)
 
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR], ids=["plain", "strict"])
 def test_labels_of_the_standard_machine_are_free(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     show(mermaid_page, draws(picture_of(machine.verify())))
-    labels = drawn(mermaid_page, "g.edgeLabel")
-    assert meeting(labels, drawn(mermaid_page, "g.node")) == []
-    (picture,) = drawn(mermaid_page, "svg")
+    labels = elements(mermaid_page, "g.edgeLabel")
+    assert overlapping_texts(labels, elements(mermaid_page, "g.node")) == []
+    (picture,) = elements(mermaid_page, "svg")
     assert [one.text for one in labels if not picture.holds(one)] == []
 
 
@@ -118,25 +118,29 @@ def test_any_text_is_drawn_and_not_executed(mermaid_page: Page, caption: str, no
     picture = Picture("a", (Box("a", "pure", notes=(hostile,)),), (arrow,), (caption,))
     for text in (mermaid(picture), mermaid_state(picture)):
         show(mermaid_page, text)
-        assert drawn(mermaid_page, "img, script") == []
+        assert elements(mermaid_page, "img, script") == []
         assert mermaid_page.evaluate("typeof ran") == "undefined"
-        letters = ["".join(seen(one.text)).replace(" ", "") for one in drawn(mermaid_page, "g.node, g.edgeLabel")]
+        letters = [
+            "".join(visible_lines(one.text)).replace(" ", "") for one in elements(mermaid_page, "g.node, g.edgeLabel")
+        ]
         for word in ("a", "Over"):
-            assert "".join(seen(word, hostile)).replace(" ", "") in letters
-        titles = [one.text for one in drawn(mermaid_page, TITLE)]
-        assert seen(*titles) == titled(caption)
+            assert "".join(visible_lines(word, hostile)).replace(" ", "") in letters
+        titles = [one.text for one in elements(mermaid_page, TITLE)]
+        assert visible_lines(*titles) == titled(caption)
 
 
 @settings(max_examples=200)
 @given(title=TEXTS, note=TEXTS, outcome=TEXTS)
 def test_any_text_is_read_unchanged(mermaid_page: Page, title: str, note: str, outcome: str) -> None:
-    # A dot would be the name of a nested graph.
+    # A dot would separate the name of an embedded graph.
     name = f"a{title.replace('.', '')}"
     arrow = Arrow(name, outcome, "b", notes=(note,), exhausts=True)
     picture = Picture(name, (Box(name, "model", notes=(note,)), Box("b", "pure")), (arrow,))
     flowchart, states = read(mermaid_page, mermaid(picture)), read(mermaid_page, mermaid_state(picture))
     for found in (flowchart, states):
         shown = [lines for lines in found.nodes.values() if lines != ("b",)]
-        assert [seen(*lines) for lines in shown] == [seen(name, note)]
-    assert [seen(*lines) for _, lines, _ in flowchart.edges] == [seen(outcome, note)]
-    assert [seen(*lines) for _, lines, _ in states.edges] == [seen(outcome, note, "a limit is used up")]
+        assert [visible_lines(*lines) for lines in shown] == [visible_lines(name, note)]
+    assert [visible_lines(*lines) for _, lines, _ in flowchart.edges] == [visible_lines(outcome, note)]
+    assert [visible_lines(*lines) for _, lines, _ in states.edges] == [
+        visible_lines(outcome, note, "a limit is used up")
+    ]

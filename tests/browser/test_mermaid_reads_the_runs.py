@@ -1,4 +1,4 @@
-"""Mermaid itself reads in a sequence diagram who asked whom in the run."""
+"""Mermaid's own parser reads the messages of our sequence diagrams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.sequence import sequence_mermaid
-from tests.browser.mermaid import messages, seen
+from tests.browser.mermaid import messages, visible_lines
 from tests.draw.readers import read_sequence
 from tests.draw.recorded import recordings
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def recorded() -> list[Recording]:
-    """Random runs, made before there is a browser: its event loop allows no other in its thread."""
+    """Random runs, made before the browser starts: its event loop allows no other in its thread."""
     found: list[Recording] = []
 
     @settings(max_examples=100, database=None)
@@ -36,6 +36,6 @@ def recorded() -> list[Recording]:
 def test_mermaid_reads_messages_in_order(recorded: list[Recording], mermaid_page: Page) -> None:
     for recording in recorded:
         drawn = sequence_mermaid(recording)
-        said = [(*one, seen(*lines)) for one, lines in read_sequence(drawn)]
+        expected = [(*one, visible_lines(*lines)) for one, lines in read_sequence(drawn)]
         found = messages(mermaid_page, drawn)
-        assert [(source, target, kind, seen(*lines)) for source, target, kind, lines in found] == said
+        assert [(source, target, kind, visible_lines(*lines)) for source, target, kind, lines in found] == expected

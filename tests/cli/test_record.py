@@ -1,4 +1,4 @@
-"""`graphexec run --record`: the records of a run in a file, beside whatever is shown."""
+"""`graphexec run --record`: the records of a run in a file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_records_are_written_during_the_run(tmp_path: Path) -> None:
 
 
 class FullDisk:
-    """A file on a disk that has room for some lines."""
+    """A file on a disk with space for some lines."""
 
     def __init__(self, lines: int) -> None:
         self.lines: list[str] = []
@@ -76,7 +76,7 @@ class FullDisk:
         return len(text)
 
     def flush(self) -> None:
-        """What is written is there."""
+        """Do nothing: lines are written immediately."""
 
     def close(self) -> None:
         self.closed = True
@@ -85,7 +85,7 @@ class FullDisk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    """What --record writes to."""
+    """The file of --record."""
     full = FullDisk(0)
 
     def open_for_writing(file: Path) -> Any:
@@ -106,7 +106,7 @@ def test_full_disk_does_not_end_the_run(
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
     missing = f"No space left on device; {lost} of its 20 records are missing"
     assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
-    # What is there is the beginning of a run.
+    # The file has the beginning of the run.
     assert [json.loads(line)["event"] for line in disk.lines] == ["start", "entered", "asked"][:room]
     assert disk.closed
 
@@ -123,7 +123,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /d
 
 
 def run_into(full: str, *options: str) -> tuple[int, str, str]:
-    """Run with a stream, or with none, on a full disk; return the exit code, and what the others hold."""
+    """Run with one stream, or none, on a full disk; return the exit code, stdout and stderr."""
     with serving(SOLVED) as server, FULL.open("w", encoding="utf-8") as disk:
         ended = subprocess.run(
             [*ARGUMENTS, *asking(server, *options)],

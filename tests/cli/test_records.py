@@ -1,4 +1,4 @@
-"""The records of `graphexec run --json` are those that their description has, and no others."""
+"""The records of `graphexec run --json` have exactly the documented fields."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def double(number: int) -> int:
 
 
 def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecutor:
-    """An executor whose model is scripted, behind a cache."""
+    """Return an executor with a scripted, cached model."""
     model = cached(ScriptedModel(replies))
     agent = create_tool_calling_agent(model, [double])
     return AgentExecutor(
@@ -41,7 +41,7 @@ def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecuto
     )
 
 
-def written(executor: AgentExecutor) -> Trace:
+def write_records(executor: AgentExecutor) -> Trace:
     out = io.StringIO()
     follow(RunSetup("What is 2 * 2?", executor, "scripted", "tool_calling"), [records.Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
@@ -59,7 +59,7 @@ class Measure(Effect[float]):
 
 
 def asked_otherwise() -> list[dict[str, Any]]:
-    """The records of what the agent's own machine does not ask for."""
+    """Return records of effects that the standard machine does not request."""
     recorder = Recorder(executing(ANSWER).verify())
     for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here")), 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
@@ -70,15 +70,15 @@ def asked_otherwise() -> list[dict[str, Any]]:
     return recorder.records[1:]
 
 
-def described() -> dict[str, set[str]]:
-    """The fields of each record, and of what stands in them, by the module's own words."""
+def documented_fields() -> dict[str, set[str]]:
+    """Return the documented fields of each record and of the objects in it."""
     items = re.findall(r"^- `(\w+)`(?: \([^)]*\))?(?:, each)?: (.*(?:\n  .*)*)", description or "", re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", text))) for name, text in items}
 
 
 # Any: JSON.
 def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """A record by the name of its event, and the objects that stand in it by the names of their fields."""
+    """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
     for field in ("limits", "spent", "limit", "error", "call"):
@@ -104,18 +104,18 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
     again = executing(SUM, ANSWER)
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     found: dict[str, set[str]] = defaultdict(set)
-    for record in [record for executor in runs for record in written(executor)] + asked_otherwise():
+    for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise():
         for name, fields in parts(record):
             found[name] |= {*fields}
-            # Only these differ, by what was asked for; and only some calls have these.
+            # Only these objects differ between effects, and only some calls have these fields.
             some = {"provider_id", "within"}
             assert name in ("effects", "replies", "prompt") or found[name] - some == {*fields} - some
-    assert found == described()
+    assert found == documented_fields()
 
 
 def test_audit_ignores_reports() -> None:
     executor = executing(SUM, ANSWER)
-    first, second = written(executor), written(executor)
+    first, second = write_records(executor), write_records(executor)
     assert "reported" not in {record["event"] for record in first}
     reported = [record for record in second if record["event"] == "reported"]
     assert reported[0] == {
@@ -134,8 +134,8 @@ def test_audit_ignores_reports() -> None:
 
 def test_stopped_run_records_its_generated_answer() -> None:
     executor = executing(SUM, "About 4.", max_iterations=1)
-    told = written(executor)
-    assert audit(told, proof_of(executor)).conforms
-    result = told[-1]
+    trace = write_records(executor)
+    assert audit(trace, proof_of(executor)).conforms
+    result = trace[-1]
     assert (result["status"], result["exit_code"], result["output"]) == ("stopped", 3, "About 4.")
     assert result["limit"] == {"limit": "iterations", "value": 1, "reached": 1, "wanted": 1, "outer": False}

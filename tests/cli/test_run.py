@@ -1,4 +1,4 @@
-"""`graphexec run`: the trace, the answer, the records, and how a run ends."""
+"""`graphexec run`: the trace, the answer, the records and the exit codes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conversations import Conversation, Said, Silence, answering, calling, native, serving
+from tests.cli.conversations import Conversation, Reply, Silence, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Ended, Program, command, environment, program
 
 QUESTION = "What is 37 * 48?"
-SOLVED: list[Said] = [calling("calculator", expression="37 * 48"), answering("37 * 48 is 1776.")]
+SOLVED: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), answer_text("37 * 48 is 1776.")]
 
 TOOLS = """
 import threading
@@ -23,7 +23,7 @@ from graphexec import tool
 
 @tool
 def wait() -> str:
-    "Wait for ever."
+    "Wait without end."
     print("the tool waits", flush=True)
     threading.Event().wait()
     return ""
@@ -41,7 +41,7 @@ def pages() -> str:
 
 @tool
 def nothing() -> float:
-    "Return what is no number."
+    "Return not a number."
     return float("nan")
 
 @tool(return_direct=True)
@@ -88,7 +88,7 @@ def records(ended: Ended) -> list[dict[str, Any]]:
 
 @pytest.mark.usefixtures("tools")
 def test_retries_are_traced(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving([calling("shaky"), answering("done")]) as server:
+    with serving([tool_call_text("shaky"), answer_text("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shaky"))
     assert ended.code == 0
     assert "   attempt 1 of shaky failed with OSError: try again" in ended.err
@@ -120,7 +120,7 @@ def test_quiet_prints_only_the_answer(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_unparsable_reply_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving(["I would say 1776", answering("1776")]) as server:
+    with serving(["I would say 1776", answer_text("1776")]) as server:
         ended = command(capsys, *asking(server))
     assert ended.code == 0
     assert "the reply could not be parsed: I would say 1776" in ended.err
@@ -128,8 +128,8 @@ def test_unparsable_reply_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_untrusted_text_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    said = answering("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
-    with serving([calling("shout"), said]) as server:
+    expected = answer_text("\x1b]0;owned\x07[red]1776[/red]\x9b2J \x1b[1mbold\x1b[0m\r\u202e")
+    with serving([tool_call_text("shout"), expected]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
     assert ended.out == "[red]1776[/red] bold\n"
     assert "[bold]x[/bold] red backwards" in ended.err
@@ -137,21 +137,21 @@ def test_untrusted_text_cannot_control_the_terminal(capsys: pytest.CaptureFixtur
 
 
 def test_output_of_tools_goes_to_stderr(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("shout"), answering("done")]) as server:
+    with serving([tool_call_text("shout"), answer_text("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:shout"))
     assert ended.out == "done\n"
     assert "a tool prints" in ended.err
 
 
 def test_long_observation_is_shortened(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("pages"), answering("done")]) as server:
+    with serving([tool_call_text("pages"), answer_text("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:pages"))
     assert ended.err.count("line") < 20
     assert "more characters; --json has them" in ended.err
 
 
 def test_native_tool_call_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
-    with serving([native("calculator", expression="37 * 48"), "It is 1776."]) as server:
+    with serving([native_tool_call("calculator", expression="37 * 48"), "It is 1776."]) as server:
         ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
         assert [tool["function"]["name"] for tool in server.asked[0]["tools"]] == [
             "calculator",
@@ -164,7 +164,7 @@ def test_native_tool_call_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_text_of_several_calls_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    both = native("calculator", expression="1 + 1")
+    both = native_tool_call("calculator", expression="1 + 1")
     both["content"] = "Let me see."
     both["tool_calls"].append({**both["tool_calls"][0], "id": "2"})
     with serving([both, "done"]) as server:
@@ -185,14 +185,14 @@ def test_thoughts_of_react_agents_are_traced(capsys: pytest.CaptureFixture[str])
 
 
 def test_direct_result_is_the_answer(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("direct")]) as server:
+    with serving([tool_call_text("direct")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:direct"))
     assert (ended.code, ended.out) == (0, "directly\n")
     assert "the tool's result is the answer" in ended.err
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "expected"),
     [
         ("--max-iterations=1", "limit of 1 iteration was reached"),
         ("--max-iterations=0", "limit of 0 iterations was reached"),
@@ -202,16 +202,16 @@ def test_direct_result_is_the_answer(capsys: pytest.CaptureFixture[str], tools: 
         ("--max-seconds=0", "limit of 0 seconds was reached"),
     ],
 )
-def test_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[str], option: str, said: str) -> None:
-    with serving([calling("calculator", expression="1")] * 3) as server:
+def test_limit_stops_the_run_without_an_answer(capsys: pytest.CaptureFixture[str], option: str, expected: str) -> None:
+    with serving([tool_call_text("calculator", expression="1")] * 3) as server:
         ended = command(capsys, *asking(server, option))
     assert (ended.code, ended.out) == (3, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert f"allow more with {option.partition('=')[0]}" in ended.err
 
 
 def test_deadline_cuts_a_blocked_tool(tools: str) -> None:
-    with serving([calling("wait")]) as server:
+    with serving([tool_call_text("wait")]) as server:
         options = ("--tools", "tools_of_mine:wait", "--max-seconds", "0.3")
         ended = program(*asking(server, *options), cwd=Path(tools).parent)
     assert (ended.code, ended.out) == (3, "")
@@ -219,7 +219,7 @@ def test_deadline_cuts_a_blocked_tool(tools: str) -> None:
 
 
 def test_error_is_one_line_after_the_trace(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("fail")]) as server:
+    with serving([tool_call_text("fail")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail"))
     assert (ended.code, ended.out) == (1, "")
     assert "graphexec: RuntimeError: the disk is on fire\n" in ended.err
@@ -228,7 +228,7 @@ def test_error_is_one_line_after_the_trace(capsys: pytest.CaptureFixture[str], t
 
 
 def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("fail")]) as server:
+    with serving([tool_call_text("fail")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail", "--debug"))
     assert ended.code == 1
     assert "Traceback (most recent call last)" in ended.err
@@ -238,13 +238,13 @@ def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], tools: st
 def test_json_has_one_record_per_event(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--json"))
-    told = records(ended)
+    trace = records(ended)
     assert (ended.code, ended.err) == (0, "")
-    assert [record["event"] for record in told][:5] == ["start", "entered", "asked", "answered", "moved"]
-    assert told[0]["tools"] == ["calculator", "convert_units", "today"]
-    moves = [(record["node"], record["outcome"], record["target"]) for record in told if record["event"] == "moved"]
+    assert [record["event"] for record in trace][:5] == ["start", "entered", "asked", "answered", "moved"]
+    assert trace[0]["tools"] == ["calculator", "convert_units", "today"]
+    moves = [(record["node"], record["outcome"], record["target"]) for record in trace if record["event"] == "moved"]
     assert moves[:2] == [("plan", "Replied", "parse"), ("parse", "Acted", "dispatch_tools")]
-    result = told[-1]
+    result = trace[-1]
     assert result["event"] == "result"
     assert (result["status"], result["exit_code"], result["output"], result["reason"]) == (
         "answered",
@@ -268,14 +268,14 @@ def test_json_is_valid_for_any_tool_result(capsys: pytest.CaptureFixture[str], t
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
-    with serving([calling("nothing"), calling("shout"), answering("\ud800 done")]) as server:
+    with serving([tool_call_text("nothing"), tool_call_text("shout"), answer_text("\ud800 done")]) as server:
         ended = command(
             capsys,
             *asking(server, "--json", "--tools", "tools_of_mine:nothing", "--tools", "tools_of_mine:shout"),
         )
-    told = [json.loads(line, parse_constant=refuse) for line in ended.out.splitlines()]
-    assert told[-1]["exit_code"] == 0
-    assert "\x1b[31m" in told[-1]["steps"][1]["observation"]
+    trace = [json.loads(line, parse_constant=refuse) for line in ended.out.splitlines()]
+    assert trace[-1]["exit_code"] == 0
+    assert "\x1b[31m" in trace[-1]["steps"][1]["observation"]
     assert ended.out.isascii()
 
 
@@ -293,7 +293,7 @@ def test_json_is_valid_for_any_tool_result(capsys: pytest.CaptureFixture[str], t
 def test_json_includes_errors(
     capsys: pytest.CaptureFixture[str], tools: str, options: list[str], code: int, status: str
 ) -> None:
-    with serving([calling("fail")]) as server:
+    with serving([tool_call_text("fail")]) as server:
         ended = command(capsys, *asking(server, "--json", *options))
     result = records(ended)[-1]
     assert (ended.code, result["event"], result["exit_code"], result["status"]) == (code, "result", code, status)
@@ -301,7 +301,7 @@ def test_json_includes_errors(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["--tools", "tools_of_mine"], "'tools_of_mine' does not name an object; write module:object"),
         (
@@ -339,14 +339,14 @@ def test_json_includes_errors(
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], tools: str, options: list[str], said: str
+    capsys: pytest.CaptureFixture[str], tools: str, options: list[str], expected: str
 ) -> None:
     Path("broken.py").write_text("1 / 0\n", encoding="utf-8")
     Path("leaves.py").write_text("raise SystemExit(7)\n", encoding="utf-8")
     Path("needs.py").write_text("import nowhere\n", encoding="utf-8")
     ended = command(capsys, "run", QUESTION, *options)
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert ended.err.count("\n") == 1
 
 
@@ -356,12 +356,12 @@ def test_empty_question_is_wrong_usage(capsys: pytest.CaptureFixture[str], quest
     assert (ended.code, ended.out) == (2, "")
     assert "it is empty; write a question, in quotes" in ended.err
     assert ended.err.count("\n") == 1
-    told = records(command(capsys, "run", question, "--json"))
-    assert [(record["event"], record["status"]) for record in told] == [("result", "usage")]
+    trace = records(command(capsys, "run", question, "--json"))
+    assert [(record["event"], record["status"]) for record in trace] == [("result", "usage")]
 
 
 def test_model_errors_have_no_class_names() -> None:
-    for options, told in (
+    for options, trace in (
         (
             ["--base-url", "http://127.0.0.1:9/v1", "--retries", "0"],
             "change the base URL (given, or in OPENAI_BASE_URL)",
@@ -370,7 +370,7 @@ def test_model_errors_have_no_class_names() -> None:
     ):
         ended = program("run", QUESTION, "--model", "m", *options)
         assert ended.code == 1
-        assert told in ended.err
+        assert trace in ended.err
         assert not any(name in ended.err for name in ("base_url", "api_key", "max_retries", "path="))
 
 
@@ -408,7 +408,7 @@ def test_unreachable_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_tools_are_loaded_from_any_folder(capsys: pytest.CaptureFixture[str], tools: str) -> None:
-    with serving([calling("shout"), answering("done")]) as server:
+    with serving([tool_call_text("shout"), answer_text("done")]) as server:
         ended = command(capsys, *asking(server, "--tools", f"{tools}:several"))
     assert ended.code == 0
     assert "wait, shout" in ended.err
@@ -417,7 +417,7 @@ def test_tools_are_loaded_from_any_folder(capsys: pytest.CaptureFixture[str], to
 @pytest.mark.parametrize("quiet", [False, True])
 def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
     with (
-        serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
+        serving([tool_call_text("calculator", expression="37 * 48"), Silence()]) as server,
         Program(*asking(server, *["--quiet"] * quiet)) as running,
     ):
         assert server.waiting.wait(PATIENCE)
@@ -430,7 +430,7 @@ def test_ctrl_c_ends_a_pending_model_call(quiet: bool) -> None:
 
 @pytest.mark.parametrize("deadline", [[], ["--max-seconds", "600"]])
 def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
-    with serving([calling("wait")]) as server:
+    with serving([tool_call_text("wait")]) as server:
         options = ("--tools", "tools_of_mine:wait", *deadline)
         with Program(*asking(server, *options), cwd=Path(tools).parent) as running:
             running.until("the tool waits")
@@ -442,7 +442,7 @@ def test_ctrl_c_ends_a_blocked_tool(tools: str, deadline: list[str]) -> None:
 
 def test_ctrl_c_is_recorded() -> None:
     with (
-        serving([calling("calculator", expression="37 * 48"), Silence()]) as server,
+        serving([tool_call_text("calculator", expression="37 * 48"), Silence()]) as server,
         Program(*asking(server, "--json")) as running,
     ):
         assert server.waiting.wait(PATIENCE)
@@ -485,15 +485,15 @@ def test_closed_pipe_prints_no_error(pipe: str) -> None:
             process.stdout.readline()
         process.stdout.close()
         code = process.wait(PATIENCE)
-        said = process.stderr.read() if process.stderr is not None else b""
+        expected = process.stderr.read() if process.stderr is not None else b""
         if process.stderr is not None:
             process.stderr.close()
-    assert (code, said) == (141, b"")
+    assert (code, expected) == (141, b"")
 
 
 def test_ascii_terminal_loses_nothing() -> None:
     with serving(
-        [calling("convert_units", value=98.6, from_unit="F", to_unit="C"), answering("37 °C → warm")]
+        [tool_call_text("convert_units", value=98.6, from_unit="F", to_unit="C"), answer_text("37 °C → warm")]
     ) as server:
         ended = program(*asking(server), PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
     assert (ended.code, ended.out) == (0, "37 \\xb0C \\u2192 warm\n")

@@ -1,4 +1,4 @@
-"""`graphexec run`: its agents, what it keeps between two runs, and how a run that is stopped may end."""
+"""`graphexec run`: agents, memory, cache, and stopped runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from graphexec.cli.run_options import AgentName
 from graphexec.errors import WeightsError
 from graphexec.memory import FileHistory, Turn
 from graphexec.models.local import weights
-from tests.cli.conversations import Conversation, Refusal, Said, answering, calling, native, serving
+from tests.cli.conversations import Conversation, Refusal, Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
 
 FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
 TALKED = "Thought: Do I need to use a tool? No\nAI: It is 1776."
 
-# What a model says to each agent, to call the calculator and to answer.
-SAYS: dict[str, tuple[Said, Said]] = {
-    "structured": (calling("calculator", expression="37 * 48"), answering("It is 1776.")),
-    "tool_calling": (native("calculator", expression="37 * 48"), "It is 1776."),
+# The replies of a model to each agent: a call of the calculator, and an answer.
+SAYS: dict[str, tuple[Reply, Reply]] = {
+    "structured": (tool_call_text("calculator", expression="37 * 48"), answer_text("It is 1776.")),
+    "tool_calling": (native_tool_call("calculator", expression="37 * 48"), "It is 1776."),
     "react": ("Action: calculator\nAction Input: 37 * 48", "Final Answer: It is 1776."),
     "mrkl": ("Action: calculator\nAction Input: 37 * 48", "Final Answer: It is 1776."),
     "conversational": ("Action: calculator\nAction Input: 37 * 48", TALKED),
@@ -45,8 +45,8 @@ def asking(server: Conversation, agent: str, *options: str, question: str = "Wha
     return ("run", question, "--model", "small", "--base-url", server.url, "--agent", agent, *options)
 
 
-def told(server: Conversation) -> str:
-    """What the model was told the last time."""
+def last_prompt(server: Conversation) -> str:
+    """Return the messages of the last request."""
     return json.dumps(server.asked[-1]["messages"])
 
 
@@ -69,7 +69,11 @@ def test_memory_continues_a_conversation(capsys: pytest.CaptureFixture[str], age
     with serving([answer, answer]) as server:
         assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="I am Ada.")).code == 0
         assert command(capsys, *asking(server, agent, "--memory", "talk.jsonl", question="Who am I?")).code == 0
-    assert told(server).index("I am Ada.") < told(server).index("It is 1776.") < told(server).index("Who am I?")
+    assert (
+        last_prompt(server).index("I am Ada.")
+        < last_prompt(server).index("It is 1776.")
+        < last_prompt(server).index("Who am I?")
+    )
     turns = [json.loads(line)["input"] for line in Path("talk.jsonl").read_text(encoding="utf-8").splitlines()]
     assert turns == ["I am Ada.", "Who am I?"]
 
@@ -78,7 +82,7 @@ def test_runs_without_memory_are_independent(capsys: pytest.CaptureFixture[str])
     with serving([TALKED, TALKED]) as server:
         command(capsys, *asking(server, "conversational", question="I am Ada."))
         command(capsys, *asking(server, "conversational", question="Who am I?"))
-    assert "I am Ada." not in told(server)
+    assert "I am Ada." not in last_prompt(server)
 
 
 def test_cache_answers_repeated_requests(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,16 +113,16 @@ def test_stopped_run_may_generate_an_answer(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    calls = [native("calculator", expression=f"{number} + {number}") for number in range(3)]
+    calls = [native_tool_call("calculator", expression=f"{number} + {number}") for number in range(3)]
     with serving([*calls, "done"]) as server:
         ended = command(capsys, *asking(server, "tool_calling", "--trim", "1"))
     assert ended.code == 0
-    assert "2 + 2" in told(server)
-    assert "1 + 1" not in told(server)
+    assert "2 + 2" in last_prompt(server)
+    assert "1 + 1" not in last_prompt(server)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         (["--agent", "react", "--memory", "talk.jsonl"], "--memory is not for the react agent, whose prompt has no"),
         (["--memory", "nowhere/talk.jsonl"], "nowhere/talk.jsonl is in a directory that does not exist; create "),
@@ -135,12 +139,14 @@ def test_trim_hides_older_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--early-stopping", "hope"], "'--early-stopping': 'hope' is not one of 'force', 'generate'"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(capsys: pytest.CaptureFixture[str], options: list[str], said: str) -> None:
+def test_wrong_usage_is_one_line_and_exits_2(
+    capsys: pytest.CaptureFixture[str], options: list[str], expected: str
+) -> None:
     Path("notes.txt").write_text("milk, eggs\n" * 100, encoding="utf-8")
     with serving([]) as server:
         ended = command(capsys, *asking(server, "tool_calling", *options))
     assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
+    assert expected in ended.err
     assert ended.err.count("\n") == 1
     assert server.asked == []
 
@@ -155,7 +161,7 @@ def test_local_model_refuses_retries(capsys: pytest.CaptureFixture[str], local: 
 
 @pytest.fixture
 def pulled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the weights that were fetched; none come."""
+    """The names of the requested weights; each download fails."""
     names: list[str] = []
 
     def pull(name: str) -> Path:
@@ -209,13 +215,13 @@ def test_answer_is_printed_if_saving_memory_fails(
         assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
         return
     assert ended.out == "It is 1776.\n"
-    told = "graphexec: the memory was not saved: OSError: [Errno 28] No space left on device\n"
-    assert told in ended.err
+    last_prompt = "graphexec: the memory was not saved: OSError: [Errno 28] No space left on device\n"
+    assert last_prompt in ended.err
     if options:
-        assert ended.err == told or last_word
+        assert ended.err == last_prompt or last_word
     else:
         assert "\n\n\n" not in ended.err
-        assert ended.err.endswith(f"{told}{ended.err.splitlines()[-1]}\n")
+        assert ended.err.endswith(f"{last_prompt}{ended.err.splitlines()[-1]}\n")
         assert "2 model calls · 1 tool call" in ended.err
 
 

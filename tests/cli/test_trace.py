@@ -1,4 +1,4 @@
-"""The trace on a terminal, where what is waited for is shown meanwhile."""
+"""The trace on a terminal, with its progress display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 
-# What a terminal is told at the beginning of something that moves, and at its end.
+# The control sequences at the start and at the end of a progress display.
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
 
@@ -33,7 +33,7 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
 
 
 @pytest.mark.parametrize(
-    ("waited", "said"),
+    ("waited", "expected"),
     [
         ([ASKING], "asking the model"),
         ([CallAgent(Run({}))], "asking the agent"),
@@ -50,12 +50,12 @@ ASKING = CallModel(ChatRequest((UserMessage("Hello"),)))
         ([CallTool("\x1b[2Jdouble", "2")], "calling double"),
     ],
 )
-def test_pending_effects_are_described(waited: list[Effect[Any]], said: str) -> None:
-    assert format_effects(waited) == said
+def test_pending_effects_are_described(waited: list[Effect[Any]], expected: str) -> None:
+    assert format_effects(waited) == expected
 
 
 class Terminal(io.StringIO):
-    """A stream of Python's own that says it is a terminal."""
+    """An in-memory stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -76,7 +76,7 @@ def test_reports_keep_the_progress_display(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def two_tools() -> list[Event[Any]]:
-    """What happens at a node that calls a quick tool and a slow one, the quick one first."""
+    """Return the events of a node that calls a quick tool and a slow one."""
     quick, slow = CallTool("quick", "x"), CallTool("slow", "y")
     calls = [
         CallContext[Any](DetachedScope("a-run"), "dispatch_tools", effect, All((quick, slow)), 1, member)

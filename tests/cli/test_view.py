@@ -1,4 +1,4 @@
-"""`graphexec view`: a run as a page, as text, and what is said of a trace that is none."""
+"""`graphexec view`: a run as a page and as text, and errors of invalid traces."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from graphexec.draw.page import html
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Program, command, program
-from tests.cli.traced import TRACE, executing, recorded
+from tests.cli.traced import TRACE, make_executor, record_run
 from tests.verify.traces import proof_of
 
-RECORDED = recorded()
+RECORDED = record_run()
 RECORDING = Recording.from_json_lines(RECORDED)
 
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def visited(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The addresses that the browser is sent to."""
+    """The addresses that the browser opens."""
     addresses: list[str] = []
 
     def visit(address: str) -> bool:
@@ -103,7 +103,7 @@ def test_file_content_matches_the_suffix(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["-o", "x.svg"],
@@ -130,10 +130,10 @@ def test_file_content_matches_the_suffix(
     ],
 )
 def test_wrong_suffix_suggests_the_right_command(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
 ) -> None:
     ended = command(capsys, "view", TRACE, *arguments)
-    assert (ended.code, ended.out, ended.err) == (2, "", f"graphexec: {said}\n")
+    assert (ended.code, ended.out, ended.err) == (2, "", f"graphexec: {expected}\n")
     assert [one.name for one in folder.iterdir()] == [TRACE]
 
 
@@ -165,13 +165,13 @@ def test_incomplete_trace_is_shown(capsys: pytest.CaptureFixture[str], folder: P
     assert ended.code == 0
     assert ended.err == "graphexec: cut.jsonl: line 8 is incomplete; the run is shown up to there\n"
     assert ended.out == sequence_mermaid(Recording(RECORDING.records[:7]))
-    # A last line that lacks nothing but its end is whole.
+    # A last line without a newline is complete.
     (folder / "whole.jsonl").write_text("".join(lines).rstrip("\n"), encoding="utf-8")
     assert command(capsys, "view", "whole.jsonl", "--sequence").err == ""
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "trace.jsonl: these records do not begin with a start"),
         ("\n", "trace.jsonl: these records do not begin with a start"),
@@ -184,21 +184,21 @@ def test_incomplete_trace_is_shown(capsys: pytest.CaptureFixture[str], folder: P
             f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not ",
         ),
     ],
-    # Not the records, which have the time in them.
+    # Explicit ids: the records contain times.
     ids=["nothing", "empty line", "no start", "no picture", "broken line", "list", "no record"],
 )
 def test_invalid_trace_names_file_and_line(
-    capsys: pytest.CaptureFixture[str], folder: Path, text: str, said: str
+    capsys: pytest.CaptureFixture[str], folder: Path, text: str, expected: str
 ) -> None:
     (folder / TRACE).write_text(text, encoding="utf-8")
     for arguments in (["view", TRACE, "--no-open"], ["draw", "--run", TRACE]):
         ended = command(capsys, *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-        assert f"graphexec: {said}" in ended.err
+        assert f"graphexec: {expected}" in ended.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
         ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
@@ -211,11 +211,11 @@ def test_invalid_trace_names_file_and_line(
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
-    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], said: str
+    capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
 ) -> None:
     ended = command(capsys, "view", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert f"graphexec: {said}" in ended.err
+    assert f"graphexec: {expected}" in ended.err
 
 
 def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
@@ -241,7 +241,7 @@ def test_live_waits_for_the_file(folder: Path) -> None:
 
 
 def broken(record: int, **changed: object) -> str:
-    """A trace in which one record has other fields; those that are `None` are left out."""
+    """Return a trace in which one record has changed fields; `None` removes a field."""
     records = [*RECORDING.records]
     now = {**records[record], **changed}
     records[record] = {name: one for name, one in now.items() if one is not None}
@@ -264,7 +264,7 @@ def test_invalid_record_names_file_line_and_remedy(
     capsys: pytest.CaptureFixture[str], folder: Path, fault: str
 ) -> None:
     line, text = BROKEN[fault]
-    (folder / "proof.json").write_text(proof_of(executing()).to_json(), encoding="utf-8")
+    (folder / "proof.json").write_text(proof_of(make_executor()).to_json(), encoding="utf-8")
     if fault == "deep":
         text = "".join(RECORDED.splitlines(keepends=True)[:5]) + text
     (folder / TRACE).write_text(text, encoding="utf-8")

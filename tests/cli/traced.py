@@ -5,7 +5,7 @@ from __future__ import annotations
 from graphexec import AgentExecutor, create_structured_agent, tool
 from graphexec.draw import Recorder
 from graphexec.models import ScriptedModel
-from tests.cli.conversations import answering, calling
+from tests.cli.conversations import answer_text, tool_call_text
 
 TRACE = "trace.jsonl"
 QUESTION = "What is 2 * 2?"
@@ -17,16 +17,16 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def executing(*first: str, max_iterations: int = 15) -> AgentExecutor:
-    """An executor whose model says what is given, then calls the tool, and answers."""
-    model = ScriptedModel([*first, calling("double", number=2), answering("It is 4.")])
+def make_executor(*first: str, max_iterations: int = 15) -> AgentExecutor:
+    """Return an executor whose model gives the `first` replies, then calls the tool, and answers."""
+    model = ScriptedModel([*first, tool_call_text("double", number=2), answer_text("It is 4.")])
     agent = create_structured_agent(model, [double])
     return AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True, max_iterations=max_iterations)
 
 
-def recorded(*first: str, max_iterations: int = 15) -> str:
-    """The records of a run, a line each."""
-    executor = executing(*first, max_iterations=max_iterations)
+def record_run(*first: str, max_iterations: int = 15) -> str:
+    """Return the records of a run, one per line."""
+    executor = make_executor(*first, max_iterations=max_iterations)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
         recorder(event)

@@ -1,4 +1,4 @@
-"""Chromium for tests: pages that tell every request they made and everything that went wrong in them."""
+"""Chromium for tests: pages with their requests and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# It asks nobody for anything of its own, and needs no screen.
+# No background requests, and no screen.
 _ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -28,7 +28,7 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True)
 class Opened:
-    """A page in the browser, the addresses that it asked for, and the faults that it told."""
+    """A page in the browser, the addresses that it requested, and its errors."""
 
     page: Page
     requests: list[str] = field(default_factory=list[str])
@@ -37,7 +37,7 @@ class Opened:
 
 @contextmanager
 def chromium() -> Generator[Browser]:
-    """Start the system's Chromium; skip the test where there is none."""
+    """Start the system's Chromium; skip the test if it is not installed."""
     executable = next((path for name in _NAMES if (path := shutil.which(name)) is not None), None)
     if executable is None:
         pytest.skip("there is no Chromium on this system")
@@ -52,16 +52,16 @@ def chromium() -> Generator[Browser]:
 
 
 def refuse(one: Opened, dialog: Dialog) -> None:
-    """A dialog is a fault, and must not hold the page."""
+    """Record a dialog as an error, and close it."""
     one.faults.append(dialog.message)
     dialog.dismiss()
 
 
 @contextmanager
-def opened(
+def open_page(
     browser: Browser, address: str, *, size: tuple[int, int] = (1440, 900), scheme: Literal["light", "dark"] = "light"
 ) -> Generator[Opened]:
-    """Open a page of its own; what it says on the console, what it throws, and the dialogs it opens are faults."""
+    """Open a new page; console messages, exceptions and dialogs are errors."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     one = Opened(page)
     page.on("request", lambda request: one.requests.append(request.url))

@@ -1,4 +1,4 @@
-"""Pictures that tests share: every kind of node, every mark, a run laid over, and texts that mean harm."""
+"""Pictures for tests: every kind of node, every mark, a run drawn over the machine, and hostile texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 from graphexec.draw.model.marks import Mark
 from graphexec.draw.model.picture import DESCRIPTIONS, Arrow, Box, Look, Picture
 
-# What means something to one format or another, or looks as if it did.
+# Text with syntax of some format, or similar to it.
 HOSTILE = (
     "<script>alert(1)</script>",
     """a "quoted" 'one' `tick` ``two``""",
@@ -25,7 +25,7 @@ HOSTILE = (
     "\\n \\ back \\",
     "fa:fa-car :tada:",
     "$$x^2$$",
-    # How Mermaid writes entities down while it parses.
+    # Mermaid's placeholders for entities.
     "ﬂ°°35¶ß",
     "\N{HEBREW LETTER SHIN}\N{HEBREW LETTER LAMED} \N{RIGHT-TO-LEFT OVERRIDE}abc",
     "\N{WOMAN}\N{ZERO WIDTH JOINER}\N{GIRL} ok",
@@ -49,7 +49,7 @@ _MARKS: tuple[Mark | None, ...] = (None, "red", "orange", "grey")
 
 
 def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
-    """Nodes of every kind in a ring, each with a way to the end when a limit is spent; texts in turn as notes."""
+    """Return a ring of nodes of every kind, each with an exit for a used-up limit and a text as its note."""
     looks: list[Look] = [LOOKS[number % len(LOOKS)] for number in range(len(names))]
     notes = [texts[number % len(texts) :][:1] for number in range(len(names))] if texts else [()] * len(names)
     boxes = tuple(
@@ -62,15 +62,15 @@ def ring(names: tuple[str, ...], texts: tuple[str, ...] = ()) -> Picture:
     return Picture(names[0], boxes, tuple(arrows), texts)
 
 
-def marked(picture: Picture) -> Picture:
-    """The picture with its nodes and edges marked, each in another way."""
+def with_marks(picture: Picture) -> Picture:
+    """Return the picture with different marks on its nodes and edges."""
     boxes = tuple(dataclasses.replace(box, mark=_MARKS[i % 2]) for i, box in enumerate(picture.boxes))
     arrows = tuple(dataclasses.replace(arrow, mark=_MARKS[i % 4]) for i, arrow in enumerate(picture.arrows))
     return dataclasses.replace(picture, boxes=boxes, arrows=arrows)
 
 
-def walked(picture: Picture) -> Picture:
-    """The picture with a run laid over it, which is at the second node and did not come to the third."""
+def with_run(picture: Picture) -> Picture:
+    """Return the picture with a run that is at the second node and has not visited the third."""
     boxes = tuple(
         dataclasses.replace(box, heat=float(i != 2), notes=(f"×{i}",), current=i == 1)
         for i, box in enumerate(picture.boxes)

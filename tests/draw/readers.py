@@ -1,6 +1,6 @@
-"""Independent readers: the edges that stand in a drawn text, as often as they stand there.
+"""Independent readers of the text formats, which return every edge in a text.
 
-They know the formats' own grammars and nothing of how graphexec writes them, but for where a name stands in a label.
+They know only the formats' grammars, and the position of a name in a label.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPOSITE = re.compile(r'state "(.*)" as \w+ \{')
 
 _CELL = re.compile(r"(?<!\\)\|")
 
-# A frame's top, and an edge: its outcome, which limits take it or are full again, where it leads.
+# A frame's top, and an edge: its outcome, the limits that cause it or the budgets that it resets, and its target.
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
 _TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
 _BRANCH = re.compile(
@@ -39,44 +39,44 @@ _BRANCH = re.compile(
 
 
 def read_mermaid(text: str) -> list[Edge]:
-    """The edges of a Mermaid flowchart."""
+    """Return the edges of a Mermaid flowchart."""
     names = mermaid_names(text)
     found = [_FLOW_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
     return [(names[one[1]], _first(one[2]), names[one[3]]) for one in found if one]
 
 
 def read_mermaid_state(text: str) -> list[Edge]:
-    """The edges of a Mermaid state diagram."""
+    """Return the edges of a Mermaid state diagram."""
     names = mermaid_names(text) | {"[*]": "END"}
     found = [_STATE_EDGE.fullmatch(line) for line in _mermaid_lines(text)]
     return [(names[one[1]], _first(one[3]), names[one[2]]) for one in found if one]
 
 
 def mermaid_names(text: str) -> dict[str, str]:
-    """What the nodes are called in the table, by their ids in a Mermaid text of either kind."""
+    """Return the table's names of the nodes by their ids in a Mermaid diagram of either kind."""
     path: list[str] = []
     names: dict[str, str] = {}
     for line in _mermaid_lines(text):
         if inner := _SUBGRAPH.fullmatch(line) or _COMPOSITE.fullmatch(line):
-            path.append(decoded(inner[1]))
+            path.append(decode(inner[1]))
         elif line in ("end", "}"):
             path.pop()
         elif end := _FLOW_END.fullmatch(line):
-            names[end[1]] = decoded(end[2])
+            names[end[1]] = decode(end[2])
         elif node := _FLOW_NODE.fullmatch(line) or _STATE_TEXT.fullmatch(line):
-            # A state has several lines, the first of which is its name.
+            # A state has several lines; the first is its name.
             names.setdefault(node[1], ".".join((*path, _first(node[2]))))
     return names
 
 
-def decoded(text: str) -> str:
-    """Mermaid's text as it is shown."""
+def decode(text: str) -> str:
+    """Return Mermaid's text as it is displayed."""
     shown = _ENTITY.sub(lambda found: chr(int(found[1])), text).replace("\N{ZERO WIDTH SPACE}", "")
     return "" if shown == " " else shown
 
 
 def _first(label: str) -> str:
-    return decoded(label.split("<br/>", maxsplit=1)[0].removeprefix("<b>").removesuffix("</b>"))
+    return decode(label.split("<br/>", maxsplit=1)[0].removeprefix("<b>").removesuffix("</b>"))
 
 
 def _mermaid_lines(text: str) -> list[str]:
@@ -84,12 +84,12 @@ def _mermaid_lines(text: str) -> list[str]:
 
 
 def read_dot_with_graphviz(text: str) -> list[Edge]:
-    """The edges of a DOT graph, by Graphviz's own parser, which takes a hundredth of the time that pydot's takes."""
-    # Any: it has no types.
+    """Return the edges of a DOT graph, by Graphviz's own parser, which is a hundred times faster than pydot's."""
+    # Any: the package has no types.
     graph: Any = importlib.import_module("pygraphviz").AGraph(string=text)
     found: list[Edge] = []
     for edge in graph.edges():
-        # It has taken the quotes away, and left the backslashes.
+        # The parser removes quotes and keeps backslashes.
         source, target, label = (str(one).replace("\\\\", "\\") for one in (*edge, edge.attr["label"]))
         if source != "(start)":
             found.append((source, label.split(r"\n")[0].strip().replace("&amp;", "&"), target))
@@ -97,7 +97,7 @@ def read_dot_with_graphviz(text: str) -> list[Edge]:
 
 
 def read_dot(text: str) -> list[Edge]:
-    """The edges of a DOT graph, by pydot's parser."""
+    """Return the edges of a DOT graph, by pydot's parser."""
     found: list[Edge] = []
     for edge in parsed_dot(text).get_edges():
         source, target = _unquoted(str(edge.get_source())), _unquoted(str(edge.get_destination()))
@@ -108,9 +108,9 @@ def read_dot(text: str) -> list[Edge]:
 
 
 def parsed_dot(text: str) -> pydot.Dot:
-    """What pydot makes of it."""
+    """Parse DOT with pydot."""
     with warnings.catch_warnings():
-        # It calls its own parser by old names.
+        # pydot uses deprecated names of its parser library.
         warnings.simplefilter("ignore", DeprecationWarning)
         graphs = pydot.graph_from_dot_data(text)
     assert graphs, "this is not DOT"
@@ -122,7 +122,7 @@ def _unquoted(text: str) -> str:
 
 
 def read_markdown(text: str) -> list[Edge]:
-    """The rows of the first table of a Markdown text."""
+    """Return the rows of the first table of a Markdown text."""
     found: list[Edge] = []
     for line in text.splitlines()[2:]:
         if not line:
@@ -133,17 +133,17 @@ def read_markdown(text: str) -> list[Edge]:
 
 
 def _code(cell: str) -> str:
-    """A code span's text."""
+    """Return the text of a code span."""
     span = cell.strip()
     ticks = len(span) - len(span.lstrip("`"))
-    assert ticks, f"{span} is no code"
-    assert span.endswith("`" * ticks), f"{span} is no code"
+    assert ticks, f"{span} is not code"
+    assert span.endswith("`" * ticks), f"{span} is not code"
     text = span[ticks:-ticks].replace(r"\|", "|")
     return text[1:-1] if ticks > 1 else text
 
 
 def read_terminal(text: str) -> list[Edge]:
-    """The edges of a drawing for the terminal."""
+    """Return the edges of a drawing for the terminal."""
     return list(_branches([re.sub(r"\A(?:┊ ?)*", "", line) for line in text.splitlines()]))
 
 
@@ -152,7 +152,7 @@ def _branches(lines: list[str]) -> Iterator[Edge]:
     for before, line in pairwise(["", *lines]):
         if _TOP.fullmatch(before):
             title = _TITLE.fullmatch(line)
-            assert title, f"{line} is no title"
+            assert title, f"{line} is not a title"
             source = title[1]
         elif branch := _BRANCH.fullmatch(line):
             assert source is not None, f"{line} has no source"
@@ -168,8 +168,8 @@ READERS: Mapping[str, Callable[[str], list[Edge]]] = {
 }
 
 
-class Said(NamedTuple):
-    """A message as a reader sees it."""
+class Message(NamedTuple):
+    """A message of a sequence diagram."""
 
     source: str
     target: str
@@ -184,20 +184,20 @@ def decoded_lines(text: str) -> tuple[str, ...]:
     return tuple(_ENTITY.sub(lambda found: chr(int(found[1])), line) for line in text.split("<br/>"))
 
 
-def read_sequence(text: str) -> list[tuple[Said, tuple[str, ...]]]:
-    """The messages of Mermaid's text, by its grammar; all that begins ends at most once, and all frames end."""
+def read_sequence(text: str) -> list[tuple[Message, tuple[str, ...]]]:
+    """Return the messages of a sequence diagram, and check that activations and frames are balanced."""
     first, *lines = text.splitlines()
     assert first == "sequenceDiagram"
     names: dict[str, str] = {}
     active = Counter[str]()
     frames = 0
-    found: list[tuple[Said, tuple[str, ...]]] = []
+    found: list[tuple[Message, tuple[str, ...]]] = []
     for line in map(str.strip, lines):
         if arrow := _ARROW.fullmatch(line):
             source, how, sign, target, label = arrow.groups()
             active[target if sign == "+" else source] += 1 if sign == "+" else -1
             assert min(active.values()) >= 0
-            found.append((Said(names[source], names[target], _KINDS[how]), decoded_lines(label)))
+            found.append((Message(names[source], names[target], _KINDS[how]), decoded_lines(label)))
         elif declared := re.fullmatch(r"(?:participant|actor) p(\d+) as (.*)", line):
             names[declared[1]] = decoded_lines(declared[2])[0]
         elif line.startswith("par "):

@@ -1,4 +1,4 @@
-"""Recordings of runs: of scripted agents that do anything, and of events that are written down."""
+"""Recordings of runs: of random scripted agents, and of given events."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts
 
-# Longer than each delay of a script but the one without end, which is then cut.
+# Longer than every finite delay of a script; a call without end is cut.
 _SECONDS = 300.0
 
 
 @tool
 def echo(text: str) -> str:
-    """Say it again."""
+    """Repeat the text."""
     return text
 
 
@@ -54,7 +54,7 @@ TOOLS = [echo, broken]
 def recording_in(
     executor: AgentExecutor, given: str = "q", *, model: str | None = None, agent: str | None = None
 ) -> Recording:
-    """Record a run under a virtual clock, whatever ends it."""
+    """Record a run under a virtual clock, including failed runs."""
     recorder = Recorder(executor.graph, limits=executor.limits, inputs=given, model=model, agent=agent)
 
     async def watched() -> None:
@@ -68,14 +68,14 @@ def recording_in(
     return recorder.recording
 
 
-def scripted(script: AgentScript, within: Limits) -> Recording:
-    """Record what a scripted agent does."""
+def record_script(script: AgentScript, within: Limits) -> Recording:
+    """Record a run of a scripted agent."""
     executor = AgentExecutor(agent=script.agent(), tools=TOOLS, handle_parsing_errors=True).with_limits(within)
     return recording_in(on_loop_time(executor))
 
 
 def recordings() -> st.SearchStrategy[Recording]:
-    """Runs of agents that do anything, within all kinds of limits, that end in any way; most of them call tools."""
+    """Return a strategy for runs of random agents under random limits; most of them call tools."""
     names = [one.name for one in TOOLS]
     busy = agent_scripts(names, delays=False, kinds=("act", "act", "act", "garbage", "answer"))
     within = st.builds(
@@ -84,16 +84,18 @@ def recordings() -> st.SearchStrategy[Recording]:
         tool_calls=st.sampled_from([None, 9, 2]),
         seconds=st.sampled_from([_SECONDS, 3.0]),
     )
-    return st.builds(scripted, busy | busy | agent_scripts(names), within)
+    return st.builds(record_script, busy | busy | agent_scripts(names), within)
 
 
-def cut_short(recording: Recording, records: int) -> Recording:
-    """The run as far as it had come after so many records."""
+def truncate_run(recording: Recording, records: int) -> Recording:
+    """Return the first records of a run."""
     return Recording(recording.records[: max(records, 1)])
 
 
-def told(*events: Event[Any], given: object = "q", model: str | None = None, agent: str | None = None) -> Recording:
-    """The recording of a run of the standard machine to which just this happens."""
+def record_events(
+    *events: Event[Any], given: object = "q", model: str | None = None, agent: str | None = None
+) -> Recording:
+    """Return the recording of a run of the standard machine with exactly these events."""
     recorder = Recorder(AGENT_EXECUTOR, limits=Limits(), inputs=given, model=model, agent=agent)
     for event in events:
         recorder(event)
@@ -101,12 +103,12 @@ def told(*events: Event[Any], given: object = "q", model: str | None = None, age
 
 
 def call_of(effect: Effect[Any], *, sequence: int = 1, member: int = 0, node: str = "") -> CallContext[Any]:
-    """A call of a run that nobody drives."""
+    """Return a call that belongs to no running execution."""
     return CallContext(DetachedScope("a-run"), node, effect, effect, sequence, member)
 
 
 def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools", at: float = 0.0) -> list[Event[Any]]:
-    """What happens at a node that asks at once, `at` so many seconds, and is answered after two."""
+    """Return the events of a node that requests an effect at `at` seconds and gets the reply after two."""
     before, after = Spent(seconds=at), Spent(seconds=at + 2)
     return [Entered(node, None, before), Asked(node, effect), Answered(node, effect, reply, 2.0, after)]
 
@@ -114,7 +116,7 @@ def asked_and_answered(effect: Any, reply: Any, *, node: str = "dispatch_tools",
 def asked_together(
     *asked: tuple[Effect[Any], Any, float], node: str = "dispatch_tools", at: float = 0.0, in_turn: bool = False
 ) -> list[Event[Any]]:
-    """What happens at a node that asks for all of them, `at` so many seconds: each is answered after its own time."""
+    """Return the events of a node that requests all effects at `at` seconds; each reply takes its own time."""
     calls = [call_of(effect, member=member, node=node) for member, (effect, _, _) in enumerate(asked)]
     begun: list[Event[Any]] = [Asked(node, effect, call) for (effect, _, _), call in zip(asked, calls, strict=True)]
     answers: list[Answered] = []
@@ -123,14 +125,14 @@ def asked_together(
         now = now + seconds if in_turn else at + seconds
         answers.append(Answered(node, effect, reply, seconds, Spent(seconds=now), call))
     if in_turn:
-        told = [event for pair in zip(begun, answers, strict=True) for event in pair]
+        events = [event for pair in zip(begun, answers, strict=True) for event in pair]
     else:
-        told = [*begun, *sorted(answers, key=lambda event: event.spent.seconds)]
-    return [Entered(node, None, Spent(seconds=at)), *told]
+        events = [*begun, *sorted(answers, key=lambda event: event.spent.seconds)]
+    return [Entered(node, None, Spent(seconds=at)), *events]
 
 
-def a_conversation() -> Recording:
-    """A run in which two tools are called at once, one of which fails, and the model answers after a wait."""
+def sample_conversation() -> Recording:
+    """Return a run with two concurrent tool calls, one of them a failure, and an answer after a retry."""
     first = CallModel(ChatRequest((UserMessage("What is 37 * 48, and 1 / 0?"),)))
     calls = tuple(
         ToolCall(str(number), "calculator", f'{{"expression": "{expression}"}}')
@@ -154,7 +156,7 @@ def a_conversation() -> Recording:
         meters={"model_calls": 2, "tool_calls": 2, "prompt_tokens": 1500, "completion_tokens": 40, "tokens": 1540},
     )
     answer = AgentFinish({"output": "1776; the other has no value."})
-    return told(
+    return record_events(
         Entered("plan", None, Spent()),
         Asked("plan", first),
         Answered("plan", first, ModelReply("", calls, Usage(735, 25)), 3.92, one),

@@ -1,4 +1,4 @@
-"""What pictures show besides the table: limits, and what was found."""
+"""Limits and findings in pictures."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from graphexec.verify import Finding, verify
 from tests.verify.writing import PERFECTIONIST, WRITER
 
 
-def marked() -> Marks:
+def perfectionist_marks() -> Marks:
     return marks_of(PERFECTIONIST, verify(PERFECTIONIST).findings)
 
 
 def test_loops_are_red_and_their_paths_orange() -> None:
-    told = {f"{edge.source} {edge.outcome.__name__}": mark for edge, mark in marked().items()}
-    assert told == {"write Text": "orange", "criticize Poor": "red", "polish Text": "red"}
+    marks_by_edge = {f"{edge.source} {edge.outcome.__name__}": mark for edge, mark in perfectionist_marks().items()}
+    assert marks_by_edge == {"write Text": "orange", "criticize Poor": "red", "polish Text": "red"}
 
 
 def test_only_findings_with_an_edge_are_marked() -> None:
     findings = [
-        Finding("GX022", "error", "edit", "Book", "it does not fit", "mend it"),
-        Finding("GX004", "error", "polish", None, "it cannot be reached", "mend it"),
-        Finding("GX002", "error", "edit", "Letter", "no edge takes it", "mend it"),
+        Finding("GX022", "error", "edit", "Book", "it does not fit", "fix it"),
+        Finding("GX004", "error", "polish", None, "it cannot be reached", "fix it"),
+        Finding("GX002", "error", "edit", "Letter", "no edge takes it", "fix it"),
     ]
     assert {str(edge): mark for edge, mark in marks_of(WRITER, findings).items()} == {"edit --Book--> END": "red"}
 

@@ -1,4 +1,4 @@
-"""The HTML page: what is in it, and what a reader sees of a machine and a run, in a browser."""
+"""The HTML page: its content, and its behaviour in a browser."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from graphexec.messages import ModelReply, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
-from tests.draw.browser import Opened, chromium, opened
+from tests.draw.browser import Opened, chromium, open_page
 from tests.draw.machines import HOSTILE as TEXTS
 from tests.draw.machines import ring
 from tests.draw.recorded import asked_together
-from tests.draw.recorded import told as recording_with
+from tests.draw.recorded import record_events as recording_with
 from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def population(city: str) -> int:
 
 @tool
 def nasty(query: str) -> str:
-    """Return what means harm, and a megabyte."""
+    """Return hostile text and a megabyte."""
     return HOSTILE + "x" * (MEGABYTE - len(HOSTILE))
 
 
-def recorded(
+def record(
     executor: AgentExecutor,
     asked: str,
     *,
@@ -71,7 +71,7 @@ def recorded(
     agent: str | None = None,
     tools: Sequence[str] | None = None,
 ) -> Recording:
-    """The records of a run, of one that fails too."""
+    """Record a run, including one that fails."""
     recorder = Recorder(executor.verify(), inputs=asked, model=model, agent=agent, tools=tools)
     try:
         for event in executor.stream(asked):
@@ -87,8 +87,8 @@ TOOLS: list[AnyTool] = [population, nasty]
 def react(
     *replies: str | BaseException, iterations: int = 15, tokens: int | None = 4000, repeat: bool = False
 ) -> AgentExecutor:
-    said = [ModelReply(one, (), Usage(20, 5)) if isinstance(one, str) else one for one in replies]
-    model = ScriptedModel(said, repeat_last=repeat)
+    replies_given = [ModelReply(one, (), Usage(20, 5)) if isinstance(one, str) else one for one in replies]
+    model = ScriptedModel(replies_given, repeat_last=repeat)
     agent = create_react_agent(model, TOOLS)
     return AgentExecutor(agent=agent, tools=TOOLS, max_iterations=iterations, max_tokens=tokens)
 
@@ -99,10 +99,8 @@ FINAL = "I now know the final answer\nFinal Answer: 248769 people live in Porto.
 
 
 @pytest.fixture(scope="module")
-def answered() -> Recording:
-    return recorded(
-        react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"]
-    )
+def answered_run() -> Recording:
+    return record(react(LOOK_UP, HARM, FINAL), QUESTION, model="smollm2", agent="react", tools=["population", "nasty"])
 
 
 @pytest.fixture(scope="module")
@@ -113,16 +111,16 @@ def chrome() -> Iterator[Browser]:
 
 @contextmanager
 def page_of(browser: Browser, folder: Path, text: str, *, width: int = 1440, dark: bool = False) -> Generator[Opened]:
-    """The page from disk; whatever it asked for but itself, and whatever went wrong in it, fails the test."""
+    """Open the page from disk; the test fails if the page makes a request or has an error."""
     file = folder / "page.html"
     file.write_text(text, "utf-8")
-    with opened(browser, file.as_uri(), size=(width, 900), scheme="dark" if dark else "light") as one:
+    with open_page(browser, file.as_uri(), size=(width, 900), scheme="dark" if dark else "light") as one:
         yield one
         assert one.requests == [file.as_uri()]
         assert one.faults == []
 
 
-def drawn(recording: Recording) -> str:
+def draw_page(recording: Recording) -> str:
     return html(recording.machine, recording)
 
 
@@ -130,31 +128,31 @@ def drawn(recording: Recording) -> str:
 
 
 def data_in(page: str) -> Record:
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    data: Record = json.loads(found[1])
+    matches = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert matches is not None
+    data: Record = json.loads(matches[1])
     return data
 
 
-def test_page_contains_the_records_unchanged(answered: Recording) -> None:
-    data = data_in(drawn(answered))
-    assert data["records"] == list(answered.records)
-    assert data["picture"] == answered.machine.to_data()
+def test_page_contains_the_records_unchanged(answered_run: Recording) -> None:
+    data = data_in(draw_page(answered_run))
+    assert data["records"] == list(answered_run.records)
+    assert data["picture"] == answered_run.machine.to_data()
     assert data["live"] is None
 
 
-def test_text_cannot_end_its_script_element(answered: Recording) -> None:
-    page = drawn(answered)
+def test_text_cannot_end_its_script_element(answered_run: Recording) -> None:
+    page = draw_page(answered_run)
     assert page.count("</script>") == 2
     assert page.count("<script") == 2
-    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
-    assert found is not None
-    assert found[1].isascii()
-    assert not set("<>&") & set(found[1])
+    matches = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert matches is not None
+    assert matches[1].isascii()
+    assert not set("<>&") & set(matches[1])
 
 
-def test_policy_allows_only_the_page_script_and_style(answered: Recording) -> None:
-    page = drawn(answered)
+def test_policy_allows_only_the_page_script_and_style(answered_run: Recording) -> None:
+    page = draw_page(answered_run)
     [policy] = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', page)
     [script] = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
     [css] = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -162,7 +160,7 @@ def test_policy_allows_only_the_page_script_and_style(answered: Recording) -> No
         f"default-src 'none'; script-src {_hashed(script)}; style-src {_hashed(css)}; img-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
-    assert "connect-src 'self'" in html(answered.machine, live="events")
+    assert "connect-src 'self'" in html(answered_run.machine, live="events")
 
 
 def _hashed(text: str) -> str:
@@ -175,7 +173,7 @@ def test_page_names_no_address_but_namespaces() -> None:
 
 
 def test_title_is_escaped() -> None:
-    page = drawn(recorded(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
+    page = draw_page(record(react(FINAL), "</title><script>\x00\n\u202e" + "long " * 40))
     [title] = re.findall(r"<title>(.*?)</title>\n<link", page, re.DOTALL)
     assert title.startswith("&lt;/title&gt;&lt;script&gt;")
     assert title.endswith("…")
@@ -195,12 +193,12 @@ def nested(depth: int, inner: object = "x") -> object:
     return inner
 
 
-def test_only_deeply_nested_data_is_shortened(answered: Recording) -> None:
-    records = [dict(record) for record in answered.records]
+def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
+    records = [dict(record) for record in answered_run.records]
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000)
     records[place]["value"] = {"deep": nested(900), "shallow": nested(20)}
-    shown = data_in(drawn(Recording(records)))["records"]
+    shown = data_in(draw_page(Recording(records)))["records"]
     assert shown[place]["value"]["shallow"] == nested(20)
     assert "…" in json.dumps(shown[place]["value"]["deep"], ensure_ascii=False)
     assert [*shown[1:place], *shown[place + 1 :]] == [*records[1:place], *records[place + 1 :]]
@@ -232,7 +230,7 @@ def heading(one: Opened) -> str:
 
 
 def lit(one: Opened) -> tuple[list[str | None], list[str]]:
-    """The nodes that are lit, and the titles of the edges."""
+    """Return the current nodes, and the titles of the current edges."""
     nodes = one.page.locator("[data-node].current").all()
     edges = one.page.locator("g.edge.now[data-edge] > title").all_text_contents()
     return [node.get_attribute("data-node") for node in nodes], edges
@@ -255,8 +253,8 @@ def test_page_has_the_edges_of_the_table(chrome: Browser, tmp_path: Path) -> Non
 
 
 @pytest.mark.browser
-def test_header_shows_question_and_status(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_header_shows_question_and_status(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         assert text(one, "#asked") == QUESTION
         assert text(one, "#status") == "answered"
         assert text(one, "#known") == "smollm2 · react · population, nasty"
@@ -270,8 +268,8 @@ def test_header_shows_question_and_status(chrome: Browser, answered: Recording, 
 
 
 @pytest.mark.browser
-def test_keys_select_steps(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_keys_select_steps(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         press(one, "Home")
         assert heading(one) == "start"
         assert QUESTION in text(one, "#detail")
@@ -298,8 +296,8 @@ def test_keys_select_steps(chrome: Browser, answered: Recording, tmp_path: Path)
 
 
 @pytest.mark.browser
-def test_buttons_and_slider_select_steps(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_buttons_and_slider_select_steps(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         one.page.click("#first")
         assert one.page.locator("#back").is_disabled()
         one.page.click("#forward")
@@ -322,8 +320,8 @@ def test_buttons_and_slider_select_steps(chrome: Browser, answered: Recording, t
 
 
 @pytest.mark.browser
-def test_edges_count_their_use_so_far(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_edges_count_their_use_so_far(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         counts = {
             one.page.locator(f"g.edge[data-edge='{label.get_attribute('data-edge')}'] > title").text_content(): notes
             for label in one.page.locator("g.edge-label.taken").all()
@@ -342,15 +340,15 @@ def test_edges_count_their_use_so_far(chrome: Browser, answered: Recording, tmp_
 
 
 @pytest.mark.browser
-def test_clicks_select_the_next_visit(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_clicks_select_the_next_visit(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         node = one.page.locator("[data-node='plan']")
         seen: list[str] = []
         for _ in range(4):
             node.click()
             seen.append(text(one, "#position"))
         assert seen == ["1 / 10", "5 / 10", "9 / 10", "1 / 10"]
-        observed = next(n for n, arrow in enumerate(answered.machine.arrows) if arrow.outcome == "Observed")
+        observed = next(n for n, arrow in enumerate(answered_run.machine.arrows) if arrow.outcome == "Observed")
         one.page.locator(f"g.edge-label[data-edge='{observed}']").click()
         assert text(one, "#position") == "3 / 10"
         one.page.locator("[data-node='parse']").focus()
@@ -359,13 +357,13 @@ def test_clicks_select_the_next_visit(chrome: Browser, answered: Recording, tmp_
 
 
 @pytest.mark.browser
-def test_step_shows_prompt_reply_and_usage(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_step_shows_prompt_reply_and_usage(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         one.page.locator("#slider").fill("5")
         asked = one.page.locator("#detail .part.model")
         prompts = [
             effect["prompt"]["messages"][0]["content"]
-            for record in answered.records
+            for record in answered_run.records
             if record["event"] == "asked"
             for effect in record["effects"]
             if "prompt" in effect
@@ -392,7 +390,7 @@ def test_concurrent_calls_have_their_own_bars(chrome: Browser, tmp_path: Path) -
     assert isinstance(slowest, Answered)
     assert slowest.call is not None
     slowest.call.charged = {"model_calls": 3}
-    with page_of(chrome, tmp_path, drawn(recording_with(*events))) as one:
+    with page_of(chrome, tmp_path, draw_page(recording_with(*events))) as one:
         one.page.locator("#slider").fill("1")
         assert one.page.locator("[data-position='1'] .took").inner_text() == "0.50 s"
         together = one.page.locator("#detail .together .bar")
@@ -414,22 +412,22 @@ def test_concurrent_calls_have_their_own_bars(chrome: Browser, tmp_path: Path) -
 
 @pytest.mark.browser
 def test_prompts_are_rebuilt_by_code_points(chrome: Browser, tmp_path: Path) -> None:
-    said = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
-    recording = recorded(react(said, said, FINAL), "\U0001f30d" * 3)
-    with page_of(chrome, tmp_path, drawn(recording)) as one:
+    replies_given = "\U0001f389\U0001f389 Look.\nAction: population\nAction Input: Porto"
+    recording = record(react(replies_given, replies_given, FINAL), "\U0001f30d" * 3)
+    with page_of(chrome, tmp_path, draw_page(recording)) as one:
         one.page.locator("#slider").fill("9")
         asked = one.page.locator("#detail .part.model")
         asked.locator("summary").click()
         asked.locator("pre").nth(1).wait_for()
         earlier, new = asked.locator("pre").all_text_contents()
         assert earlier.count("\U0001f30d") == 3
-        assert (earlier + new).count(said) == 2
+        assert (earlier + new).count(replies_given) == 2
         assert "\ufffd" not in earlier + new
 
 
 @pytest.mark.browser
-def test_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_hostile_observation_is_shown_as_text(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         before = one.page.locator("script, img").count()
         one.page.locator("#slider").fill("7")
         shown = one.page.locator("#detail .part.reply pre").text_content()
@@ -454,7 +452,7 @@ def test_hostile_observation_is_shown_as_text(chrome: Browser, answered: Recordi
 @pytest.mark.browser
 def test_right_to_left_text_is_isolated(chrome: Browser, tmp_path: Path) -> None:
     hebrew = "\u05e9\u05dc\u05d5\u05dd \u05e2\u05d5\u05dc\u05dd?"
-    with page_of(chrome, tmp_path, drawn(recorded(react(FINAL), hebrew))) as one:
+    with page_of(chrome, tmp_path, draw_page(record(react(FINAL), hebrew))) as one:
         press(one, "Home")
         styles = one.page.locator("#detail pre").evaluate(
             "e => [getComputedStyle(e).direction, getComputedStyle(e).unicodeBidi]"
@@ -465,35 +463,35 @@ def test_right_to_left_text_is_isolated(chrome: Browser, tmp_path: Path) -> None
 
 @pytest.mark.browser
 def test_search_covers_prompts_replies_observations_and_outcomes(
-    chrome: Browser, answered: Recording, tmp_path: Path
+    chrome: Browser, answered_run: Recording, tmp_path: Path
 ) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
 
-        def found(words: str) -> list[str | None]:
+        def matches(words: str) -> list[str | None]:
             one.page.fill("#search", words)
             return [row.get_attribute("data-position") for row in one.page.locator("#list .row").all()]
 
         press(one, "Home")
-        assert found("At your Disposal") == ["1"]
-        assert found("let me look it up") == ["1", "2", "5"]
-        assert "3" in found("248769")
-        assert found("CHECK_RETURN_DIRECT") == ["3", "4", "7", "8"]
+        assert matches("At your Disposal") == ["1"]
+        assert matches("let me look it up") == ["1", "2", "5"]
+        assert "3" in matches("248769")
+        assert matches("CHECK_RETURN_DIRECT") == ["3", "4", "7", "8"]
         assert text(one, "#matches") == "4"
         press(one, "Enter")
         assert text(one, "#position") == "3 / 10"
         assert text(one, "#matches") == "1 of 4"
         press(one, "Enter", "Shift+Enter", "Shift+Enter")
         assert text(one, "#position") == "8 / 10"
-        assert found("Action Input: Porto")[0] == "1"
-        assert found("(.*") == []
+        assert matches("Action Input: Porto")[0] == "1"
+        assert matches("(.*") == []
         assert text(one, "#matches") == "none"
         press(one, "Escape")
         assert one.page.locator("#list .row").count() == 12
 
 
 @pytest.mark.browser
-def test_search_matches_are_marked(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_search_matches_are_marked(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         one.page.locator("#slider").fill("7")
         one.page.fill("#search", "</SCRIPT>")
         assert one.page.locator("#detail .part.reply mark").all_text_contents() == ["</script>"]
@@ -502,15 +500,15 @@ def test_search_matches_are_marked(chrome: Browser, answered: Recording, tmp_pat
 
 
 @pytest.mark.browser
-def test_theme_follows_the_system_until_chosen(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_theme_follows_the_system_until_chosen(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
     def colours(one: Opened) -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
         paper = "getComputedStyle(document.querySelector('.gx .paper')).fill"
-        found: list[str] = one.page.evaluate(f"[{body}, {paper}]")
-        return found
+        matches: list[str] = one.page.evaluate(f"[{body}, {paper}]")
+        return matches
 
     dark, light = ["rgb(16, 22, 29)"] * 2, ["rgb(255, 255, 255)"] * 2
-    with page_of(chrome, tmp_path, drawn(answered), dark=True) as one:
+    with page_of(chrome, tmp_path, draw_page(answered_run), dark=True) as one:
         assert colours(one) == dark
         one.page.emulate_media(color_scheme="light")
         one.page.locator(":root[data-theme=light]").wait_for(state="attached")
@@ -520,7 +518,7 @@ def test_theme_follows_the_system_until_chosen(chrome: Browser, answered: Record
         one.page.click("#theme")
         assert colours(one) == light
         one.page.emulate_media(color_scheme="dark")
-        # The system's choice is told with a frame.
+        # The change of the system's theme arrives with the next frame.
         one.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         assert colours(one) == light
 
@@ -528,9 +526,9 @@ def test_theme_follows_the_system_until_chosen(chrome: Browser, answered: Record
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [320, 390, 800, 1000])
 def test_narrow_screens_need_no_horizontal_scrolling(
-    chrome: Browser, answered: Recording, tmp_path: Path, width: int
+    chrome: Browser, answered_run: Recording, tmp_path: Path, width: int
 ) -> None:
-    with page_of(chrome, tmp_path, drawn(answered), width=width) as one:
+    with page_of(chrome, tmp_path, draw_page(answered_run), width=width) as one:
         for position in range(12):
             one.page.locator("#slider").fill(str(position))
             wide = one.page.evaluate("document.documentElement.scrollWidth")
@@ -539,14 +537,14 @@ def test_narrow_screens_need_no_horizontal_scrolling(
 
 @pytest.mark.browser
 def test_limits_and_errors_are_described(chrome: Browser, tmp_path: Path) -> None:
-    stopped = recorded(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
-    with page_of(chrome, tmp_path, drawn(stopped)) as one:
+    stopped = record(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+    with page_of(chrome, tmp_path, draw_page(stopped)) as one:
         assert text(one, "#status") == "stopped by iterations"
         assert "The limit of 2 iterations was reached (2 spent)." in text(one, "#detail")
         press(one, "ArrowLeft", "ArrowLeft")
         assert lit(one) == (["plan"], ["plan --LimitReached--> stopped_response"])
-    failed = recorded(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION)
-    with page_of(chrome, tmp_path, drawn(failed)) as one:
+    failed = record(react(LOOK_UP, RuntimeError("<b>the server hung up</b>")), QUESTION)
+    with page_of(chrome, tmp_path, draw_page(failed)) as one:
         assert text(one, "#status") == "error"
         assert "<b>the server hung up</b>" in text(one, "#detail .part.failed")
         assert lit(one) == (["plan"], [])
@@ -562,7 +560,7 @@ def test_message_prompts_are_rebuilt(chrome: Browser, tmp_path: Path) -> None:
     ]
     model = ScriptedModel(replies)
     executor = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS)
-    with page_of(chrome, tmp_path, drawn(recorded(executor, QUESTION))) as one:
+    with page_of(chrome, tmp_path, draw_page(record(executor, QUESTION))) as one:
         one.page.locator("#slider").fill("3")
         assert one.page.locator("#detail .part.tools .tool").all_text_contents() == ["population", "nasty"]
         one.page.locator("#slider").fill("5")
@@ -578,9 +576,9 @@ def test_message_prompts_are_rebuilt(chrome: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.browser
 def test_thousand_steps_open_within_a_second(chrome: Browser, tmp_path: Path) -> None:
-    recording = recorded(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
+    recording = record(react(LOOK_UP, iterations=1000, tokens=None, repeat=True), QUESTION)
     assert len(recording.records) > 12_000
-    with page_of(chrome, tmp_path, drawn(recording)) as one:
+    with page_of(chrome, tmp_path, draw_page(recording)) as one:
         assert one.page.evaluate("performance.getEntriesByName('usable')[0].startTime") < 1000
         assert text(one, "#status") == "stopped by iterations"
         assert one.page.locator("#list .row").count() < 60
@@ -592,9 +590,9 @@ def test_thousand_steps_open_within_a_second(chrome: Browser, tmp_path: Path) ->
 
 @pytest.mark.browser
 def test_notices_own_budgets_and_incomplete_records_are_shown(
-    chrome: Browser, answered: Recording, tmp_path: Path
+    chrome: Browser, answered_run: Recording, tmp_path: Path
 ) -> None:
-    *records, _ = [dict(record) for record in answered.records]
+    *records, _ = [dict(record) for record in answered_run.records]
     records[0]["limits"] = {**records[0]["limits"], "budgets": {"<b>tries</b>": 4}}
     for record in records:
         if "spent" in record:
@@ -606,13 +604,13 @@ def test_notices_own_budgets_and_incomplete_records_are_shown(
         "news": "SummaryFailed",
         "text": "<i>no\x07 summary</i>",
     }
-    with page_of(chrome, tmp_path, drawn(Recording([*records, notice]))) as one:
+    with page_of(chrome, tmp_path, draw_page(Recording([*records, notice]))) as one:
         assert text(one, "#status") == "not finished"
         assert text(one, "#position") == "10 / 10"
         assert text(one, "#detail .part.notice pre") == "<i>no␇ summary</i>"
         bars = [" ".join(bar.inner_text().split()) for bar in one.page.locator("#detail .bar").all()]
         assert bars[-2:] == ["cost 0.25", "<b>tries</b> 3 of 4"]
-    with page_of(chrome, tmp_path, drawn(Recording(records[:9]))) as one:
+    with page_of(chrome, tmp_path, draw_page(Recording(records[:9]))) as one:
         assert lit(one) == (["dispatch_tools"], [])
         assert "The records end here." in text(one, "#detail")
 
@@ -653,8 +651,8 @@ def test_large_machine_opens_at_readable_size(chrome: Browser, tmp_path: Path) -
 
 
 @pytest.mark.browser
-def test_replies_are_inputs_of_the_next_step(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(answered)) as one:
+def test_replies_are_inputs_of_the_next_step(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    with page_of(chrome, tmp_path, draw_page(answered_run)) as one:
         one.page.locator("#slider").fill("1")
         assert one.page.locator("#detail .part.outcome details").count() == 0
         one.page.locator("#slider").fill("2")
@@ -668,44 +666,44 @@ def test_replies_are_inputs_of_the_next_step(chrome: Browser, answered: Recordin
 
 
 @pytest.mark.browser
-def test_durations_are_formatted_as_in_other_pictures(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
+def test_durations_are_formatted_as_in_other_pictures(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
     seconds = [0.0, 0.000013, 0.00099, 0.001, 0.035, 0.0994, 0.1, 4.284, 9.99, 10.4, 119.6, 4321.0]
-    records = [dict(record) for record in answered.records]
+    records = [dict(record) for record in answered_run.records]
     place = next(index for index, record in enumerate(records) if record["event"] == "answered")
     page = (tmp_path / "page.html").as_uri()
     for shown in seconds:
         records[place]["seconds"] = shown
-        (tmp_path / "page.html").write_text(drawn(Recording(records)), "utf-8")
-        with opened(chrome, page) as one:
+        (tmp_path / "page.html").write_text(draw_page(Recording(records)), "utf-8")
+        with open_page(chrome, page) as one:
             assert one.page.locator("[data-position='1'] .took").inner_text() == format_duration(shown)
 
 
 @pytest.mark.browser
 def test_resetting_edges_do_not_stop_numbering(chrome: Browser, tmp_path: Path) -> None:
-    with page_of(chrome, tmp_path, drawn(three_entries())) as one:
+    with page_of(chrome, tmp_path, draw_page(three_entries())) as one:
         assert one.page.locator("#list .number").all_text_contents() == ["", "1", "2", "3", ""]
         one.page.locator("#slider").fill("3")
         assert "step 3 · iteration 3" in text(one, "#detail .where")
 
 
 @pytest.mark.browser
-def test_iterations_are_numbered_as_in_the_timeline(chrome: Browser, answered: Recording, tmp_path: Path) -> None:
-    stopped = recorded(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
-    broken = recorded(react(LOOK_UP, RuntimeError("oh")), QUESTION)
-    for recording in (answered, stopped, broken, Recording(answered.records[:19])):
-        with page_of(chrome, tmp_path, drawn(recording)) as one:
+def test_iterations_are_numbered_as_in_the_timeline(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
+    stopped = record(react(LOOK_UP, iterations=2, repeat=True), QUESTION)
+    broken = record(react(LOOK_UP, RuntimeError("oh")), QUESTION)
+    for recording in (answered_run, stopped, broken, Recording(answered_run.records[:19])):
+        with page_of(chrome, tmp_path, draw_page(recording)) as one:
             shown = one.page.locator("#list .row:not([data-position='0']) .number").all_text_contents()
             expected = ["" if visit.iteration is None else str(visit.iteration) for visit in visits_of(recording)]
             assert shown[: len(expected)] == expected
 
 
-# A run that is still going on.
+# ---- live runs
 
 
 class Stream:
-    """A page on the loopback address with its event stream, and what each connection to that is told, as it comes.
+    """A server of a page and its event stream, with the parts that each connection receives.
 
-    `asked` are the indices that the connections gave, of the last record that the page has.
+    `asked` are the last event ids that the connections sent.
     """
 
     def __init__(self, page: str, connections: Iterable[Iterable[str]]) -> None:
@@ -726,7 +724,7 @@ class Stream:
 
             # The name of its parameter is the base class's.
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                """Say nothing."""
+                """Print nothing."""
 
         self.asked = asked
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -741,18 +739,18 @@ class Stream:
         self._server.server_close()
 
 
-def told(recording: Recording, first: int, end: int | None = None) -> list[str]:
-    """Records as an event stream tells them; after a broken connection the page is to come again at once."""
+def stream_records(recording: Recording, first: int, end: int | None = None) -> list[str]:
+    """Return records as server-sent events; the page reconnects immediately."""
     records = list(enumerate(recording.records))[first:end]
     return ["retry: 1\n\n", *(f"id: {index}\ndata: {record_json(record)}\n\n" for index, record in records)]
 
 
 @pytest.mark.browser
-def test_live_page_reads_each_record_once(chrome: Browser, answered: Recording) -> None:
-    so_far = Recording(answered.records[:7])
-    page = html(answered.machine, so_far, live="events")
-    connections = [told(answered, 0, 20), [*told(answered, 20), "event: end\ndata:\n\n"]]
-    with Stream(page, connections) as stream, opened(chrome, stream.address) as one:
+def test_live_page_reads_each_record_once(chrome: Browser, answered_run: Recording) -> None:
+    so_far = Recording(answered_run.records[:7])
+    page = html(answered_run.machine, so_far, live="events")
+    connections = [stream_records(answered_run, 0, 20), [*stream_records(answered_run, 20), "event: end\ndata:\n\n"]]
+    with Stream(page, connections) as stream, open_page(chrome, stream.address) as one:
         one.page.locator("#connection", has_text="ended").wait_for()
         one.page.locator("#position", has_text="end").wait_for()
         assert stream.asked == [None, "19"]
@@ -764,28 +762,28 @@ def test_live_page_reads_each_record_once(chrome: Browser, answered: Recording) 
 
 
 @pytest.mark.browser
-def test_live_page_follows_until_the_reader_moves(chrome: Browser, answered: Recording) -> None:
-    page = html(answered.machine, Recording(answered.records[:11]), live="events")
+def test_live_page_follows_until_the_reader_moves(chrome: Browser, answered_run: Recording) -> None:
+    page = html(answered_run.machine, Recording(answered_run.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
-    with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
+    with Stream(page, [iter(parts.get, "")]) as stream, open_page(chrome, stream.address) as one:
         assert text(one, "#status") == "running"
         assert text(one, "#position") == "3 / 3"
         press(one, "ArrowLeft")
-        parts.put("".join(told(answered, 0, 13)))
+        parts.put("".join(stream_records(answered_run, 0, 13)))
         one.page.locator("#position", has_text="2 / 4").wait_for()
         assert text(one, "#connection") == "live"
         press(one, "End")
-        parts.put("".join(told(answered, 13, 17)))
+        parts.put("".join(stream_records(answered_run, 13, 17)))
         one.page.locator("#position", has_text="5 / 5").wait_for()
         assert heading(one) == "plan"
         parts.put("")
 
 
 @pytest.mark.browser
-def test_source_errors_are_shown(chrome: Browser, answered: Recording) -> None:
-    page = html(answered.machine, Recording(answered.records[:1]), live="events")
-    connection = [*told(answered, 1, 9), "event: end\ndata: line 9 of <b>it</b> is not a record\n\n"]
-    with Stream(page, [connection]) as stream, opened(chrome, stream.address) as one:
+def test_source_errors_are_shown(chrome: Browser, answered_run: Recording) -> None:
+    page = html(answered_run.machine, Recording(answered_run.records[:1]), live="events")
+    connection = [*stream_records(answered_run, 1, 9), "event: end\ndata: line 9 of <b>it</b> is not a record\n\n"]
+    with Stream(page, [connection]) as stream, open_page(chrome, stream.address) as one:
         one.page.locator("#connection", has_text="ended").wait_for()
         assert text(one, "#fault") == "line 9 of <b>it</b> is not a record"
         assert text(one, "#status") == "broke off"
@@ -794,13 +792,13 @@ def test_source_errors_are_shown(chrome: Browser, answered: Recording) -> None:
 
 
 @pytest.mark.browser
-def test_selection_survives_new_records(chrome: Browser, answered: Recording) -> None:
-    page = html(answered.machine, Recording(answered.records[:11]), live="events")
+def test_selection_survives_new_records(chrome: Browser, answered_run: Recording) -> None:
+    page = html(answered_run.machine, Recording(answered_run.records[:11]), live="events")
     parts: SimpleQueue[str] = SimpleQueue()
-    with Stream(page, [iter(parts.get, "")]) as stream, opened(chrome, stream.address) as one:
+    with Stream(page, [iter(parts.get, "")]) as stream, open_page(chrome, stream.address) as one:
         press(one, "Home", "ArrowRight")
         one.page.evaluate("getSelection().selectAllChildren(document.querySelector('#detail .part.reply pre'))")
-        parts.put("".join(told(answered, 0, 17)))
+        parts.put("".join(stream_records(answered_run, 0, 17)))
         one.page.locator("#position", has_text="1 / 5").wait_for()
         assert one.page.evaluate("getSelection().toString()") == LOOK_UP
         parts.put("")
@@ -817,15 +815,18 @@ def test_streamed_reply_is_shown(chrome: Browser) -> None:
                 recorder(Reported(event.node, event.effect, ReplyDelta(piece)))
             break
     page = html(recorder.recording.machine, recorder.recording, live="events")
-    with Stream(page, []) as stream, opened(chrome, stream.address) as one:
+    with Stream(page, []) as stream, open_page(chrome, stream.address) as one:
         assert text(one, "#detail .part.reply pre") == "I now <b>know</b>"
         assert "Waiting" in text(one, "#detail")
 
 
 @pytest.mark.browser
-def test_live_page_may_start_empty(chrome: Browser, answered: Recording) -> None:
-    connection = [*told(answered, 0), "event: end\ndata:\n\n"]
-    with Stream(html(answered.machine, live="events"), [connection]) as stream, opened(chrome, stream.address) as one:
+def test_live_page_may_start_empty(chrome: Browser, answered_run: Recording) -> None:
+    connection = [*stream_records(answered_run, 0), "event: end\ndata:\n\n"]
+    with (
+        Stream(html(answered_run.machine, live="events"), [connection]) as stream,
+        open_page(chrome, stream.address) as one,
+    ):
         one.page.locator("#status", has_text="answered").wait_for()
         one.page.locator("#position", has_text="end").wait_for()
         assert text(one, "#asked") == QUESTION

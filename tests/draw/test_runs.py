@@ -1,4 +1,4 @@
-"""A run laid over its machine: the picture shows what happened, and runs take nothing but what is drawn."""
+"""Runs drawn over their machine: pictures show the path, and runs take only drawn edges."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from graphexec.runtime import report
 from tests.kernel.machines import SELF_LOOP, Left
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
-DIRECT = "Direct.\nAction: tell\nAction Input: a"
+DIRECT = "Direct.\nAction: announce\nAction Input: a"
 BROKEN = "no action in sight"
 FINISH = "Final Answer: 42"
 
@@ -70,12 +70,12 @@ def look_up(what: str) -> str:
 
 
 @tool(return_direct=True)
-def tell(what: str) -> str:
-    """Tell something to the user at once."""
+def announce(what: str) -> str:
+    """Return something to the user directly."""
     return what
 
 
-TOOLS = [look_up, tell]
+TOOLS = [look_up, announce]
 
 
 def executor(replies: list[str], **limits: Any) -> AgentExecutor:
@@ -228,9 +228,9 @@ def test_run_of_a_machine_is_drawn_as_its_journal() -> None:
 def test_live_records_equal_replayed_records() -> None:
     watched = executor([CALL, BROKEN, DIRECT])
     recorder = Recorder(watched.verify(), inputs={"input": "?"})
-    told = list(map(recorder, watched.stream("?")))
+    records = list(map(recorder, watched.stream("?")))
     followed = recording_of(executor([CALL, BROKEN, DIRECT]).run("?")).records
-    assert len(told) == len(followed) - 1
+    assert len(records) == len(followed) - 1
 
     def timeless(record: dict[str, Any]) -> dict[str, Any]:
         spent = {"spent": {**record["spent"], "seconds": 0}} if "spent" in record else {}
@@ -262,7 +262,7 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("", "do not begin with a start"),
         ('{"event": "moved"}\n', "do not begin with a start"),
@@ -282,8 +282,8 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
         (START + '\n{"event": "asked"}\n', "line 3 is not a valid record: asked.node: Field required"),
     ],
 )
-def test_invalid_records_give_a_one_line_error(text: str, said: str) -> None:
-    with pytest.raises(InputError, match=said) as caught:
+def test_invalid_records_give_a_one_line_error(text: str, expected: str) -> None:
+    with pytest.raises(InputError, match=expected) as caught:
         Recording.from_json_lines(text)
     assert "\n" not in str(caught.value)
 
@@ -465,7 +465,7 @@ def test_unknown_format_suggests_the_nearest() -> None:
 
 
 def shown_in_a_notebook() -> dict[str, str]:
-    # As a notebook calls it.
+    # The method that a notebook calls.
     bundle: dict[str, str] = getattr(AGENT_EXECUTOR, "_repr_mimebundle_")(include=None, exclude=None)  # noqa: B009
     return bundle
 

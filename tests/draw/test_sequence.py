@@ -1,4 +1,4 @@
-"""A sequence diagram says what was asked and answered in a run: each once, in order, as Mermaid."""
+"""A sequence diagram shows each request and reply of a run once, in order."""
 
 from __future__ import annotations
 
@@ -18,13 +18,20 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.effects import CallTool, ToolResult
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Exhausted, Perform
-from tests.draw.readers import Said, read_sequence
-from tests.draw.recorded import a_conversation, asked_and_answered, asked_together, cut_short, recordings, told
+from tests.draw.readers import Message, read_sequence
+from tests.draw.recorded import (
+    asked_and_answered,
+    asked_together,
+    record_events,
+    recordings,
+    sample_conversation,
+    truncate_run,
+)
 
 
-def expected(recording: Recording) -> list[Said]:
-    """What the records say, told anew: a call and its reply stand together, in the order of the request."""
-    said = [Said("User", "Agent", "call")]
+def expected(recording: Recording) -> list[Message]:
+    """Return the messages of the records: each call with its reply, in the order of the request."""
+    messages = [Message("User", "Agent", "call")]
     replies = {
         (record["call"]["sequence"], record["call"]["member"]): record["replies"][0]
         for record in recording.records
@@ -36,15 +43,15 @@ def expected(recording: Recording) -> list[Said]:
         if record["event"] == "asked"
     )
     for sequence, member, name in asked:
-        said.append(Said("Agent", name, "call"))
+        messages.append(Message("Agent", name, "call"))
         reply = replies.get((sequence, member))
         if reply is not None:
             cut = isinstance(reply.get("value"), dict) and "limit" in reply["value"]
             wrong = cut or reply.get("status", "ok") != "ok"
-            said.append(Said(name, "Agent", "failure" if wrong else "reply"))
+            messages.append(Message(name, "Agent", "failure" if wrong else "reply"))
     if recording.result is not None:
-        said.append(Said("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
-    return said
+        messages.append(Message("Agent", "User", "reply" if recording.result["status"] == "answered" else "failure"))
+    return messages
 
 
 def asked_of(record: Record) -> str:
@@ -54,13 +61,13 @@ def asked_of(record: Record) -> str:
 
 @given(recordings(), st.integers(0, 60))
 def test_each_call_and_reply_appears_once_in_order(recording: Recording, records: int) -> None:
-    for run in (recording, cut_short(recording, records)):
-        assert [said for said, _ in read_sequence(sequence_mermaid(run))] == expected(run)
+    for run in (recording, truncate_run(recording, records)):
+        assert [message for message, _ in read_sequence(sequence_mermaid(run))] == expected(run)
 
 
 def test_a_conversation_as_mermaid() -> None:
     assert (
-        sequence_mermaid(a_conversation())
+        sequence_mermaid(sample_conversation())
         == """\
 sequenceDiagram
     autonumber
@@ -90,14 +97,14 @@ sequenceDiagram
 
 @dataclass(frozen=True)
 class Measure(Effect[float]):
-    """An effect of one's own."""
+    """A custom effect."""
 
     place: str
 
 
 def test_participants_are_ordered_by_role() -> None:
     own = Perform("tidy", str, "x")
-    run = told(
+    run = record_events(
         *asked_and_answered(own, "x", node="tidy"),
         *asked_and_answered(Measure("here"), 21.5),
         *asked_and_answered(AskHuman("May I?"), "yes"),
@@ -128,15 +135,15 @@ def test_participants_are_ordered_by_role() -> None:
 def test_deadline_ends_every_concurrent_call() -> None:
     cut = Exhausted("seconds", 3.0, 3.0)
     both = [(CallTool("echo", one), cut, 3.0) for one in "ab"]
-    drawn = sequence_mermaid(told(*asked_together(*both)))
-    _, *said = read_sequence(drawn)
-    assert (drawn.count("par "), [one.kind for one, _ in said]) == (1, ["call", "failure"] * 2)
-    assert {lines for _, lines in said[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
+    drawn = sequence_mermaid(record_events(*asked_together(*both)))
+    _, *messages = read_sequence(drawn)
+    assert (drawn.count("par "), [one.kind for one, _ in messages]) == (1, ["call", "failure"] * 2)
+    assert {lines for _, lines in messages[1::2]} == {("the limit of 3 seconds was reached (3 spent)", "cut, 3.00 s")}
 
 
 def test_sequential_calls_are_not_drawn_in_parallel() -> None:
     calls = [(CallTool("echo", one), ToolResult(one), seconds) for one, seconds in (("a", 0.02), ("b", 0.5))]
-    drawn = sequence_mermaid(told(*asked_together(*calls, in_turn=True)))
+    drawn = sequence_mermaid(record_events(*asked_together(*calls, in_turn=True)))
     assert "par " not in drawn
     assert [lines for _, lines in read_sequence(drawn)[2::2]] == [("a", "20 ms"), ("b", "0.50 s")]
 
@@ -165,7 +172,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_escaped(text: str) -> None:
-    run = told(
+    run = record_events(
         *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
         *asked_and_answered(AskHuman(text), text),
         *asked_and_answered(Measure(text), 1.0),
@@ -175,10 +182,10 @@ def test_hostile_text_is_escaped(text: str) -> None:
         agent=text,
     )
     mermaid = sequence_mermaid(run)
-    said = read_sequence(mermaid)
-    assert [one.kind for one, _ in said] == ["call", *("call", "reply") * 3]
+    messages = read_sequence(mermaid)
+    assert [one.kind for one, _ in messages] == ["call", *("call", "reply") * 3]
     assert not any(one < " " or one in "\u202e\u2028" for one in mermaid.replace("\n", ""))
-    assert all(len(line) <= 60 for _, lines in said for line in lines)
+    assert all(len(line) <= 60 for _, lines in messages for line in lines)
 
 
 def test_label_shows_last_whole_words_of_a_prompt() -> None:

@@ -1,4 +1,4 @@
-"""SVG, read as XML: every edge is in it, between its own nodes; texts are text; the same machine has the same bytes."""
+"""SVG, read as XML: edges connect their nodes, text is escaped, and drawings are deterministic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, legend_text, pictu
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Graph, Limits
 from graphexec.verify.proof.findings import Verdict
-from tests.draw.machines import EVERY_LOOK, HOSTILE, marked, ring, walked
+from tests.draw.machines import EVERY_LOOK, HOSTILE, ring, with_marks, with_run
 from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
@@ -39,22 +39,22 @@ BAD: dict[str, Graph[Any, Any]] = {
     name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
 }
 ALL = MACHINES | BAD
-# To lay them all out takes a while; those that are right are laid out always.
+# All layouts take a while, so the quick tests use only the correct machines.
 by_machine = pytest.mark.parametrize("name", [*MACHINES, *(pytest.param(name, marks=pytest.mark.slow) for name in BAD)])
-# How far an arrow may end from a node, in points, and its label stand from it.
+# The maximum distance in points of an arrow from its node, and of a label from its line.
 NEAR, BESIDE = 3.0, 12.0
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """An SVG as it is read: the nodes' places, and the edges with the two ends of their lines."""
+    """A parsed SVG: the places of the nodes, and the edges with both ends of their lines."""
 
     root: ET.Element
     nodes: Mapping[str, Rectangle]
     edges: list[tuple[str, Point, Point]]
 
     def groups(self, kind: str) -> list[ET.Element]:
-        """The groups that have `data-node`, or `data-edge`."""
+        """Return the groups that have `data-node`, or `data-edge`."""
         return [group for group in self.root.iter(f"{SPACE}g") if group.get(kind) is not None]
 
 
@@ -80,7 +80,7 @@ def numbers(text: str | None) -> list[float]:
 
 
 def place_of(group: ET.Element) -> Rectangle:
-    """The rectangle around the first shape of a node."""
+    """Return the rectangle around the first shape of a node."""
     shape = next(one for one in group if one.tag in (f"{SPACE}rect", f"{SPACE}polygon", f"{SPACE}circle"))
     if shape.tag == f"{SPACE}circle":
         x, y, radius = (float(shape.attrib[key]) for key in ("cx", "cy", "r"))
@@ -95,20 +95,20 @@ def place_of(group: ET.Element) -> Rectangle:
 
 
 def ends_of(group: ET.Element) -> tuple[str, Point, Point]:
-    """An edge's title, where its line begins, and the point of its arrow."""
+    """Return an edge's title, the start of its line, and the tip of its arrow."""
     title, line, tip = group
     begin, end = numbers(line.get("d")), numbers(tip.get("points"))
     return title.text or "", (begin[0], begin[1]), (end[0], end[1])
 
 
 def away(point: Point, place: Rectangle) -> float:
-    """How far a point is from a rectangle."""
+    """Return the distance of a point from a rectangle."""
     across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
     return max(across, down, 0.0)
 
 
 def along(curve: Sequence[Point]) -> Iterator[Point]:
-    """Points along a chain of Bézier curves, which are never far from one another."""
+    """Return points along a chain of Bézier curves, close to one another."""
     for begin in range(0, len(curve) - 1, 3):
         (ax, ay), (bx, by), (cx, cy), (dx, dy) = curve[begin : begin + 4]
         for step in range(101):
@@ -119,23 +119,23 @@ def along(curve: Sequence[Point]) -> Iterator[Point]:
 
 
 def legible(text: str) -> str:
-    """What can be seen of a text, without the room between."""
+    """Return the visible characters of a text, without white space."""
     return "".join(one for one in text if one.isprintable() and one not in " \N{REPLACEMENT CHARACTER}")
 
 
 def captioned(drawing: str) -> list[str]:
-    """The sentences below the picture, whose lines are put together again."""
+    """Return the sentences below the picture, with their lines joined."""
     texts = ET.fromstring(drawing).iter(f"{SPACE}text")
     caption = " ".join(one.text or "" for one in texts if one.get("class") == "start")
     return re.split(r"(?<=\.) (?=[A-Z])", caption)
 
 
-def said(picture: Picture) -> list[str]:
+def edge_titles(picture: Picture) -> list[str]:
     return [f"{arrow.source} --{arrow.outcome}--> {arrow.target}" for arrow in picture.arrows]
 
 
 def holds(machine: Graph[Any, Any], drawing: str) -> None:
-    """Its edges are those of the table, and each leads from its own source to its own target."""
+    """Check that the edges are those of the table, and connect their source and target."""
     drawn = read(drawing)
     table = [f"{edge.source} --{edge.outcome.__name__}--> {edge.target}" for edge in machine.edges]
     assert [title for title, _, _ in drawn.edges] == table
@@ -162,7 +162,7 @@ def test_edges_of_many_random_machines_connect(machine: Graph[Any, Any]) -> None
     holds(machine, svg(picture_of(machine)))
 
 
-# ---- What can be read
+# ---- readability
 
 
 @by_machine
@@ -170,7 +170,7 @@ def test_labels_are_free_and_near_their_line(name: str) -> None:
     picture = picture_of(verdict_on(name))
     layout = lay_out(picture)
     assert clashes(layout) == []
-    for title, line, label in zip(said(picture), layout.arrows, layout.labels, strict=True):
+    for title, line, label in zip(edge_titles(picture), layout.arrows, layout.labels, strict=True):
         assert min(away(point, label) for point in along(line.curve)) < BESIDE, f"the label of {title} is elsewhere"
 
 
@@ -193,7 +193,7 @@ def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     names = [f"step_{number}" for number in range(50)]
     following = zip(names, [*names[1:], END.name], strict=True)
     arrows = [Arrow(name, "Done", after) for name, after in following]
-    # Every fifth tries again from some steps before, and every tenth gives up.
+    # Every fifth node goes back some steps, and every tenth gives up.
     arrows += [Arrow(names[number], "Failed", names[number - 4]) for number in range(4, 50, 5)]
     arrows += [Arrow(names[number], "LimitReached", END.name, exhausts=True) for number in range(9, 50, 10)]
     boxes = tuple(Box(name, "model", ("asks the model",)) for name in names)
@@ -201,23 +201,23 @@ def test_labels_of_fifty_nodes_avoid_nodes() -> None:
     assert [clash for clash in clashes(layout) if "line" not in clash] == []
 
 
-# ---- What it says
+# ---- legend and caption
 
 
 def explained(drawing: str) -> None:
-    """The legend has what is in the picture, and nothing else."""
+    """Check that the legend has exactly the parts of the picture."""
     drawn = read(drawing)
     inside = [*drawn.groups("data-node"), *drawn.groups("data-edge")]
     beside = [group for group in drawn.root.iter(f"{SPACE}g") if group.get("class") and group not in inside]
     shown, sampled = (
         {word for group in groups for word in (group.get("class") or "").split()} for groups in (inside, beside)
     )
-    # Both halves of an edge are told by its line.
+    # The line's own class covers both parts of an edge.
     assert sampled == shown - {"edge-label"}
     words = [one.text for one in drawn.root.iter(f"{SPACE}text") if one.get("class") == "start faint"]
     assert words[:2] == [legend_text("start"), legend_text("edge")]
     assert len({*words}) == len(words)
-    # The two dots have no class of their own; the line that leads to the start explains nothing.
+    # The two dots have no class of their own; the line to the start is not in the legend.
     dots = 1 + (END.name in drawn.nodes)
     assert len(words) == dots + len(beside) - 1
 
@@ -228,7 +228,7 @@ def test_legend_describes_a_machine(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "picture", [EVERY_LOOK, marked(EVERY_LOOK), walked(EVERY_LOOK)], ids=["every look", "marked", "walked"]
+    "picture", [EVERY_LOOK, with_marks(EVERY_LOOK), with_run(EVERY_LOOK)], ids=["every look", "marked", "walked"]
 )
 def test_legend_describes_a_picture(picture: Picture) -> None:
     explained(svg(picture))
@@ -287,7 +287,7 @@ def test_refuted_machine_has_a_red_loop() -> None:
     assert captioned(drawing)[0].startswith("Refuted.")
 
 
-# ---- Texts that mean harm
+# ---- hostile text
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
@@ -305,7 +305,7 @@ def test_hostile_text_is_escaped_everywhere(hostile: str) -> None:
     assert shown.count(legible(hostile)) >= 6
 
 
-# ---- The same bytes, and pixels
+# ---- determinism and pixels
 
 
 def test_drawing_is_deterministic_across_processes() -> None:
@@ -315,10 +315,10 @@ def test_drawing_is_deterministic_across_processes() -> None:
     drawn = {format(AGENT_EXECUTOR, "svg")}
     for seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONUTF8": "1"}
-        said_there = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-c", program], env=environment, capture_output=True, encoding="utf-8", check=True
         )
-        drawn.add(said_there.stdout)
+        drawn.add(output.stdout)
     assert len(drawn) == 1
 
 

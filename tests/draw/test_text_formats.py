@@ -1,4 +1,4 @@
-"""The text formats: each edge of a machine stands in each of them once, and can be read back."""
+"""The text formats: each edge of a machine appears once and can be read back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphexec.draw.model.picture import Arrow, Box, Picture, picture_of
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.testing import strategies as public
 from graphexec.verify import verify
-from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, marked, ring, walked
+from tests.draw.machines import EVERY_LOOK, HOSTILE, LOOKS, ring, with_marks, with_run
 from tests.draw.readers import READERS, Edge, mermaid_names, parsed_dot, read_dot_with_graphviz
 from tests.verify.machines import graphs
 from tests.verify.writing import PERFECTIONIST, WRITER
@@ -75,7 +75,7 @@ def test_graphviz_and_pydot_agree(name: str) -> None:
 
 
 def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
-    """The picture with some nodes in nested graphs."""
+    """Return the picture with some nodes in embedded graphs."""
 
     def name(old: str) -> str:
         return graphs_around.get(old, "") + old
@@ -91,14 +91,14 @@ def nested(picture: Picture, graphs_around: Mapping[str, str]) -> Picture:
 
 
 @st.composite
-def shown(draw: st.DrawFn) -> Picture:
-    """A random machine, as it is, with nested graphs, marked, and with a run laid over it."""
+def pictures(draw: st.DrawFn) -> Picture:
+    """Return a random machine, optionally with embedded graphs, marks and a run."""
     graph = draw(graphs() | public.graphs())
     picture = picture_of(graph)
     assert arrows_of(picture) == edges_of(graph)
     around = draw(st.dictionaries(st.sampled_from(list(graph.nodes)), st.sampled_from(["a.", "a.b.", "c."])))
     picture = nested(picture, around)
-    for change in draw(st.sampled_from([(), (marked,), (walked,), (marked, walked)])):
+    for change in draw(st.sampled_from([(), (with_marks,), (with_run,), (with_marks, with_run)])):
         picture = change(picture)
     return picture
 
@@ -108,14 +108,14 @@ def can_be_read_back(picture: Picture) -> None:
         assert sorted(reader(WRITERS[how](picture))) == arrows_of(picture), how
 
 
-@given(shown())
+@given(pictures())
 def test_random_machines_can_be_read_back(picture: Picture) -> None:
     can_be_read_back(picture)
 
 
 @pytest.mark.slow
 @settings(max_examples=200)
-@given(shown())
+@given(pictures())
 def test_two_hundred_random_machines_can_be_read_back(picture: Picture) -> None:
     can_be_read_back(picture)
 
@@ -133,7 +133,7 @@ def test_changed_edge_is_noticed(how: str) -> None:
     assert read(how, picture_of(changed)) != edges_of(AGENT_EXECUTOR)
 
 
-# Names that no table has, since they are those of functions and classes; a picture made by hand may have them.
+# Names that are not identifiers: only a manually built `Picture` can have them.
 NAMES = (
     "plan",
     "end",
@@ -175,7 +175,7 @@ def test_very_long_text_is_written_quickly(how: str) -> None:
 def test_mermaid_has_only_br_and_b_tags() -> None:
     for text in (mermaid(ring(NAMES, HOSTILE)), mermaid_state(ring(NAMES, HOSTILE))):
         assert set(re.findall(r"<[^-][^>]*>", text)) <= {"<br/>", "<b>", "</b>"}
-        # Its lexers look for these anywhere in a line.
+        # Mermaid's lexers look for these anywhere in a line.
         assert not re.search(r"%%\{|direction\s", text.partition("\n---\n")[2])
 
 
@@ -211,7 +211,7 @@ def test_mermaid_styles_links_by_number() -> None:
 
 
 def test_edges_of_a_run_are_thick() -> None:
-    picture = walked(EVERY_LOOK)
+    picture = with_run(EVERY_LOOK)
     assert 'style=dashed, weight=3, color="#b0b0b0"' in dot(picture)
     assert dot(picture).count("penwidth=4.0]") == sum(arrow.heat == 0.5 for arrow in picture.arrows)
     assert "linkStyle 1,4,7,10,13 stroke:#b0b0b0,stroke-width:1px" in mermaid(picture)
@@ -243,7 +243,7 @@ def test_missing_nodes_are_drawn() -> None:
 
 
 def clusters(graph: pydot.Graph) -> dict[str, Any]:
-    """The nested graphs by their labels, in one another."""
+    """Return the tree of embedded graphs by their labels."""
     return {str(one.get("label")).strip('"'): clusters(one) for one in graph.get_subgraphs()}
 
 
@@ -313,7 +313,7 @@ def test_terminal_draws_the_standard_machine() -> None:
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE), max_size=3), st.lists(st.text() | st.sampled_from(HOSTILE)))
 def test_terminal_lines_have_at_most_100_columns(notes: list[str], caption: list[str]) -> None:
-    picture = marked(walked(EVERY_LOOK))
+    picture = with_marks(with_run(EVERY_LOOK))
     boxes = tuple(dataclasses.replace(box, notes=tuple(notes)) for box in picture.boxes)
     arrows = tuple(dataclasses.replace(arrow, notes=tuple(notes)) for arrow in picture.arrows)
     drawn = terminal(dataclasses.replace(picture, boxes=boxes, arrows=arrows, caption=tuple(caption)))

@@ -1,4 +1,4 @@
-"""The timeline has a row for each visit of a node, as wide as it may be and no wider, and none of its text controls."""
+"""The timeline has a row for each visit of a node, fits its width, and contains no control characters."""
 
 from __future__ import annotations
 
@@ -37,31 +37,39 @@ from graphexec.errors import InputError
 from graphexec.kernel import ITERATIONS
 from graphexec.runtime import make_run_context, stream
 from tests.draw.readers import read_sequence
-from tests.draw.recorded import a_conversation, asked_and_answered, asked_together, call_of, cut_short, recordings, told
+from tests.draw.recorded import (
+    asked_and_answered,
+    asked_together,
+    call_of,
+    record_events,
+    recordings,
+    sample_conversation,
+    truncate_run,
+)
 
 widths = st.integers(40, 160)
-# The number of an iteration, when it began, and how long it waited.
+# The number of an iteration, its start, and its waiting time.
 ROW = re.compile(r" *(\d*)  +([\d,.]+ m?s)  +(?:([\d,.]+ m?s)  )?.*")
 
 
-# The row of a call that was asked for together with others: its name stands further in.
+# The row of a call of a larger request: its name is indented.
 CALL = re.compile(r" {7,}[\d,.]+ m?s  [ \d,.ms#▏▎▍▌▋▊▉█]*  (?:echo|broken|unknown)\b.*")
 
 
 def all_rows_of(text: str) -> list[str]:
-    """The rows between the head and the empty line."""
+    """Return the rows between the head and the empty line."""
     _, *lines = text.splitlines()
     return lines[: lines.index("")]
 
 
 def rows_of(text: str) -> list[str]:
-    """The rows of visits."""
+    """Return the rows of visits."""
     return [row for row in all_rows_of(text) if not CALL.fullmatch(row)]
 
 
 @given(recordings(), st.integers(0, 60), widths)
 def test_each_visit_has_a_row(recording: Recording, records: int, width: int) -> None:
-    run = cut_short(recording, records)
+    run = truncate_run(recording, records)
     entered = [record for record in run.records if record["event"] == "entered"]
     moved = [record for record in run.records if record["event"] == "moved"]
     rows = rows_of(timeline(run, width=160))
@@ -81,7 +89,7 @@ def test_iterations_are_numbered_in_order(recording: Recording) -> None:
     numbers = [shown[1] for row in rows_of(timeline(recording)) if (shown := ROW.fullmatch(row))]
     spent = max(record["spent"]["iterations"] for record in recording.records if record.get("spent"))
     numbered = [int(number) for number in numbers if number]
-    # One that an exception ended was begun, and nothing was spent on it yet.
+    # A failed iteration was begun, but not charged yet.
     assert numbered == list(range(1, len(numbered) + 1))
     assert len(numbered) - spent in (0, 1 if recording.result and recording.result["status"] == "error" else 0)
 
@@ -103,7 +111,7 @@ def test_bars_are_proportional_to_time(recording: Recording, width: int, ascii_o
 
 @given(recordings(), st.integers(0, 60), widths, st.booleans())
 def test_lines_fit_the_width(recording: Recording, records: int, width: int, ascii_only: bool) -> None:
-    text = timeline(cut_short(recording, records), width=width, ascii_only=ascii_only)
+    text = timeline(truncate_run(recording, records), width=width, ascii_only=ascii_only)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() or not ascii_only
 
@@ -115,7 +123,7 @@ HOSTILE = st.sampled_from(
 
 @given(st.text() | HOSTILE, widths)
 def test_hostile_text_fits_and_has_no_controls(text: str, width: int) -> None:
-    run = told(
+    run = record_events(
         *asked_and_answered(CallTool(text, {text: text}), ToolResult(text)),
         *asked_and_answered(AskHuman(text), text, node=text),
         Reported(text, AskHuman(text), text),
@@ -137,7 +145,7 @@ def test_truncate_and_pad_count_cells(text: str, room: int) -> None:
 
 
 def test_columns_align_for_wide_characters() -> None:
-    run = told(
+    run = record_events(
         *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="計画"),
         *asked_and_answered(CallTool("echo", "x"), ToolResult("y"), node="plan"),
     )
@@ -147,7 +155,7 @@ def test_columns_align_for_wide_characters() -> None:
 
 def test_conversation_on_120_columns() -> None:
     assert (
-        timeline(a_conversation(), width=120)
+        timeline(sample_conversation(), width=120)
         == """\
     #   began  waited                    node → outcome
     1  0.00 s  3.92 s  ███████▉          plan → Replied               calculator(expression="37 * 48"), calculator(expr…
@@ -167,7 +175,7 @@ time: model 99%, tools 1%, machine 0%
 
 
 def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
-    lines = timeline(a_conversation(), width=50, ascii_only=True).splitlines()
+    lines = timeline(sample_conversation(), width=50, ascii_only=True).splitlines()
     assert lines[:3] == [
         "    #   began  waited  node -> outcome",
         "    1  0.00 s  3.92 s  plan -> Replied",
@@ -177,7 +185,7 @@ def test_narrow_ascii_timeline_omits_bars_and_descriptions() -> None:
 
 def test_deadline_failure_and_wait_are_described() -> None:
     limit = Exhausted("seconds", 3.0, 3.0)
-    run = told(
+    run = record_events(
         *asked_together(*((CallTool("echo", one), limit, 3.0) for one in "ab")),
         *asked_and_answered(CallTool("echo", "c"), ToolResult("oh", "error"), at=2.0),
         *asked_and_answered(AskHuman("May I?"), "yes", at=4.0)[:2],
@@ -192,10 +200,10 @@ def test_deadline_failure_and_wait_are_described() -> None:
 
 
 def test_concurrent_calls_have_their_own_times() -> None:
-    """20 and 500 ms look different, at once and in turn."""
+    """Calls of 20 and 500 ms differ, concurrent and sequential."""
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 0.02), ("slow", 0.5))]
     at_once, in_turn = (
-        all_rows_of(timeline(told(*asked_together(*calls, in_turn=one)), width=90)) for one in (False, True)
+        all_rows_of(timeline(record_events(*asked_together(*calls, in_turn=one)), width=90)) for one in (False, True)
     )
     assert at_once == [
         "         0.00 ms  500.00 ms  ████████████████  dispatch_tools  2 calls at once",
@@ -212,34 +220,36 @@ def test_concurrent_calls_have_their_own_times() -> None:
 def test_unfinished_call_beside_a_finished_one() -> None:
     calls = [(CallTool(name, "x"), ToolResult("y"), seconds) for name, seconds in (("quick", 1.0), ("stuck", 9.0))]
     *events, _ = asked_together(*calls)
-    (visit,) = visits_of(told(*events))
+    (visit,) = visits_of(record_events(*events))
     quick, stuck = visit.requests[0].calls
     assert (quick.seconds, stuck.reply) == (1.0, None)
-    assert 'stuck("x") → no reply' in timeline(told(*events), width=120)
+    assert 'stuck("x") → no reply' in timeline(record_events(*events), width=120)
 
 
 def test_nested_runs_are_counted_at_their_call() -> None:
     inner = call_of(CallTool("ask", "x"))
     inner.charged = {"model_calls": 3, "tokens": 70, "tool_calls": 1}
-    run = told(
+    run = record_events(
         Asked("dispatch_tools", CallTool("ask", "x"), inner),
         Answered("dispatch_tools", CallTool("ask", "x"), ToolResult("y"), 1.0, Spent(seconds=1.0), inner),
     )
-    said = "nested runs: 3 model calls, 1 tool call"
-    assert said in timeline(run, width=120)
-    assert said in sequence_mermaid(run)
+    expected = "nested runs: 3 model calls, 1 tool call"
+    assert expected in timeline(run, width=120)
+    assert expected in sequence_mermaid(run)
 
 
 def test_very_long_times_fit_the_width() -> None:
-    run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b")), Entered("plan", None, Spent(seconds=3.2e9)))
+    run = record_events(
+        *asked_and_answered(CallTool("echo", "a"), ToolResult("b")), Entered("plan", None, Spent(seconds=3.2e9))
+    )
     assert max(map(len, timeline(run, width=40).splitlines())) == 40
 
 
 def test_resumed_run_may_begin_within_a_node() -> None:
-    run = told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
+    run = record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), at=7.0)[2:])
     (visit,) = visits_of(run)
     assert (visit.node, visit.iteration, len(visit.requests), visit.waited) == ("dispatch_tools", None, 1, 2.0)
-    assert [said.kind for said, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
+    assert [message.kind for message, _ in read_sequence(sequence_mermaid(run))] == ["call", "call", "reply"]
 
 
 @final
@@ -261,19 +271,19 @@ class Stopped:
 
 
 def stopped(at: Job, spent: Exhausted) -> Stopped:
-    """An iteration is needed, and there is none."""
+    """Stop: no iteration is left."""
     return Stopped()
 
 
 @metered(when_spent=stopped)
 @node
 def work(at: Job) -> Job | Finished:
-    """Do a part of it."""
+    """Do a part of the job."""
     return Job(at.left - 1) if at.left else Finished()
 
 
 def three_entries() -> Recording:
-    """The recording of a run in which each entry costs an iteration, and all are there again after it."""
+    """Record a run in which each visit consumes an iteration and its edge resets them."""
     machine = graph(edges(work, on(Job, work, resets=[ITERATIONS]) | on(Finished, END) | on(Stopped, END)), start=work)
     limits = Limits(iterations=2)
     recorder = Recorder(machine, limits=limits)
@@ -302,20 +312,22 @@ def test_uncharged_last_visit_has_no_number() -> None:
 
 
 def test_visits_charged_elsewhere_have_no_number() -> None:
-    (visit,) = visits_of(told(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
+    (visit,) = visits_of(record_events(*asked_and_answered(CallTool("echo", "a"), ToolResult("b"), node="plan")))
     assert visit.iteration is None
 
 
 def test_report_between_calls_belongs_to_no_call() -> None:
-    run = told(*asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not observed"))
+    run = record_events(
+        *asked_and_answered(AskHuman("May I?"), "yes"), Reported("dispatch_tools", None, "not observed")
+    )
     assert "    Note over p1: not observed\n" in sequence_mermaid(run)
     assert "May I? → yes; [not observed]" in timeline(run, width=160)
 
 
 def test_new_run_has_no_rows() -> None:
-    assert timeline(told()).splitlines()[1:] == ["", "still running"]
+    assert timeline(record_events()).splitlines()[1:] == ["", "still running"]
 
 
 def test_too_small_width_is_refused() -> None:
     with pytest.raises(InputError, match="width=39 is too small for a row; pass 40 or more"):
-        timeline(told(Entered("plan", None, Spent())), width=39)
+        timeline(record_events(Entered("plan", None, Spent())), width=39)

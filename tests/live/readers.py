@@ -1,4 +1,4 @@
-"""Readers of an event stream, and runs that are recorded for them."""
+"""Readers of an event stream, and recorded runs for them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import httpx
 from httpx_sse import ServerSentEvent, connect_sse
 
 from graphexec.draw import Recorder
-from tests.cli.traced import QUESTION, executing
+from tests.cli.traced import QUESTION, make_executor
 
-# Seconds. Far beyond what anything here takes; a test that reaches it fails.
+# Seconds. Far longer than any operation here; a test that reaches it fails.
 PATIENCE = 30.0
 
 
 def recorder_of(*first: str, to: int | None = None) -> Recorder:
-    """The recorder of a run, or of its first records."""
-    executor = executing(*first)
+    """Return the recorder of a run, or of its first records."""
+    executor = make_executor(*first)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     for event in executor.stream(QUESTION):
         if to is not None and len(recorder.records) >= to:
@@ -36,7 +36,7 @@ class Reader:
     events: Iterator[ServerSentEvent]
 
     def take(self, count: int) -> list[tuple[str, Any]]:
-        """The next records, each with its id."""
+        """Return the next records, each with its id."""
         taken: list[tuple[str, Any]] = []
         for event in self.events:
             assert event.event == "message", event
@@ -46,7 +46,7 @@ class Reader:
         return taken
 
     def rest(self) -> tuple[list[tuple[str, Any]], ServerSentEvent]:
-        """The records until the stream ends, and the event that ends it."""
+        """Return the records until the stream ends, and the event that ends it."""
         taken: list[tuple[str, Any]] = []
         for event in self.events:
             if event.event != "message":

@@ -1,4 +1,4 @@
-"""What a live page reads: a recorder, and a file that grows, is cut inside a line, and is written anew."""
+"""The sources of a live page: a recorder, and a file that grows, is truncated or is overwritten."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.live.feeds import Feed, feed_of
-from tests.cli.traced import recorded
+from tests.cli.traced import record_run
 from tests.live.readers import recorder_of
 
-RECORDED = recorded()
+RECORDED = record_run()
 RECORDS = [json.loads(line) for line in RECORDED.splitlines()]
 
 
@@ -72,7 +72,7 @@ def test_overwritten_file_is_another_run(file: Path, longer: bool) -> None:
     feed = feed_of(file)
     assert records(feed) == RECORDS[:5]
     run = feed.run
-    again = recorded("no JSON at all")
+    again = record_run("no JSON at all")
     file.write_text(again if longer else "".join(again.splitlines(keepends=True)[:2]), encoding="utf-8")
     assert records(feed) == [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert feed.run != run
@@ -101,7 +101,7 @@ def test_last_run_of_a_file_is_read(file: Path) -> None:
     file.write_text(RECORDED, encoding="utf-8")
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
-    run, again = feed.run, recorded("no JSON at all")
+    run, again = feed.run, record_run("no JSON at all")
     with file.open("a", encoding="utf-8") as out:
         out.write(again)
     assert records(feed) == [json.loads(line) for line in again.splitlines()]
@@ -109,7 +109,7 @@ def test_last_run_of_a_file_is_read(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         (b"{]\n", "line 21 of {} is not a record; "),
         (b"\n[1]\n", "line 22 of {} is not a record; "),
@@ -120,11 +120,11 @@ def test_last_run_of_a_file_is_read(file: Path) -> None:
         (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not a valid record: asked.effects: "),
     ],
 )
-def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, said: str) -> None:
+def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, expected: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
-    assert feed.error.startswith(said.format(file))
+    assert feed.error.startswith(expected.format(file))
 
 
 def test_records_without_a_start_are_invalid(file: Path) -> None:

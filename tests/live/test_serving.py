@@ -1,4 +1,4 @@
-"""The live page over HTTP: who is told what, who is refused, and when it ends."""
+"""The live page over HTTP: its events, refused requests, and its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from graphexec import InputError
 from graphexec.draw import Recorder
 from graphexec.live import live_page, serving
-from tests.cli.traced import QUESTION, executing, recorded
+from tests.cli.traced import QUESTION, make_executor, record_run
 from tests.live.readers import PATIENCE, reading, recorder_of
 
 HOST = "http://127.0.0.1"
@@ -27,7 +27,7 @@ def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
 
 
 def run_of(url: str) -> str:
-    """The name of the run that the page at `url` is of."""
+    """Return the id of the run of the page at `url`."""
     page = httpx.get(url, trust_env=False, timeout=PATIENCE).text
     found = re.search(r"events\?run=(\w+)", page)
     assert found is not None
@@ -51,7 +51,7 @@ def test_reconnecting_reader_receives_the_rest() -> None:
 
 
 def test_late_reader_receives_all_records() -> None:
-    executor = executing()
+    executor = make_executor()
     recorder = Recorder(executor.verify(), inputs=QUESTION)
     events = executor.stream(QUESTION)
     with serving(recorder) as url, reading(url) as first:
@@ -71,14 +71,14 @@ def test_late_reader_receives_all_records() -> None:
 
 
 def test_closing_server_sends_remaining_records() -> None:
-    recorder, told, there = recorder_of(to=5), list[object](), threading.Event()
+    recorder, received, there = recorder_of(to=5), list[object](), threading.Event()
 
     def read(url: str) -> None:
         with reading(url) as reader:
-            told.extend(reader.take(5))
+            received.extend(reader.take(5))
             there.set()
-            told.append(json.loads(next(reader.events).data))
-            told.append(next(reader.events).event)
+            received.append(json.loads(next(reader.events).data))
+            received.append(next(reader.events).event)
 
     with serving(recorder) as url:
         waiting = threading.Thread(target=read, args=(url,))
@@ -86,7 +86,7 @@ def test_closing_server_sends_remaining_records() -> None:
         assert there.wait(PATIENCE)
         recorder.failed(ValueError("no"))
     waiting.join(PATIENCE)
-    assert told == [*numbered(recorder)[:5], recorder.records[-1], "end"]
+    assert received == [*numbered(recorder)[:5], recorder.records[-1], "end"]
 
 
 def test_page_connects_only_to_its_own_server() -> None:
@@ -156,7 +156,7 @@ def test_missing_file_is_awaited(tmp_path: Path) -> None:
     with serving(file) as url, reading(url) as reader:
         waiting = httpx.get(url, trust_env=False)
         assert (waiting.text, waiting.headers["refresh"]) == ("The run has not begun.\n", "1")
-        file.write_text(recorded(), encoding="utf-8")
+        file.write_text(record_run(), encoding="utf-8")
         records, last = reader.rest()
         assert "plan --Replied--&gt; parse" in httpx.get(url, trust_env=False, timeout=PATIENCE).text
     assert [record for _, record in records] == recorder_records(file)
@@ -169,13 +169,13 @@ def recorder_records(file: Path) -> list[object]:
 
 def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
-    lines = recorded("no JSON at all").splitlines(keepends=True)
+    lines = record_run("no JSON at all").splitlines(keepends=True)
     file.write_text("".join(lines[:4]), encoding="utf-8")
     with serving(file) as url:
         run = run_of(url)
         with reading(url, run=run) as reader:
             reader.take(4)
-            file.write_text(recorded(), encoding="utf-8")
+            file.write_text(record_run(), encoding="utf-8")
             records, last = reader.rest()
         assert (records, last.event) == ([], "again")
         with reading(url, run=run, last="3") as reader:
@@ -189,18 +189,18 @@ def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:
 def test_invalid_trace_ends_with_its_error(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("nothing\n", encoding="utf-8")
-    said = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
+    message = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
     with TestClient(live_page(file), base_url=HOST) as client:
         page = client.get("/")
         events = client.get("/events")
-    assert (page.status_code, page.text) == (500, f"{said}\n")
-    assert events.text.rstrip() == f"event: end\r\ndata: {said}"
+    assert (page.status_code, page.text) == (500, f"{message}\n")
+    assert events.text.rstrip() == f"event: end\r\ndata: {message}"
 
 
 def test_layout_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygraphviz", None)
     recorder = recorder_of()
-    # A machine that was not laid out before.
+    # A machine without a cached layout.
     recorder.records[0]["machine"]["boxes"][0]["lines"] = ["unlike any other"]
     with TestClient(live_page(recorder), base_url=HOST) as client:
         page = client.get("/")

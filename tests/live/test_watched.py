@@ -1,4 +1,4 @@
-"""A run that is watched in a browser while it happens, and whose page is reloaded in the middle."""
+"""A run in a browser while it happens, with a reload of its page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from graphexec.draw import Recorder
 from graphexec.live import serving
 from graphexec.models import LocalModel, ScriptedModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
-from tests.cli.conversations import answering, calling
-from tests.cli.traced import recorded
-from tests.draw.browser import chromium, opened
+from tests.cli.conversations import answer_text, tool_call_text
+from tests.cli.traced import record_run
+from tests.draw.browser import chromium, open_page
 from tests.live.readers import PATIENCE
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
         yield one
 
 
-def shown(page: Page, selector: str, text: str) -> None:
+def wait_for_text(page: Page, selector: str, text: str) -> None:
     """Wait until the page shows the text."""
     page.locator(selector, has_text=text).first.wait_for(timeout=PATIENCE * 1000)
 
@@ -44,11 +44,11 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
 
     @tool
     def wait(step: int) -> str:
-        """Wait until somebody has looked."""
+        """Wait until the test has checked the page."""
         assert steps[step].wait(PATIENCE)
         return f"<i>looked {step}</i>"
 
-    replies = [*(calling("wait", step=step) for step in range(3)), answering("All is <b>done</b>.")]
+    replies = [*(tool_call_text("wait", step=step) for step in range(3)), answer_text("All is <b>done</b>.")]
     agent = create_structured_agent(ScriptedModel(replies), [wait])
     executor = AgentExecutor(agent=agent, tools=[wait], handle_parsing_errors=True)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
@@ -58,26 +58,26 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
             recorder(event)
 
     running = threading.Thread(target=go)
-    with serving(recorder) as url, opened(browser, url) as one:
+    with serving(recorder) as url, open_page(browser, url) as one:
         page = one.page
-        shown(page, "#connection", "live")
+        wait_for_text(page, "#connection", "live")
         running.start()
-        shown(page, "#detail h2", "dispatch_tools")
-        shown(page, "#status", "running")
+        wait_for_text(page, "#detail h2", "dispatch_tools")
+        wait_for_text(page, "#status", "running")
         steps[0].set()
-        shown(page, "#rows", "looked 0")
-        shown(page, "#position", "7 / 7")
+        wait_for_text(page, "#rows", "looked 0")
+        wait_for_text(page, "#position", "7 / 7")
         page.reload()
-        # All of it is there again, and the run goes on.
-        shown(page, "#asked", QUESTION)
-        shown(page, "#position", "7 / 7")
-        shown(page, "#rows", "looked 0")
+        # The reloaded page has all records, and the run continues.
+        wait_for_text(page, "#asked", QUESTION)
+        wait_for_text(page, "#position", "7 / 7")
+        wait_for_text(page, "#rows", "looked 0")
         steps[1].set()
-        shown(page, "#rows", "looked 1")
+        wait_for_text(page, "#rows", "looked 1")
         steps[2].set()
-        shown(page, "#status", "answered")
-        shown(page, "#detail", "All is <b>done</b>.")
-        shown(page, "#connection", "ended")
+        wait_for_text(page, "#status", "answered")
+        wait_for_text(page, "#detail", "All is <b>done</b>.")
+        wait_for_text(page, "#connection", "ended")
         assert one.faults == []
         assert {request.partition("?")[0] for request in one.requests} == {url, f"{url}events"}
     running.join(PATIENCE)
@@ -85,14 +85,14 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
 
 def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
-    lines = recorded().splitlines(keepends=True)
+    lines = record_run().splitlines(keepends=True)
     file.write_text("".join(lines[:9]), encoding="utf-8")
-    with serving(file) as url, opened(browser, url) as one:
-        shown(one.page, "#status", "running")
+    with serving(file) as url, open_page(browser, url) as one:
+        wait_for_text(one.page, "#status", "running")
         with file.open("a", encoding="utf-8") as writing:
             writing.write("garbage\n")
-        shown(one.page, "#fault", f"line 10 of {file} is not a record")
-        shown(one.page, "#status", "broke off")
+        wait_for_text(one.page, "#fault", f"line 10 of {file} is not a record")
+        wait_for_text(one.page, "#status", "broke off")
         assert one.faults == []
 
 
@@ -108,19 +108,19 @@ def test_local_model_run_is_shown_live(browser: Browser) -> None:
         def go() -> None:
             for event in executor.stream(question):
                 recorder(event)
-                # In the middle: the tool was called, and the model is to be asked again.
+                # In the middle of the run: between the tool call and the next model call.
                 if len(recorder.records) == 12:
                     assert reloaded.wait(PATIENCE)
 
         running = threading.Thread(target=go)
-        with serving(recorder) as url, opened(browser, url) as one:
+        with serving(recorder) as url, open_page(browser, url) as one:
             running.start()
-            shown(one.page, "#rows", "1776")
-            shown(one.page, "#status", "running")
+            wait_for_text(one.page, "#rows", "1776")
+            wait_for_text(one.page, "#status", "running")
             one.page.reload()
-            shown(one.page, "#rows", "1776")
+            wait_for_text(one.page, "#rows", "1776")
             reloaded.set()
-            shown(one.page, "#status", "answered")
-            shown(one.page, "#detail", "1776")
+            wait_for_text(one.page, "#status", "answered")
+            wait_for_text(one.page, "#detail", "1776")
             assert one.faults == []
         running.join(PATIENCE)
