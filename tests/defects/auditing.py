@@ -1,4 +1,4 @@
-"""Mistakes of the audit: what it does not see in a trace."""
+"""Defects of the audit: faults in a trace that it misses."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ AUDITING = (
         ),
     ),
     Defect(
-        "exception at what is no record",
+        "exception for an invalid record",
         "tests/verify/test_tampered_traces.py::test_any_json_is_refused",
         Change(_AUDIT, "except (LookupError, TypeError, AttributeError,", "except (LookupError, TypeError,"),
         raises="AttributeError",

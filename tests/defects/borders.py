@@ -1,4 +1,4 @@
-"""Mistakes where counts come in: from replies, from snapshots, from limits, and from nodes that ask."""
+"""Defects in the validation of counts: from replies, snapshots, limits and asking nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BORDERS = (
         f"{_KERNEL}asking_counts.py::test_visit_may_ask_for_fan_out_effects",
         Change("kernel/counters.py", "if asked > step.fan_out:", "if False:"),
     ),
-    # Of a batch only the first.
+    # Only the first member of a batch is counted.
     Defect(
         "members of a batch not in the fan-out",
         f"{_KERNEL}asking_counts.py::test_wide_batch_is_refused_by_default",
@@ -43,7 +43,7 @@ BORDERS = (
         Change("kernel/meters.py", '("budgets", own),', '("budgets", budgets or {}),'),
     ),
     Defect(
-        "deep JSON not expected",
+        "deep JSON not refused",
         f"{_KERNEL}hostile_counts.py::test_text_that_is_not_json_is_a_value_error",
         Change("kernel/serialization.py", "except RecursionError:", "except ZeroDivisionError:"),
         raises="RecursionError",
@@ -64,7 +64,7 @@ BORDERS = (
         raises="graphexec.verify.proof.findings.UnprovedError",
     ),
     Defect(
-        "watchdog that names no node",
+        "watchdog does not name the node",
         "tests/testing/test_user_bugs.py::test_a_bug_is_reported_with_its_node[hang in a node, busy]",
         Change("testing/own_code/watchdog.py", "return engine.snapshot().node", 'return "the machine"'),
     ),

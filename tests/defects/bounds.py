@@ -1,4 +1,4 @@
-"""A bound of our own on what a run may ask: a run that never ends is a failure and not a hang."""
+"""Bound the effects of a run in tests, so that an endless run fails instead of hanging."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tests.drivers import Script
 S = TypeVar("S")
 F = TypeVar("F")
 
-# No script here lets its runs ask for as many effects.
+# More effects than any run of these scripts asks for.
 MOST = 200
 
 
 def bounded(script: Script[S, F]) -> Script[S, F]:
-    """The same script, in a world that fails whoever asks for too much."""
+    """Return the same script with an environment that fails after too many effects."""
     return dataclasses.replace(script, run_context=bounded_world(script.run_context))
 
 
 def bounded_world(world: RunContext) -> RunContext:
-    """The same world, which fails whoever asks for too much."""
+    """Return the same environment, which fails after too many effects."""
     asked = itertools.count(1)
     handlers = {effect: _counted(handler, asked) for effect, handler in world.handlers.items()}
     return dataclasses.replace(world, handlers=handlers)
@@ -34,7 +34,7 @@ def _counted(handler: Handler, asked: Iterator[int]) -> Handler:
     def count() -> None:
         assert next(asked) <= MOST, f"the run asks for more than {MOST} effects"
 
-    # Effects and replies are of any kind, as they are in `Handler`.
+    # Any: effects and replies have any type, as in `Handler`.
     async def answer(effect: Any, call: CallContext[Any], io: IO) -> Any:
         count()
         return await handler.answer(effect, call, io)

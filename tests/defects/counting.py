@@ -1,4 +1,4 @@
-"""Mistakes in counting: what is spent, when, and what a spent limit stops."""
+"""Defects in counting: amounts, their time, and the effect of a reached limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.defects.defect import Change, Defect
 from tests.defects.promises import SEMANTICS, TOGETHER
 
 COUNTING = (
-    # The gate stands behind the node.
+    # The gate comes after the node.
     Defect(
         "check after instead of before the call",
         SEMANTICS,
@@ -30,7 +30,7 @@ COUNTING = (
                 assert step.when_spent""",
         ),
     ),
-    # One more than is allowed.
+    # One more than allowed.
     Defect(
         "<= for <",
         SEMANTICS,
@@ -44,7 +44,7 @@ COUNTING = (
                 return self._refund(step.entry""",
         ),
     ),
-    # A call is counted when it has worked.
+    # Only successful calls are counted.
     Defect(
         "counting successes not attempts",
         SEMANTICS,
@@ -72,7 +72,7 @@ COUNTING = (
 """,
         ),
     ),
-    # The agent may try again for nothing.
+    # A retry after a parse error is free.
     Defect(
         "parse errors not counted",
         SEMANTICS,
@@ -90,7 +90,7 @@ COUNTING = (
 """,
         ),
     ),
-    # What was not called is given back.
+    # A call of an unknown tool is refunded.
     Defect(
         "unknown tools not counted",
         SEMANTICS,
@@ -109,7 +109,7 @@ COUNTING = (
 """,
         ),
     ),
-    # Nothing is called and nothing is told: the next plan is the last one again.
+    # An empty list of actions leads back to the same plan.
     Defect(
         "empty action list loops",
         SEMANTICS,
@@ -122,7 +122,7 @@ COUNTING = (
             "",
         ),
     ),
-    # It is seen that the limit is spent, and then it is asked all the same.
+    # The limit is checked, but the effect is asked for anyway.
     Defect(
         "lost return after the limit",
         SEMANTICS,
@@ -135,7 +135,7 @@ COUNTING = (
             "",
         ),
     ),
-    # An entry that is not allowed is charged all the same.
+    # A refused entry is charged anyway.
     Defect(
         "the stop path charged",
         SEMANTICS,

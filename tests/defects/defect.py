@@ -1,4 +1,4 @@
-"""A seeded defect: a mistake in the source of the package, to be made in a copy of it."""
+"""Seeded defects: mistakes to make in a copy of the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Change:
-    """A text in one file of the package that is exchanged for another."""
+    """A replacement of source text in one file of the package."""
 
     file: str
     old: str
@@ -17,9 +17,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Defect:
-    """A mistake, what it changes, and the promise or the test that it breaks.
+    """A mistake, its changes, and the promise or test that it breaks.
 
-    `raises` is the exception by which it is seen, where no assertion fails.
+    `raises` is the exception that shows the mistake if no assertion fails.
     """
 
     name: str
@@ -34,13 +34,13 @@ class Defect:
 
 
 def apply(defect: Defect, package: Path) -> None:
-    """Make the mistake in a copy of the package. Raises `LookupError` where the source is not what it was."""
+    """Make the mistake in a copy of the package. Raises `LookupError` if the source has changed."""
     for change in defect.changes:
         path = package / change.file
         source = path.read_text()
         if (count := source.count(change.old)) != 1:
             raise LookupError(
-                f"{defect.name}: {change.file} has {change.old!r} {count} times; write the defect anew for the source "
+                f"{defect.name}: {change.file} has {change.old!r} {count} times; rewrite the defect for the source "
                 f"as it is now"
             )
         path.write_text(source.replace(change.old, change.new))

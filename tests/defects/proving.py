@@ -1,4 +1,4 @@
-"""Mistakes of the prover, and of the checker that is to find them."""
+"""Defects of the prover, and of the checker that should find them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROVING = (
             '    for one, weight in possible:\n        if one.kind == "gate":\n            continue\n        there =',
         ),
     ),
-    # Of a table of states, that is.
+    # The potential of a table of states.
     Defect(
         "potential of states not compared",
         _TAMPERED,
@@ -62,7 +62,7 @@ PROVING = (
         Change(_NUMBERS, "beyond = certificate.flow.grace + GRACE", "beyond = GRACE"),
     ),
     Defect(
-        "seconds without what they assume",
+        "seconds without their assumption",
         _TAMPERED,
         Change(_NUMBERS, "bound.exact or bound.assuming != TIMELY", "bound.exact"),
     ),
@@ -77,7 +77,7 @@ PROVING = (
         Change("verify/proof/bounds.py", "    if not limits.restarts:\n", "    if True:\n"),
     ),
     Defect(
-        "meter taken for the transitions",
+        "meter mistaken for the transitions",
         f"{_VERIFY}tampered_certificates.py::test_a_meter_may_be_named_transitions",
         Change(_NUMBERS, "((None, bounds.transitions), *own", '(("transitions", bounds.transitions), *own'),
     ),
@@ -101,12 +101,12 @@ PROVING = (
         Change(_CHECKER, " or not {*budgets}.isdisjoint(one.resets)", ""),
     ),
     Defect(
-        "reset budgets said to run out",
+        "reset budgets counted as running out",
         f"{_VERIFY}prover_details.py::test_exhaustible_budgets_are_spent_limited_not_reset",
         Change("verify/proof/ranking.py", "sorted((spent & limited) - reset)", "sorted(spent & limited)"),
     ),
     Defect(
-        "no way out asked of an entry that costs",
+        "gate not required for every entry cost",
         f"{_VERIFY}prover_details.py::test_checker_requires_gate_for_every_entry_cost",
         Change(_CHECKER, "entry <= {*one.causes} for", "entry & {*one.causes} for"),
     ),

@@ -1,4 +1,4 @@
-"""What the loop promises of every run: properties that kill the seeded defects (those of time are in the next file)."""
+"""Promises about every run: properties that kill the seeded defects (those about time are in another file)."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def test_every_driver_follows_the_semantics(turns: tuple[Turn, ...], given: Sett
         with pytest.raises(ParseError):
             run_script(script)
         return
-    told = run_script(script)
-    assert make_outcome(told.outcome, told) == expected
-    check_limits(expected, given, told)
+    result = run_script(script)
+    assert make_outcome(result.outcome, result) == expected
+    check_limits(expected, given, result)
 
 
 DIRECT_OR_NOT = st.builds(Call, st.sampled_from(["direct", "direct", "direct_fail", "echo", "nope"]), NUMBERS)
@@ -104,17 +104,17 @@ def test_concurrent_calls_are_all_allowed_or_none(
     turns: tuple[Turn, ...], limit: int, at_once: int, driver: Driver
 ) -> None:
     given = Settings(iterations=4, tool_calls=limit, at_once=at_once)
-    told = driver(bounded(script_of(make_executor(turns, given, "callable"))))
+    result = driver(bounded(script_of(make_executor(turns, given, "callable"))))
     allowed = list[Call]()
     for turn in (*turns, *[turns[-1]] * 4)[:4]:
         if len(allowed) + len(turn.calls) > limit:
             break
         allowed += turn.calls
-    assert [(step.action.tool, step.action.tool_input) for step in told.outcome.steps] == [
+    assert [(step.action.tool, step.action.tool_input) for step in result.outcome.steps] == [
         (call.tool, {"number": call.number}) for call in allowed
     ]
-    assert told.spent["tool_calls"] == len(allowed)
-    assert make_outcome(told.outcome, told) == interpret(turns, given)
+    assert result.spent["tool_calls"] == len(allowed)
+    assert make_outcome(result.outcome, result) == interpret(turns, given)
 
 
 # ---- pauses
@@ -148,10 +148,10 @@ def test_runs_of_one_executor_are_independent(turns: tuple[Turn, ...], given: Se
     assume(expected.end != "parse error")
     executor = make_executor(turns, given, flavour)
     executor.run_context = bounded_world(executor.run_context)
-    # One after the other, and two at once, event by event.
+    # First one after the other, then two interleaved event by event.
     results = [executor.run("q"), executor.run("q")]
     assert [make_outcome(result.ending, result) for result in results] == [expected, expected]
-    # The events are of any kind, but the last one is `Done`.
+    # Any: events have several types; the last one is `Done`.
     ends: tuple[Any, ...] = list(zip_longest(executor.stream("q"), executor.stream("q")))[-1]
     assert [make_outcome(done.outcome, done) for done in ends] == [expected, expected]
 
@@ -185,14 +185,14 @@ def test_finish_is_not_modified(values: dict[str, int], before: int, way: str, w
 # ---- any machine
 
 
-# What a node could return by mistake: outcomes of others, its own for a spent limit, and what is no outcome at all.
+# Wrong results of a node: outcomes of other nodes, its own limit outcome, and values that are not outcomes.
 LIES = st.sampled_from(
     [*(colour(()) for colour in COLOURS), OutOf(Red(()), Exhausted("seconds", 0, 0)), Exhausted("seconds", 0, 0), "so"]
 )
 
 
-def lying(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
-    """A node that does what it did, and returns something else."""
+def with_wrong_result(honest: Node[Any, Any], lie: object) -> Node[Any, Any]:
+    """Return the node with the same effects and another result."""
 
     def purely(value: object) -> object:
         return lie
@@ -214,21 +214,21 @@ def test_undeclared_outcome_is_never_followed(
         return bounded(Script(table, Red(choices), answers(Limits(iterations=6), [])))
 
     moves = [event for event in drive_stream(script(table)).events if isinstance(event, Moved)]
-    # One that the run comes to, and that its limits let in.
+    # A node that the run reaches and its limits let it enter.
     names = [move.node for move in moves if type(move.outcome) is not OutOf]
     name = names[liar % len(names)]
     assume(type(lie) not in plans[int(name.removeprefix("node"))].outcomes)
-    changed = replace(table, lying(table[name], lie))
+    changed = replace(table, with_wrong_result(table[name], lie))
     with pytest.raises(UndeclaredOutcomeError) as raised:
         driver(script(changed))
     assert (raised.value.node, raised.value.outcome) == (name, lie)
 
 
-# A letter for everything that happens: E(ntered), asked (Q), C(arried out), A(nswered), M(oved), D(one).
+# One letter for each event: E(ntered), asked (Q), C(arried out), A(nswered), M(oved), D(one).
 LETTERS: dict[type, str] = {Entered: "E", Asked: "Q", str: "C", Answered: "A", Moved: "M", Done: "D"}
 GRAMMAR = re.compile("(E[QCA]*M)+D")
 
-# No machine here has half as much to tell within its limits.
+# More than twice the events of any machine here.
 MOST_NEWS = 2000
 
 
@@ -237,7 +237,7 @@ def test_events_follow_grammar_and_are_immediate(
     machine: Machine, limits: Limits, choices: tuple[int, ...], way: str
 ) -> None:
     table, _ = machine
-    # What is carried out stands between the events.
+    # Handlers add a letter between the events.
     log: list[Any] = []
     script = bounded(Script(table, Red(choices), answers(limits, log)))
 
@@ -265,7 +265,7 @@ def test_events_follow_grammar_and_are_immediate(
                 asked[event.call] = event.effect
             case str():
                 carried_out += 1
-                assert carried_out <= len(asked), "carried out before it is told"
+                assert carried_out <= len(asked), "carried out before its event"
             case Answered():
                 assert (event.node, event.effect) == (node, asked.pop(event.call))
                 carried_out -= 1

@@ -1,4 +1,4 @@
-"""What the loop promises about time: on virtual clocks, so that nothing here waits."""
+"""Promises about time, tested on virtual clocks, so that nothing waits."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Turn:
-    """What the agent decides, after so many seconds in which it waits or blocks."""
+    """A decision of the agent, after some seconds of waiting or blocking."""
 
     seconds: int
     blocks: bool
@@ -50,7 +50,7 @@ class Turn:
 
 @dataclass
 class Timed:
-    """How a run ends, when, and with which observations."""
+    """The end of a run: its outcome, its time, and its observations."""
 
     reason: Literal["finished", "seconds"]
     seconds: float
@@ -58,7 +58,7 @@ class Timed:
 
 
 def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
-    """The run as one would say it by hand; no two things happen at one time, since limits are halves."""
+    """Return the expected end of a run. No two events have the same time, since limits are halves."""
     until = float("inf") if limit is None else limit
     now, steps = 0.0, list[tuple[str, object]]()
     for turn in turns:
@@ -66,7 +66,7 @@ def interpret(turns: tuple[Turn, ...], limit: float | None) -> Timed:
             return Timed("seconds", until, steps)
         now += turn.seconds
         if now > until:
-            # What blocks cannot be cut; what it said counts, and nothing more is asked for.
+            # A blocking decision cannot be cut off; it counts, but the run asks for nothing more.
             return Timed("seconds", now, steps)
         for number, call in enumerate(turn.calls):
             if now + call.seconds > until:
@@ -122,7 +122,7 @@ def waiting_executor(turns: tuple[Turn, ...], limit: float | None, clock: Virtua
     return executor
 
 
-# More than of others: which call is cut hangs on many numbers at once.
+# More examples than elsewhere, because many numbers together determine which call is cut off.
 @settings(max_examples=2 * settings().max_examples)
 @given(turns=TURNS, limit=HALVES)
 def test_run_stops_at_deadline_and_keeps_finished_steps(turns: tuple[Turn, ...], limit: float | None) -> None:
@@ -137,13 +137,13 @@ def test_run_stops_at_deadline_and_keeps_finished_steps(turns: tuple[Turn, ...],
     steps = [(step.status, None if step.status == "cut" else step.observation) for step in result.steps]
     assert (result.reason, steps) == (expected.reason, expected.steps)
     assert expected.seconds <= ended <= expected.seconds + GRACE
-    # What was asked for was charged, and is told of.
+    # Every effect asked for was charged and has an event.
     assert result.spent["tool_calls"] == len(steps)
 
 
 # ---- calls that take time without waiting, one after another, in every driver, with pauses
 
-# So long that the real time that passes meanwhile is nothing.
+# Long units, so that the real time in between is negligible.
 UNIT = 100
 TAKING = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5)
 
@@ -151,12 +151,12 @@ TAKING = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, m
 def taking_script(
     taking: list[tuple[int, int]], limit: float | None, began: float, paused: str | None = None
 ) -> Script[Any, Ending]:
-    """Decisions and calls that take so many units each, on a clock that stood at `began`."""
+    """Return a script whose decisions and calls take these units each, on a clock that starts at `began`."""
     clock = FakeClock(began)
 
     @tool
     def take(units: int) -> int:
-        """Take so long."""
+        """Take this long."""
         clock.advance(units * UNIT)
         return units
 
@@ -173,8 +173,8 @@ def taking_script(
     return bounded(Script(script.graph, value, dataclasses.replace(script.run_context, clock=clock)))
 
 
-def gist(told: DriverResult[Ending]) -> object:
-    return type(told.outcome), len(told.outcome.steps), told.spent
+def summarize(result: DriverResult[Ending]) -> object:
+    return type(result.outcome), len(result.outcome.steps), result.spent
 
 
 @given(taking=TAKING, limit=HALVES, other_day=st.integers(-1000, 1000), driver=st.sampled_from(LIVE))
@@ -192,14 +192,14 @@ def test_seconds_continue_through_pauses(
     assert (whole.spent.seconds, len(whole.outcome.steps)) == (now * UNIT, steps)
     for text in whole.texts:
         resumed = driver(taking_script(taking, limit, other_day * UNIT, text))
-        assert gist(resumed) == gist(whole)
+        assert summarize(resumed) == summarize(whole)
 
 
 # ---- the clock itself
 
 
 def module_that_reads(clocks: SimpleNamespace, module: ModuleType) -> ModuleType:
-    """The module, as it is when it is imported where these are the clocks."""
+    """Return the module as imported with these clocks."""
     name = "tests.defects.module_that_reads"
     spec = importlib.util.spec_from_file_location(name, module.__file__)
     assert spec is not None
@@ -222,7 +222,7 @@ def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], 
 
     @tool
     def take(seconds: int, set_by: int) -> int:
-        """Take so long, while somebody sets the clock."""
+        """Take this long, while the system clock is changed."""
         passing.advance(seconds)
         wall.advance(seconds + set_by)
         return seconds

@@ -1,4 +1,4 @@
-"""Mistakes with time and with pauses."""
+"""Defects with time and pauses."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from tests.defects.defect import Change, Defect
 from tests.defects.promises import CUT, PAUSED_CLOCK, RESUMED, WALL_CLOCK
 
 TIMING = (
-    # At the gates alone, and the drivers cut nothing.
+    # Time is checked at gates only, and the drivers cut nothing off.
     Defect(
-        "time looked at only between nodes",
+        "time checked only between nodes",
         CUT,
         Change(
             "kernel/counters.py",
@@ -27,13 +27,13 @@ TIMING = (
             "timed = False",
         ),
     ),
-    # Whoever was cancelled is waited for, however long.
+    # The driver waits for a cancelled task without a limit.
     Defect(
         "a call that ignores cancellation",
         CUT,
         Change("runtime/tasks.py", "await asyncio.wait(tasks, timeout=GRACE)", "await asyncio.wait(tasks)"),
     ),
-    # Whoever sets the clock shortens a run, or prolongs it.
+    # Setting the system clock shortens or prolongs a run.
     Defect(
         "wall clock for monotonic",
         WALL_CLOCK,
@@ -60,9 +60,9 @@ TIMING = (
 """,
         ),
     ),
-    # The clock goes on, and the counters begin again.
+    # The clock continues, but the counters restart.
     Defect(
-        "resume refills budgets",
+        "resume resets budgets",
         RESUMED,
         Change(
             "runtime/loop.py",
@@ -74,13 +74,13 @@ start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
             start = dataclasses.replace(start, spent=spent)""",
         ),
     ),
-    # What was spent before the pause is forgotten.
+    # The seconds before the pause are lost.
     Defect(
         "resume restarts the clock",
         PAUSED_CLOCK,
         Change("runtime/calls.py", "self.began = self.clock() - execution.seconds", "self.began = self.clock()"),
     ),
-    # The replies that a node has had are forgotten.
+    # The node's earlier replies are lost.
     Defect(
         "resume repeats a finished tool call",
         RESUMED,

@@ -1,12 +1,12 @@
-"""Mistakes with what comes of calls, of runs and of nodes."""
+"""Defects in the results of calls, runs and nodes."""
 
 from __future__ import annotations
 
 from tests.defects.defect import Change, Defect
 from tests.defects.promises import APART, CUT, DECLARED, EVENTS, FINISH, LONE, TOGETHER
 
-TELLING = (
-    # The model is told of what failed, and of nothing else.
+RESULTS = (
+    # The model sees the failures only.
     Defect(
         "one failing tool loses its siblings",
         TOGETHER,
@@ -22,7 +22,7 @@ TELLING = (
 """,
         ),
     ),
-    # As they come in: what waits longest stands last.
+    # Observations have the order in which they arrive.
     Defect(
         "observation order differs from action order",
         CUT,
@@ -30,13 +30,13 @@ TELLING = (
             "kernel/execution.py", "states[answer.member] = self._apply(", "states[states.index(PAID)] = self._apply("
         ),
     ),
-    # So that a person sees it.
+    # The message would reach the user.
     Defect(
         "return_direct for an unknown tool",
         LONE,
         Change("tools/calling.py", '"unknown_tool")', '"unknown_tool", True)'),
     ),
-    # The first of them answers.
+    # The first of several results answers.
     Defect(
         "return_direct with several steps",
         LONE,
@@ -46,7 +46,7 @@ TELLING = (
             "if results:",
         ),
     ),
-    # As LangChain's executor does.
+    # LangChain's executor does this.
     Defect(
         "mutation of the agent's finish",
         FINISH,
@@ -59,7 +59,7 @@ TELLING = (
         returned.update({**name_inputs(inputs, self._keys.passed), **to_outputs(result.ending)})""",
         ),
     ),
-    # The empty beginning, which every run shares, is extended in place.
+    # The shared empty start value is extended in place.
     Defect(
         "state leaking between two runs of one executor",
         APART,
@@ -74,7 +74,7 @@ TELLING = (
             "",
         ),
     ),
-    # What no edge takes ends the run.
+    # An undeclared outcome without an edge ends the run normally.
     Defect(
         "undeclared outcome followed",
         DECLARED,
@@ -88,7 +88,7 @@ TELLING = (
         ),
         Change("kernel/execution.py", "raise UnhandledOutcomeError(step.name, outcome) from None", "following = None"),
     ),
-    # What is to be done is told when it is done.
+    # The event comes after the effect.
     Defect(
         "events out of order",
         EVENTS,
