@@ -54,7 +54,7 @@ def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
 
 
 class Counters:
-    """What one run has spent, and what its limits and the runs that contain it (`outer`) allow."""
+    """The spending of one run, and what its limits and the runs that contain it (`outer`) allow."""
 
     # Slots make a waiting run a tenth smaller.
     __slots__ = (
@@ -112,9 +112,9 @@ class Counters:
     def spent(self) -> Spent:
         """Return what the run has spent so far."""
         if self._spent is None:
-            counts, program, own = self._counts, self._program, self._program.own
+            counts, program, first_meter = self._counts, self._program, self._program.first_meter
             names: tuple[str, ...] = program.meters
-            amounts = counts[own:]
+            amounts = counts[first_meter:]
             if self._nested_charges or self._foreign_charges:
                 # Read once: another thread may charge meanwhile, which replaces the mapping.
                 within = self._nested_charges
@@ -132,7 +132,7 @@ class Counters:
                 int(counts[0]),
                 self.seconds,
                 self._restarts,
-                Counts(program.budgets, tuple(counts[1:own])) if own > 1 else NOTHING,
+                Counts(program.budgets, tuple(counts[1:first_meter])) if first_meter > 1 else NOTHING,
                 Counts(names, tuple(amounts)),
             )
         return self._spent
@@ -165,7 +165,7 @@ class Counters:
         self._nested_charges = within
         self._spent = None
 
-    def _fold(self) -> None:
+    def _add_nested_charges(self) -> None:
         """Add what nested runs have charged to the counters of this run."""
         slots, self._spent = self._program.slots, None
         others = dict(self._foreign_charges)
@@ -256,8 +256,8 @@ class Counters:
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
         if self._outer is not None:
-            names, own = self._program.names, self._program.own
-            amounts = {names[slot]: total for slot, total in wanted.items() if slot >= own}
+            names, first_meter = self._program.names, self._program.first_meter
+            amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
             exhausted = self._outer.charge(amounts, compared)
             if exhausted is not None:

@@ -249,7 +249,7 @@ class CallId(NamedTuple):
 
 
 class RunScope(Protocol):
-    """What all calls of a run share: its id, its context, and its deadline."""
+    """The data that all calls of a run share: its id, its context, and its deadline."""
 
     @property
     def run_id(self) -> str:

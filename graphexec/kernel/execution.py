@@ -246,7 +246,7 @@ class Execution(Counters):
         self._sequence += 1
         self._replies.append(reply)
         if self._nested_charges:
-            self._fold()
+            self._add_nested_charges()
 
     def _record_batch(self) -> object:
         """Record the replies to the open batch; return them, or the `Exhausted` with which the run leaves the node."""

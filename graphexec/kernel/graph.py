@@ -316,15 +316,15 @@ def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     and a path to the end. Names of nodes and outcomes are unique, outcomes are `@final` frozen classes, and a node that
     asks for effects has a `when_spent`, the outcome for a limit that stops it.
     """
-    faults, nodes, found = _read_table(table, start)
-    return check_table(nodes.values(), found, start.name, faults)
+    faults, nodes, all_edges = _read_table(table, start)
+    return check_table(nodes.values(), all_edges, start.name, faults)
 
 
 def draft(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     """Build a machine from a table that may have faults, to draw it; `verify()` reports the faults."""
-    faults, nodes, found = _read_table(table, start)
-    nodes, found, first = inline_subgraphs(nodes, found, start.name)
-    return Graph(nodes.values(), found, first, faults)
+    faults, nodes, all_edges = _read_table(table, start)
+    nodes, all_edges, first = inline_subgraphs(nodes, all_edges, start.name)
+    return Graph(nodes.values(), all_edges, first, faults)
 
 
 def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], dict[str, Node[Any, Any]], list[Edge]]:
@@ -334,14 +334,14 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
     require_node(start, "decorate the function with @node")
     faults: list[Fault] = []
     nodes: dict[str, Node[Any, Any]] = {}
-    found: list[Edge] = []
+    all_edges: list[Edge] = []
     for source, routes in table.rows:
         if source.name in nodes:
             text = f"{source.name} has two rows; join its routes with | in one row"
             faults.append(Fault("GX020", source.name, None, text))
             continue
         nodes[source.name] = source
-        found.extend(edges_of(source, routes))
+        all_edges.extend(edges_of(source, routes))
     targets = [route.target for _, routes in table.rows for route in routes.routes]
     doubled = [
         node.name
@@ -352,7 +352,7 @@ def _read_table(table: Table[Any], start: Node[Any, Any]) -> tuple[list[Fault], 
         Fault("GX020", name, None, f"two nodes are named {name}; rename one of the functions")
         for name in dict.fromkeys(doubled)
     ]
-    return faults, nodes, found
+    return faults, nodes, all_edges
 
 
 def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
@@ -361,14 +361,14 @@ def edges_of(source: Node[Any, Any], routes: Routes[Any, Any]) -> list[Edge]:
 
 
 def check_table(
-    nodes: Iterable[Node[Any, Any]], found: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
+    nodes: Iterable[Node[Any, Any]], all_edges: Sequence[Edge], start: str, faults: Sequence[Fault] = ()
 ) -> Graph[Any, Any]:
     """Return the graph of these nodes and edges. Raises `GraphError` with `faults` and every other fault."""
     by_name = {node.name: node for node in nodes}
-    every = [*faults, *faults_of(by_name, found, start)]
-    if not every and any(node.inner is not None for node in by_name.values()):
-        by_name, found, start = inline_subgraphs(by_name, found, start)
-        every = faults_of(by_name, found, start)
-    if every:
-        raise GraphError(every)
-    return Graph(by_name.values(), found, start)
+    all_faults = [*faults, *faults_of(by_name, all_edges, start)]
+    if not all_faults and any(node.inner is not None for node in by_name.values()):
+        by_name, all_edges, start = inline_subgraphs(by_name, all_edges, start)
+        all_faults = faults_of(by_name, all_edges, start)
+    if all_faults:
+        raise GraphError(all_faults)
+    return Graph(by_name.values(), all_edges, start)

@@ -263,9 +263,9 @@ class Limits:
             # Any: users without a type checker pass other values.
             given: Any = meters or {}
             amounts = _limits_of_meters(given, faults)
-        found = [fault for fault in faults if fault]
-        if found:
-            raise LimitsError("; ".join(found))
+        reported = [fault for fault in faults if fault]
+        if reported:
+            raise LimitsError("; ".join(reported))
         for name, value in (*limits.items(), ("budgets", own), ("meters", amounts)):
             object.__setattr__(self, name, value)
 
@@ -301,7 +301,7 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
     # Users without a type checker pass a list of meters.
     if not isinstance(meters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise LimitsError(f"the limits are {format_value(meters)}; give a dict of meters and limits: {{METER: 5}}")
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for meter, limit in meters.items():
         if not isinstance(meter, Meter):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{METER: 5}}")
@@ -312,8 +312,8 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
             )
         faults.append(fault)
         if limit is not None:
-            found[meter.name] = limit if fault or meter.whole else float(limit)
-    return _frozen(found.items())
+            amounts[meter.name] = limit if fault or meter.whole else float(limit)
+    return _frozen(amounts.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -414,7 +414,7 @@ class Exhausted:
         )
 
     def __str__(self) -> str:
-        return f"{self._text()}, by the run around it" if self.outer else self._text()
+        return f"{self._text()}, in an outer run" if self.outer else self._text()
 
     def __repr__(self) -> str:
         return repr_fields(self)
@@ -422,7 +422,7 @@ class Exhausted:
     def _text(self) -> str:
         if self.limit == "depth":
             levels = "level" if self.value == 1 else "levels"
-            return f"the limit of {format_count(self.value)} {levels} of runs within a run was reached"
+            return f"the limit of {format_count(self.value)} {levels} of nested runs was reached"
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit, such as the cost.

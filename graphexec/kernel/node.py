@@ -53,8 +53,8 @@ class Edge:
     resets: tuple[Budget, ...] = ()
 
     def __str__(self) -> str:
-        again = f" ({', '.join(map(str, self.resets))} again)" if self.resets else ""
-        return f"{self.source} --{self.outcome.__name__}{again}--> {self.target}"
+        resets = f" (resets {', '.join(map(str, self.resets))})" if self.resets else ""
+        return f"{self.source} --{self.outcome.__name__}{resets}--> {self.target}"
 
 
 In_contra = TypeVar("In_contra", contravariant=True)

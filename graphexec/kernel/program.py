@@ -95,7 +95,18 @@ def _perform_function(source: Node[Any, Any]) -> Callable[[Any], Generator[Perfo
 class Program:
     """The steps of a graph and its counters: first the iterations, then the machine's budgets, then the meters."""
 
-    __slots__ = ("budgets", "caps", "context_types", "limits", "measured", "meters", "names", "own", "slots", "steps")
+    __slots__ = (
+        "budgets",
+        "caps",
+        "context_types",
+        "first_meter",
+        "limits",
+        "measured",
+        "meters",
+        "names",
+        "slots",
+        "steps",
+    )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         check_meters(graph, limits)
@@ -105,7 +116,7 @@ class Program:
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
         self.measured = frozenset(meter for effect in effects for meter in effect.measures)
         # The slot of the first meter.
-        self.own = 1 + len(self.budgets)
+        self.first_meter = 1 + len(self.budgets)
         self.names = (ITERATIONS.name, *self.budgets, *self.meters)
         self.slots: Mapping[str, int] = {name: slot for slot, name in enumerate(self.names)}
         # The limit of each counter; `None` is no limit.

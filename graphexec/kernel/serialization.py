@@ -93,7 +93,7 @@ def format_json(data: Any, **options: Any) -> str:
         return text
 
 
-# Python converts this many digits whatever its limit on long integers is.
+# Python always converts this many digits; its limit on long integers cannot be lower.
 _DIGITS = 600
 
 

@@ -105,7 +105,7 @@ class PendingEffect:
 
 def _not_before_the_run(at: float) -> float:
     if not at >= 0:
-        raise InputError(f"at is {at}; give the seconds since the start of the run, 0 or more")
+        raise InputError(f"the reply has at={at}; give the seconds since the start of the run, 0 or more")
     return at
 
 

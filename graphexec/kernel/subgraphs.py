@@ -15,18 +15,18 @@ def inline_subgraphs(
     """Return the nodes, edges and start of the table, with every subgraph in the place of its node."""
     inner = {node.name: node.inner for node in nodes.values() if node.inner is not None}
     entries = {name: f"{name}.{subgraph.start}" for name, subgraph in inner.items()}
-    flat: dict[str, Node[Any, Any]] = {}
+    flat_nodes: dict[str, Node[Any, Any]] = {}
     for node in nodes.values():
-        for part in (node,) if node.inner is None else _parts(node.name, node.inner):
-            flat[part.name] = part
-    found: list[Edge] = []
+        for part in (node,) if node.inner is None else _prefix_nodes(node.name, node.inner):
+            flat_nodes[part.name] = part
+    flat_edges: list[Edge] = []
     for name, node in nodes.items():
-        row = [_entering(edge, inner, entries) for edge in edges if edge.source == name]
-        found += row if node.inner is None else _within(name, node.inner, row)
-    return flat, found, entries.get(start, start)
+        row = [_redirect_edge(edge, inner, entries) for edge in edges if edge.source == name]
+        flat_edges += row if node.inner is None else _inline_edges(name, node.inner, row)
+    return flat_nodes, flat_edges, entries.get(start, start)
 
 
-def _parts(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
+def _prefix_nodes(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
     """Yield the nodes of a subgraph, with the prefix of its node's name, and metered by its own budgets."""
     own = inner.renamed_budgets(name)
     for part in inner.nodes:
@@ -34,7 +34,7 @@ def _parts(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
         yield dataclasses.replace(part, name=f"{name}.{part.name}", meters=meters)
 
 
-def _entering(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
+def _redirect_edge(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
     """Return the edge; one that leads to a subgraph leads to its first node, and resets its own budgets."""
     if edge.target not in entries:
         return edge
@@ -42,7 +42,7 @@ def _entering(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, s
     return dataclasses.replace(edge, target=entries[edge.target], resets=(*edge.resets, *own))
 
 
-def _within(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
+def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
     """Yield the edges of a subgraph; its edges to END continue with those of its node's row."""
     leaving = {edge.outcome: edge for edge in row}
     own = inner.renamed_budgets(name)
@@ -53,5 +53,5 @@ def _within(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[Edge]:
             yield Edge(source, edge.outcome, f"{name}.{edge.target}", resets)
         elif edge.outcome in leaving:
             after = leaving[edge.outcome]
-            again = tuple(dict.fromkeys((*resets, *after.resets)))
-            yield Edge(source, edge.outcome, after.target, again)
+            combined = tuple(dict.fromkeys((*resets, *after.resets)))
+            yield Edge(source, edge.outcome, after.target, combined)

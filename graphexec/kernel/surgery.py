@@ -125,27 +125,27 @@ def _edges_between(
     machine: Graph[Any, Any], sources: Sequence[Node[Any, Any]], outcomes: Sequence[type], verb: str
 ) -> list[Edge]:
     """Return the edges of these nodes for these outcomes. Raises unless each node and each outcome has one."""
-    found: list[Edge] = []
+    matches: list[Edge] = []
     faults: list[Fault] = []
     for source in sources:
         _require_node(machine, source.name)
         row = [edge for edge in machine.edges if edge.source == source.name]
         fitting = [edge for edge in row if edge.outcome in outcomes]
-        found += fitting
+        matches += fitting
         if not fitting:
             wanted = " or ".join(outcome.__name__ for outcome in outcomes)
             text = f"{source.name} has no edge for {wanted}; {verb} one of"
-            has = ", ".join(edge.outcome.__name__ for edge in row)
-            faults.append(Fault("GX026", source.name, wanted, f"{text} {has}"))
-    taken = {edge.outcome for edge in found}
+            available = ", ".join(edge.outcome.__name__ for edge in row)
+            faults.append(Fault("GX026", source.name, wanted, f"{text} {available}"))
+    taken = {edge.outcome for edge in matches}
     names = ", ".join(source.name for source in sources)
     faults += [
         Fault("GX026", None, name, f"none of {names} has an edge for {name}; leave {name} out of on=")
-        for name in (outcome.__name__ for outcome in outcomes if found and outcome not in taken)
+        for name in (outcome.__name__ for outcome in outcomes if matches and outcome not in taken)
     ]
     if faults:
         raise GraphError(faults)
-    return found
+    return matches
 
 
 class HasGraph(Protocol[S_contra, F_co]):
@@ -225,18 +225,18 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
     faults: list[Fault] = []
     nodes: list[Node[Any, Any]] = []
     for node in machine:
-        found: dict[str, object] = {}
+        supplied: dict[str, object] = {}
         for name, kinds in node.settings.items():
             fitting = [setting for setting in settings if isinstance(setting, kinds)]
             if len(fitting) == 1:
-                found[name] = fitting[0]
+                supplied[name] = fitting[0]
                 continue
             how = f"{len(fitting)} were given" if fitting else "none was given"
             wanted = " | ".join(kind.__name__ for kind in kinds)
             text = f"{node.name} needs one {wanted} for {name}, and {how}; pass it to bind(machine, ...)"
             faults.append(Fault("GX024", node.name, None, text))
-        if found:
-            function = functools.partial(node.function, **found)
+        if supplied:
+            function = functools.partial(node.function, **supplied)
             node = dataclasses.replace(node, function=function, settings={}, bound=settings)  # noqa: PLW2901
         elif node.kind == "asks" and not node.bound:
             node = dataclasses.replace(node, bound=settings)  # noqa: PLW2901
@@ -252,13 +252,13 @@ _AMPLE = 1_000
 
 def _check_still_provable(changed: Graph[S, F], machine: Graph[Any, Any]) -> Graph[S, F]:
     """Return the changed machine. Raises `GraphError` if it has no proof of termination and the old machine had one."""
-    found = _obstacles(changed)
-    if found and not _obstacles(machine):
-        raise GraphError(found)
+    obstacles = _find_obstacles(changed)
+    if obstacles and not _find_obstacles(machine):
+        raise GraphError(obstacles)
     return changed
 
 
-def _obstacles(machine: Graph[Any, Any]) -> list[Fault]:
+def _find_obstacles(machine: Graph[Any, Any]) -> list[Fault]:
     """Return the faults that prevent a proof under every combination of limits; none if one combination has a proof.
 
     It tries a limit on everything, and then none on iterations, on what effects charge, or on both: a loop that a

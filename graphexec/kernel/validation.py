@@ -14,15 +14,15 @@ from graphexec.kernel.meters import Budget, Meter
 from graphexec.kernel.node import END, Edge, Node
 
 
-def faults_of(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge], start: str) -> list[Fault]:
+def faults_of(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge], start: str) -> list[Fault]:
     """Return every fault of the table with these nodes and edges."""
     rows: dict[str, list[Edge]] = defaultdict(list)
-    for edge in found:
+    for edge in edges:
         rows[edge.source].append(edge)
     return [
         *_row_faults(nodes, rows),
         *_class_faults(nodes),
-        *_budget_faults(nodes, found),
+        *_budget_faults(nodes, edges),
         *_path_faults(nodes, rows, start),
     ]
 
@@ -60,8 +60,8 @@ def _row_faults(nodes: Mapping[str, Node[Any, Any]], rows: Mapping[str, list[Edg
                 yield Fault("GX022", node.name, name, f"{text}; send it to a node that takes it")
         if node.kind != "pure" and node.when_spent is None:
             remedy = "decorate it with @charged(when_spent=...) and route that outcome"
-            does = _describe_effects(node)
-            text = f"{node.name} {does}, which a limit may stop, but has no outcome for that; {remedy}"
+            description = _describe_effects(node)
+            text = f"{node.name} {description}, which a limit may stop, but has no outcome for that; {remedy}"
             yield Fault("GX008", node.name, None, text)
 
 
@@ -99,7 +99,7 @@ def _class_mistakes(kind: type) -> Iterator[str]:
         yield f"not frozen; write @dataclass(frozen=True) above class {kind.__name__}"
 
 
-def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -> Iterator[Fault]:
+def _budget_faults(nodes: Mapping[str, Node[Any, Any]], edges: Sequence[Edge]) -> Iterator[Fault]:
     """Find budgets and meters that share a name, and resets of budgets that meter no node."""
     known: dict[str, Budget] = {}
     counted: dict[str, Meter] = {}
@@ -117,7 +117,7 @@ def _budget_faults(nodes: Mapping[str, Node[Any, Any]], found: Sequence[Edge]) -
             elif meter.name in known:
                 text = f"{node.name} asks for effects that charge the meter {meter.name}, but a budget has that name"
                 yield Fault("GX011", node.name, None, f"{text}; rename one of them")
-    for edge in found:
+    for edge in edges:
         for budget in edge.resets:
             if budget.name not in known:
                 remedy = "put @metered(budget=...) on the node that it bounds, or remove the reset"

@@ -302,7 +302,7 @@ def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
 @pytest.mark.parametrize("at", [-1, -0.001, float("nan")])
 def test_reply_before_the_run_is_refused(at: float) -> None:
     state = asking(LOOK, Left(1))
-    text = f"at is {at}; give the seconds since the start of the run, 0 or more"
+    text = f"the reply has at={at}; give the seconds since the start of the run, 0 or more"
     for answer in (partial(state.reply, ToolResult("")), state.cut):
         with pytest.raises(InputError) as caught:
             answer(at=at)

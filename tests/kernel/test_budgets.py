@@ -216,7 +216,7 @@ def test_reset_leaves_other_budgets_unchanged() -> None:
 
 
 def test_edge_shows_its_resets() -> None:
-    assert "read --Chapters (revisions again)--> write" in str(book()).splitlines()
+    assert "read --Chapters (resets revisions)--> write" in str(book()).splitlines()
     assert "read --Chapters--> write" in str(book(resets=())).splitlines()
 
 
@@ -458,7 +458,7 @@ def test_two_budgets_with_one_name_are_refused() -> None:
 
 def test_reset_of_an_unused_budget_is_refused() -> None:
     assert faults(lambda: book(resets=(REVISIONS, PATIENCE))) == [
-        "GX011 read Chapters: read --Chapters (revisions, patience again)--> write resets patience, but no node "
+        "GX011 read Chapters: read --Chapters (resets revisions, patience)--> write resets patience, but no node "
         "is metered by it; put @metered(budget=...) on the node that it bounds, or remove the reset"
     ]
 

@@ -140,7 +140,7 @@ def test_subgraph_nodes_are_inlined_with_a_prefix() -> None:
         "solve.attempt --Trying--> solve.attempt",
         "solve.attempt --Solved--> deliver",
         "solve.attempt --Failed--> apologise",
-        "deliver --Task (solve.tries again)--> solve.look",
+        "deliver --Task (resets solve.tries)--> solve.look",
         "deliver --Report--> END",
         "apologise --Report--> END",
     ]
@@ -162,7 +162,7 @@ def test_subgraph_may_follow_an_ordinary_node() -> None:
         edges(accept, on(Task, solve)) | loosely(solve, on(Solved, END) | on(Failed, END)), start=accept
     )
     assert machine.start == "accept"
-    assert "accept --Task (solve.tries again)--> solve.look" in str(machine).splitlines()
+    assert "accept --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
     result = run_script(lambda: Script(machine, Report(""), without_handlers()))
     assert (result.outcome, result.spent.budgets) == (Solved((2,)), {"solve.tries": 2})
 
@@ -221,7 +221,7 @@ def test_subgraph_may_own_iterations() -> None:
 def test_inner_edge_resets_own_budgets_by_full_name() -> None:
     inner = solver(TRIES, SHARED, resets=[TRIES, SHARED])
     machine = office(embed(inner, "solve", own=[TRIES]))
-    assert "solve.look --Trying (solve.tries, shared again)--> solve.attempt" in str(machine).splitlines()
+    assert "solve.look --Trying (resets solve.tries, shared)--> solve.attempt" in str(machine).splitlines()
     result = run_script(lambda: Script(machine, Task((2, 2)), without_handlers()))
     assert result.spent.budgets == {"solve.tries": 3, "shared": 3}
 
@@ -244,8 +244,8 @@ def test_leaving_edge_combines_both_resets() -> None:
         start=inner,
     )
     assert str(machine).splitlines()[:2] == [
-        "inner.once --Solved (inner.tries, shared again)--> deliver",
-        "inner.once --Failed (inner.tries, shared again)--> apologise",
+        "inner.once --Solved (resets inner.tries, shared)--> deliver",
+        "inner.once --Failed (resets inner.tries, shared)--> apologise",
     ]
 
 
@@ -287,7 +287,7 @@ def test_subgraph_may_lead_to_another_or_itself() -> None:
         | edges(apologise, on(Report, END)),
         start=solve,
     )
-    assert "choose.begin_again --Task (solve.tries again)--> solve.look" in str(machine).splitlines()
+    assert "choose.begin_again --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
     assert reported(machine, 2, 2, 2) == "done"
 
     @metered(when_spent=Failed, budget=TRIES)
@@ -457,7 +457,7 @@ def test_outer_edge_may_reset_an_inner_budget() -> None:
         | edges(apologise, on(Report, END)),
         start=solve,
     )
-    assert "solve.attempt --Solved (tries again)--> deliver" in str(machine).splitlines()
+    assert "solve.attempt --Solved (resets tries)--> deliver" in str(machine).splitlines()
     assert reported(machine, 2, 2, 2) == "all solved"
 
 

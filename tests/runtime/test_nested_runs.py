@@ -223,7 +223,7 @@ def test_stopped_inner_run_names_the_outer_run(run: Running) -> None:
         return "stopped"
 
     run(caller_of(Caller(), delegate, max_model_calls=3))
-    assert str(stops[0].limit) == "the limit of 3 model calls was reached (3 spent), by the run around it"
+    assert str(stops[0].limit) == "the limit of 3 model calls was reached (3 spent), in an outer run"
 
 
 # ---- recursion
@@ -256,7 +256,7 @@ def test_depth_limit_says_how_deep() -> None:
 
     executors.append(caller_of(Caller(answers_after=1), again, max_depth=2))
     executors[0].run("q")
-    assert str(stops[0].limit) == "the limit of 2 levels of runs within a run was reached, by the run around it"
+    assert str(stops[0].limit) == "the limit of 2 levels of nested runs was reached, in an outer run"
     assert stops[1:] == [None, None]
 
 
@@ -316,7 +316,7 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
     assert [stop and str(stop.limit) for stop in stops] == [
         None,
         None,
-        *["the limit of 2 nested runs was reached (2 spent), by the run around it"] * 2,
+        *["the limit of 2 nested runs was reached (2 spent), in an outer run"] * 2,
     ]
 
 

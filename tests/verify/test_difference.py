@@ -31,7 +31,7 @@ def test_nodes_edges_verdict_and_bounds_are_compared() -> None:
     assert "- node polish" in lines
     assert "+ node revise, metered by revisions (limit 2)" in lines
     assert "~ edge was criticize --Poor--> polish, now criticize --Poor--> revise" in lines
-    assert "~ edge was edit --Chapter--> write, now edit --Chapter (revisions again)--> write" in lines
+    assert "~ edge was edit --Chapter--> write, now edit --Chapter (resets revisions)--> write" in lines
     assert "- edge polish --Text--> criticize" in lines
     assert "+ edge revise --Text--> criticize" in lines
     assert "~ verdict was refuted, now proved" in lines
