@@ -44,7 +44,7 @@ def text(*said: Turn) -> str:
     return "\n".join(f"Human: {each.input}\nAI: {each.output}" for each in said)
 
 
-def test_a_buffer_tells_the_whole_conversation_as_text_or_as_messages() -> None:
+def test_buffer_loads_whole_conversation() -> None:
     history = MemoryHistory()
     memory = BufferMemory(history)
     assert memory.keys == ("chat_history",)
@@ -79,7 +79,7 @@ def test_a_window_tells_exactly_the_last_turns(said: list[Turn], most: int) -> N
 
 
 @given(said=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
-def test_a_token_window_tells_exactly_the_last_turns_that_fit(said: list[Turn], most: int, messages: bool) -> None:
+def test_token_window_loads_the_last_fitting_turns(said: list[Turn], most: int, messages: bool) -> None:
     memory = TokenWindowMemory(most, as_messages=messages)
     save(memory, *said)
     costs = [estimated_tokens(f"{text(each)}\n") for each in said]
@@ -107,7 +107,7 @@ def test_tokens_are_counted_as_one_says() -> None:
 
 
 @given(st.text())
-def test_the_estimate_is_a_token_for_four_characters_rounded_up(said: str) -> None:
+def test_estimate_is_a_token_per_four_characters(said: str) -> None:
     assert estimated_tokens(said) == math.ceil(len(said) / 4)
 
 
@@ -128,14 +128,14 @@ class Colour(str, enum.Enum):  # noqa: UP042
         (b"\xff", "b'\\xff'"),
     ],
 )
-def test_what_is_not_text_is_kept_as_json(value: object, stored: str) -> None:
+def test_other_values_are_stored_as_json(value: object, stored: str) -> None:
     memory = BufferMemory()
     memory.save({"input": value}, {"output": value})
     assert memory.load({})["chat_history"] == text(Turn(stored, stored))
     assert [type(each.input) for each in memory.history.turns()] == [str]
 
 
-def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
+def test_missing_key_is_listed_with_existing_keys() -> None:
     memory = WindowMemory(2, input_key="question")
     with pytest.raises(InputError) as raised:
         memory.save({"input": "a", "topic": "b"}, {"output": "c"})
@@ -154,7 +154,7 @@ def test_a_key_that_the_caller_fills_is_refused() -> None:
         BufferMemory(key="input")
 
 
-def test_memories_share_nothing_unless_they_are_given_one_history() -> None:
+def test_memories_share_only_a_common_history() -> None:
     model = ScriptedModel(["S"], repeat_last=True)
     pairs: list[tuple[TurnMemory, TurnMemory]] = [
         (BufferMemory(), BufferMemory()),
@@ -211,9 +211,7 @@ def test_every_memory_is_one_to_the_type_checkers() -> None:
 
 @settings(max_examples=12)
 @given(said=st.lists(turns, max_size=4), most=st.integers(0, 4))
-def test_an_async_run_is_told_what_a_sync_one_is(
-    said: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_async_run_loads_the_same_memory(said: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     directory = tmp_path_factory.mktemp("both")
 
     async def both(history: History, other: History) -> None:
@@ -229,7 +227,7 @@ def test_an_async_run_is_told_what_a_sync_one_is(
         asyncio.run(both(one[kind](), other[kind]()))
 
 
-def test_an_async_run_leaves_to_a_thread_what_may_block() -> None:
+def test_async_run_blocks_only_in_threads() -> None:
     history = SlowHistory()
     memory = BufferMemory(history)
 
@@ -246,7 +244,7 @@ def test_an_async_run_leaves_to_a_thread_what_may_block() -> None:
 
 @settings(max_examples=20)
 @given(order=st.permutations(range(5)))
-def test_runs_at_once_stand_in_the_order_in_which_they_ended(order: list[int]) -> None:
+def test_concurrent_nested_runs_are_recorded_in_order(order: list[int]) -> None:
     memory = BufferMemory()
     ends = [threading.Event() for _ in order]
 

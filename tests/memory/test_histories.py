@@ -35,9 +35,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=20)
 @given(steps=st.lists(turns | st.just("clear"), max_size=6))
 @example(steps=[Turn("\ud83d", "\ude00"), Turn("\ud83d\ude00", "😀"), Turn("a\nb", "c\u2028d")])
-def test_a_history_opened_again_has_exactly_the_turns_since_it_was_cleared(
-    kind: str, steps: list[Turn | str], directory: Path
-) -> None:
+def test_reopened_history_has_turns_since_clear(kind: str, steps: list[Turn | str], directory: Path) -> None:
     store = stores(directory)[kind]
     expected: list[Turn] = []
     for step in steps:
@@ -74,7 +72,7 @@ def at_once(*calls: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_threads_that_write_at_once_lose_no_turn_and_tear_none(kind: str, directory: Path) -> None:
+def test_concurrent_threads_lose_no_turn(kind: str, directory: Path) -> None:
     store = stores(directory)[kind]
     shared = store()
 
@@ -106,7 +104,7 @@ for number in range(10):
 """
 
 
-def test_processes_that_write_at_once_lose_no_turn_and_readers_see_only_whole_ones(tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_turn(tmp_path: Path) -> None:
     lines, database = tmp_path / "turns.jsonl", tmp_path / "turns.sqlite"
     histories: list[History] = [FileHistory(lines), SQLiteHistory(database, conversation="shared")]
     with contextlib.ExitStack() as running:
@@ -154,7 +152,7 @@ def test_processes_that_write_at_once_lose_no_turn_and_readers_see_only_whole_on
         (b'{"input": "in", "output": 7}', "it does not have the strings input and output"),
     ],
 )
-def test_a_line_that_is_no_turn_is_named_and_nothing_is_lost(line: bytes, why: str, tmp_path: Path) -> None:
+def test_invalid_line_is_named_and_kept(line: bytes, why: str, tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     history = FileHistory(file)
     history.add(turn(1))
@@ -169,7 +167,7 @@ def test_a_line_that_is_no_turn_is_named_and_nothing_is_lost(line: bytes, why: s
     assert history.turns() == (turn(1), turn(1), turn(2))
 
 
-def test_a_last_line_that_a_crash_cut_short_does_not_spoil_the_next_turn(tmp_path: Path) -> None:
+def test_truncated_last_line_does_not_spoil_next_turn(tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     history = FileHistory(file)
     file.write_bytes(b'{"input": "a", "out')
@@ -179,7 +177,7 @@ def test_a_last_line_that_a_crash_cut_short_does_not_spoil_the_next_turn(tmp_pat
         history.turns()
 
 
-def test_a_last_line_without_a_line_break_is_a_turn(tmp_path: Path) -> None:
+def test_last_line_without_line_break_is_a_turn(tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
     history = FileHistory(file)
@@ -188,7 +186,7 @@ def test_a_last_line_without_a_line_break_is_a_turn(tmp_path: Path) -> None:
     assert history.turns() == (Turn("a", "b"), turn(2))
 
 
-def test_a_turn_for_which_there_is_no_room_leaves_no_part_of_itself(tmp_path: Path) -> None:
+def test_failed_write_leaves_no_partial_turn(tmp_path: Path) -> None:
     history = FileHistory(tmp_path / "turns.jsonl")
     history.add(turn(1))
     before = history.path.read_bytes()
@@ -202,7 +200,7 @@ def test_a_turn_for_which_there_is_no_room_leaves_no_part_of_itself(tmp_path: Pa
     assert history.path.read_bytes() == before
 
 
-def test_what_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:
+def test_invalid_database_is_named_and_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "turns.sqlite"
     file.write_text("some notes of mine, which are long enough to be a header\n" * 4, encoding="utf-8")
     before = file.read_bytes()
@@ -215,7 +213,7 @@ def test_what_is_no_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_what_the_database_itself_forbids_is_told_in_its_own_words(tmp_path: Path) -> None:
+def test_database_errors_are_raised_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "turns.sqlite"
     with contextlib.closing(sqlite3.connect(file)) as database:
         database.execute("CREATE TABLE graphexec_turns (id INTEGER, conversation, input, output CHECK (output <> ''))")
@@ -227,7 +225,7 @@ def test_what_the_database_itself_forbids_is_told_in_its_own_words(tmp_path: Pat
 
 
 @pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
-def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path], History], tmp_path: Path) -> None:
+def test_invalid_path_is_refused(history: Callable[[Path], History], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a directory; name a file in it"):
         history(tmp_path)
     with pytest.raises(InputError, match=r"is in a directory that does not exist; create .*missing first"):
@@ -242,7 +240,7 @@ def test_a_path_that_can_be_no_file_is_found_out_at_once(history: Callable[[Path
 
 
 @pytest.mark.parametrize("history", [FileHistory, functools.partial(SQLiteHistory, conversation="me")])
-def test_a_path_that_may_not_be_written_to_is_found_out_at_once(
+def test_unwritable_path_is_refused(
     history: Callable[[Path], History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Who runs the tests may write everywhere.
@@ -261,7 +259,7 @@ def test_a_path_that_may_not_be_written_to_is_found_out_at_once(
     assert asked == [tmp_path / "there", tmp_path], "the file itself, or where it is to be made"
 
 
-def test_a_database_that_cannot_be_opened_any_more_is_named(tmp_path: Path) -> None:
+def test_unopenable_database_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     history = SQLiteHistory(folder / "turns", conversation="me")
@@ -275,7 +273,7 @@ def test_a_database_in_memory_is_refused() -> None:
         SQLiteHistory(":memory:", conversation="me")
 
 
-def test_a_history_stays_where_it_is_when_the_process_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_path_survives_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     histories: list[History] = [FileHistory("turns.jsonl"), SQLiteHistory("turns.sqlite", conversation="me")]
@@ -285,7 +283,7 @@ def test_a_history_stays_where_it_is_when_the_process_moves(tmp_path: Path, monk
     assert [history.turns() for history in histories] == [(turn(1),)] * 2
 
 
-def test_a_history_that_nobody_wrote_to_has_no_turns_and_makes_no_file_of_lines(tmp_path: Path) -> None:
+def test_unwritten_history_creates_no_file(tmp_path: Path) -> None:
     assert FileHistory(tmp_path / "turns.jsonl").turns() == ()
     assert not (tmp_path / "turns.jsonl").exists()
     assert SQLiteHistory(tmp_path / "turns.sqlite", conversation="me").turns() == ()
@@ -297,7 +295,7 @@ def test_a_turn_is_text() -> None:
         Turn("a", 7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def test_a_history_says_how_long_it_is_and_not_what_was_said() -> None:
+def test_repr_of_history_hides_its_turns() -> None:
     history = MemoryHistory()
     history.add(Turn("secret", "secret"))
     assert repr(history) == "<MemoryHistory: 1 turns>"

@@ -62,7 +62,7 @@ def told(memory: SummaryMemory) -> str:
     return str(memory.load({})["chat_history"])
 
 
-def test_older_turns_become_a_summary_and_the_last_stay_as_they_were_said() -> None:
+def test_older_turns_become_a_summary() -> None:
     model = ScriptedModel(["They met.", "They met and talked."])
     history, summaries = MemoryHistory(), MemoryHistory()
     memory = SummaryMemory(model, keep_turns=1, history=history, summaries=summaries, human="Ada", ai="Bot")
@@ -87,7 +87,7 @@ def test_older_turns_become_a_summary_and_the_last_stay_as_they_were_said() -> N
     assert history.turns() == (turn(1), turn(2), turn(3))
 
 
-def test_with_nothing_kept_the_summary_is_all_that_is_told() -> None:
+def test_summary_alone_is_loaded_without_kept_turns() -> None:
     memory = SummaryMemory(ScriptedModel(["One.", "Two."]))
     assert told(memory) == ""
     assert SummaryMemory(ScriptedModel([]), as_messages=True).load({}) == {"chat_history": ()}
@@ -97,7 +97,7 @@ def test_with_nothing_kept_the_summary_is_all_that_is_told() -> None:
 
 
 @given(failing=st.lists(st.booleans(), max_size=8), keep=st.integers(0, 3), awaited=st.booleans())
-def test_whatever_fails_every_turn_is_told_once_and_in_order(failing: list[bool], keep: int, awaited: bool) -> None:
+def test_every_turn_is_loaded_once_despite_failures(failing: list[bool], keep: int, awaited: bool) -> None:
     model = EchoModel()
     memory = SummaryMemory(model, keep_turns=keep, prompt=ECHO)
 
@@ -154,7 +154,7 @@ async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
 
 
 @pytest.mark.parametrize("awaited", [False, True])
-def test_a_save_raises_only_where_its_turn_is_not_stored(awaited: bool) -> None:
+def test_save_raises_only_if_turn_is_not_stored(awaited: bool) -> None:
     """So whoever saves again what a save raised about never stores it twice."""
     failing: list[SummaryMemory] = [
         SummaryMemory(ScriptedModel([RateLimitError("too many requests")])),
@@ -187,7 +187,7 @@ def test_a_summary_that_failed_says_why() -> None:
 
 
 @pytest.mark.parametrize("reply", [ModelReply("They m", finish_reason="length"), ModelReply(" \n")])
-def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply) -> None:
+def test_truncated_or_empty_summary_replaces_nothing(reply: ModelReply) -> None:
     memory = SummaryMemory(ScriptedModel([reply, "Both."]))
     with record_reports() as news:
         save(memory, 1)
@@ -199,7 +199,7 @@ def test_a_summary_that_is_cut_short_or_empty_replaces_nothing(reply: ModelReply
     assert told(memory) == "Summary: Both."
 
 
-def test_a_conversation_in_files_goes_on_with_its_summary(tmp_path: Path) -> None:
+def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
     def opened(*replies: str) -> SummaryMemory:
         return SummaryMemory(
             ScriptedModel(replies),
@@ -229,7 +229,7 @@ def test_a_summary_has_its_timeout(awaited: bool) -> None:
     assert timeouts == [2]
 
 
-def test_a_summary_of_what_was_cleared_is_never_told() -> None:
+def test_summary_of_cleared_turns_is_not_loaded() -> None:
     memory = SummaryMemory(ScriptedModel(["Of one.", "Of another."]), history=MemoryHistory())
     save(memory, 1)
     # Somebody else clears the history alone, and as many turns come as the summary tells of.
@@ -244,7 +244,7 @@ def test_a_summary_of_what_was_cleared_is_never_told() -> None:
 
 
 @given(st.text(), st.text())
-def test_two_conversations_that_read_alike_are_not_taken_for_one(start: str, end: str) -> None:
+def test_similar_conversations_are_distinguished(start: str, end: str) -> None:
     memory = SummaryMemory(ScriptedModel(["Of one."]))
     memory.save({"input": f"{start}1:{end}"}, {"output": "x"})
     memory.history.clear()
@@ -252,7 +252,7 @@ def test_two_conversations_that_read_alike_are_not_taken_for_one(start: str, end
     assert "Of one." not in told(memory)
 
 
-def test_what_a_summary_tells_of_already_is_not_summarised_again() -> None:
+def test_summarized_turns_are_not_summarized_again() -> None:
     history, summaries = MemoryHistory(), MemoryHistory()
     first = SummaryMemory(ScriptedModel(["One.", "Two."]), history=history, summaries=summaries)
     save(first, 1)
@@ -288,7 +288,7 @@ class WaitingModel:
         return ModelReply(f"Summary number {self.calls}.")
 
 
-def test_a_save_waits_for_no_other_saves_summary_and_its_turn_is_told_meanwhile() -> None:
+def test_save_does_not_wait_for_another_summary() -> None:
     model = WaitingModel()
     memory = SummaryMemory(model)
     first = threading.Thread(target=save, args=(memory, 1))
@@ -303,7 +303,7 @@ def test_a_save_waits_for_no_other_saves_summary_and_its_turn_is_told_meanwhile(
     assert told(memory) == "Summary: Summary number 2."
 
 
-def test_a_save_that_is_cancelled_keeps_its_turn_and_leaves_the_next_one_free_to_ask() -> None:
+def test_cancelled_save_keeps_its_turn() -> None:
     model = WaitingModel()
     memory = SummaryMemory(model, history=SlowHistory())
 
@@ -330,7 +330,7 @@ def test_a_save_that_is_cancelled_keeps_its_turn_and_leaves_the_next_one_free_to
         ({"key": "input"}, "SummaryMemory's key and input_key are both input"),
     ],
 )
-def test_what_cannot_work_is_found_out_when_the_memory_is_made(options: dict[str, Any], why: str) -> None:
+def test_invalid_option_is_refused_on_creation(options: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError) as raised:
         SummaryMemory(ScriptedModel([]), **options)
     assert why in str(raised.value)

@@ -50,7 +50,7 @@ def test_an_async_tool_is_cancelled_at_the_deadline(how: int, timeout: float | N
     assert cancelled.wait(LONG)
 
 
-def test_a_run_within_a_tool_that_was_cut_asks_for_nothing_more() -> None:
+def test_nested_run_in_a_cut_tool_stops() -> None:
     asked: list[int] = []
     ended = threading.Event()
     held = threading.Event()
@@ -80,7 +80,7 @@ def test_a_run_within_a_tool_that_was_cut_asks_for_nothing_more() -> None:
     assert asked == [0]
 
 
-def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
+def test_other_runs_of_a_failed_batch_stop() -> None:
     begun, held, ended = threading.Event(), threading.Event(), threading.Event()
     asked: list[str] = []
 
@@ -108,7 +108,7 @@ def test_the_other_runs_of_a_batch_that_failed_ask_for_nothing_more() -> None:
     assert asked == ["good"]
 
 
-def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
+def test_inner_scope_is_cancelled_with_outer() -> None:
     begun, left = threading.Event(), threading.Event()
 
     def inner() -> None:
@@ -123,7 +123,7 @@ def test_whoever_waits_for_a_call_leaves_with_whoever_waits_for_him() -> None:
     assert left.is_set()
 
 
-def test_a_run_stopped_in_its_first_node_can_be_gone_on_with() -> None:
+def test_run_stopped_in_first_node_resumes() -> None:
     """The entry is charged once, however often the first call is tried."""
     from graphexec import AgentFinish, snapshot_of
 

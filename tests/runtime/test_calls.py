@@ -307,7 +307,7 @@ def test_native_calls_keep_the_providers_id(run: Running) -> None:
     ] == ["call_1", "call_2", "call_3"]
 
 
-def test_calls_of_a_text_agent_have_no_provider_id() -> None:
+def test_text_agent_calls_have_no_provider_id() -> None:
     seen: list[str | None] = []
 
     @tool
@@ -490,7 +490,7 @@ def test_span_of_a_member_is_in_its_thread() -> None:
 
 
 @HOW
-def test_span_sees_what_a_call_raises(run: Running) -> None:
+def test_span_receives_the_exception_of_a_call(run: Running) -> None:
     @tool(on_error="raise")
     def fail(text: str) -> str:
         """Fail."""

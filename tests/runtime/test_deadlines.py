@@ -51,25 +51,25 @@ def done(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
 # ---- in the engine
 
 
-def test_what_is_asked_says_its_deadline() -> None:
+def test_call_has_its_deadline() -> None:
     assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).deadline == 10
     assert asking(INTERVIEW, begin(INTERVIEW, Topic("tea")), Limits()).deadline is None
 
 
-def test_an_effect_that_is_cut_leaves_its_node_along_the_drawn_edge() -> None:
+def test_cut_effect_takes_the_drawn_edge() -> None:
     first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("fine", at=4.0)
     cut = asking(INTERVIEW, first).cut(at=10.5)
     assert done(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
 
 
-def test_an_effect_with_a_reply_for_being_cut_goes_on_with_it() -> None:
+def test_effect_continues_with_its_cut_reply() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a",))))
     outcome = done(SURVEY, state.cut(at=11.0)).outcome
     text = "a was cut off: the limit of 10 seconds was reached (11 spent)."
     assert outcome == Survey((ToolResult(text, "cut"),))
 
 
-def test_a_batch_that_is_cut_keeps_its_finished_siblings_in_their_places() -> None:
+def test_cut_batch_keeps_finished_results_in_order() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a", "b", "c"))))
     outcome = done(SURVEY, state.cut(at=10.0, finished=(Cut(), ToolResult("b"), Cut()))).outcome
     assert [(result.status, result.observation) for result in outcome.results] == [
@@ -79,13 +79,13 @@ def test_a_batch_that_is_cut_keeps_its_finished_siblings_in_their_places() -> No
     ]
 
 
-def test_a_batch_that_is_cut_before_it_began_is_cut_whole() -> None:
+def test_unstarted_batch_is_cut_whole() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a", "b"))))
     outcome = done(SURVEY, state.cut(at=10.0)).outcome
     assert [result.status for result in outcome.results] == ["cut", "cut"]
 
 
-def test_a_reply_that_comes_late_counts_but_nothing_is_asked_after_it() -> None:
+def test_late_reply_counts_but_ends_asking() -> None:
     late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 1))).reply("at last", at=99.0)
     assert done(INTERVIEW, late).outcome == Interview(("at last",))
     late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 2))).reply("at last", at=99.0)
@@ -96,13 +96,13 @@ def test_no_second_stops_a_run_at_once() -> None:
     assert done(CLOCK, begin(CLOCK, Tick()), Limits(seconds=0)).outcome == Stopped(Tick(), Exhausted("seconds", 0, 0))
 
 
-def test_a_clock_that_goes_backwards_gives_no_time_back() -> None:
+def test_backward_clock_gives_no_time_back() -> None:
     first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("one", at=9.0)
     second = asking(INTERVIEW, first).reply("two", at=3.0)
     assert second.spent.seconds == 9.0
 
 
-def test_an_opaque_node_that_is_cut_leaves_along_its_drawn_edge() -> None:
+def test_cut_opaque_node_takes_the_drawn_edge() -> None:
     first = asking(ERRAND, begin(ERRAND, Errand())).reply(Underway(("left",)), at=1.0)
     assert done(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome == Stopped(
         Underway(("left",)), Exhausted("seconds", 10, 10)
@@ -126,7 +126,7 @@ def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None)
 
 
 @pytest.mark.parametrize(("seconds_each", "answers"), [(1.0, 3), (4.0, 3), (5.0, 2), (9.0, 2), (10.0, 1), (99.0, 1)])
-def test_the_clock_is_looked_at_between_one_effect_and_the_next(seconds_each: float, answers: int) -> None:
+def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> None:
     asked: list[str] = []
 
     def script() -> Script[Any, Any]:
@@ -145,19 +145,19 @@ def late(answers: Any) -> RunContext:
     return RunContext(handlers_for(answers), TEN, clock=lambda: next(times))
 
 
-def test_a_deadline_that_is_past_when_a_batch_is_asked_cuts_it_whole() -> None:
+def test_past_deadline_cuts_a_whole_batch() -> None:
     for driver in ALL_DRIVERS:
         outcome = driver(Script(SURVEY, Topics(("a", "b")), late({CallTool: never}))).outcome
         assert [result.status for result in outcome.results] == ["cut", "cut"]
 
 
-def test_a_deadline_that_is_past_when_an_effect_is_asked_cuts_it() -> None:
+def test_past_deadline_cuts_an_effect() -> None:
     for driver in ALL_DRIVERS:
         outcome = driver(Script(INTERVIEW, Topic("tea"), late({Question: never}))).outcome
         assert outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 11))
 
 
-def test_an_instant_handler_is_not_called_after_the_deadline() -> None:
+def test_instant_handler_respects_the_deadline() -> None:
     async def answer(effect: object, call: CallContext[Any], io: IO) -> Any:
         return never(effect)
 
@@ -208,7 +208,7 @@ def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 @pytest.mark.parametrize("at_once", [1, 2, 64])
-def test_of_a_batch_only_what_blocks_is_cut(driver: Driver, at_once: int, over: threading.Event) -> None:
+def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, over: threading.Event) -> None:
     def survey(call: CallTool) -> ToolResult:
         if call.name == "slow":
             over.wait()
@@ -237,7 +237,7 @@ def test_an_opaque_node_that_blocks_is_cut(driver: Driver, over: threading.Event
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver) -> None:
+def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
     def failing(question: Question) -> str:
         raise TimeoutError("mine")
 
@@ -246,7 +246,7 @@ def test_a_timeout_error_of_a_handler_is_an_error_and_no_deadline(driver: Driver
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
+def test_handlers_know_the_seconds_left(driver: Driver) -> None:
     told: list[float | None] = []
     clock = FakeClock()
 
@@ -263,7 +263,7 @@ def test_handlers_are_told_how_much_time_is_left(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])
-def test_an_instant_handler_is_called_in_the_drivers_own_thread(seconds: float | None) -> None:
+def test_instant_handler_runs_in_the_driver_thread(seconds: float | None) -> None:
     threads: set[int] = set()
 
     async def answer(effect: CallTool | Question, call: CallContext[Any], io: IO) -> Any:

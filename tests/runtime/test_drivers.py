@@ -84,7 +84,7 @@ def test_every_driver_works_under_a_running_loop(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_second_run_in_the_same_world_is_like_the_first(name: str) -> None:
+def test_second_run_equals_the_first(name: str) -> None:
     script, outcome = SCRIPTS[name]
     one = script()
     first, second = run(one.graph, one.value, one.run_context), run(one.graph, one.value, one.run_context)
@@ -92,7 +92,7 @@ def test_the_second_run_in_the_same_world_is_like_the_first(name: str) -> None:
     assert first.spent.iterations == second.spent.iterations
 
 
-def test_runs_of_one_graph_at_the_same_time_do_not_meet() -> None:
+def test_concurrent_runs_are_independent() -> None:
     async def together() -> list[object]:
         runs = [arun(INTERVIEW, Topic(name), reporter()) for name in "abcdefgh"]
         return [done.outcome for done in await asyncio.gather(*runs)]
@@ -102,7 +102,7 @@ def test_runs_of_one_graph_at_the_same_time_do_not_meet() -> None:
     ]
 
 
-def test_a_state_is_kept_for_each_effect_and_the_beginning() -> None:
+def test_state_is_kept_for_start_and_each_effect() -> None:
     told = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
     assert len(told.texts) == 4
     assert len(told.asked) == 3
@@ -146,7 +146,7 @@ def test_a_driver_that_alone_raises_is_found_out(odd_one: Driver) -> None:
     assert isinstance(caught.value.__cause__, OSError)
 
 
-def test_what_every_driver_raises_is_raised() -> None:
+def test_common_exception_is_raised() -> None:
     def failing(_: Fetch) -> int:
         raise OSError("the line is dead")
 
@@ -168,6 +168,6 @@ def hold(given: Left) -> Holding:
 THING = object()
 
 
-def test_what_json_cannot_express_passes_through_the_live_drivers_as_it_is() -> None:
+def test_values_outside_json_pass_live_drivers() -> None:
     machine = graph(edges(hold, on(Holding, END)), start=hold)
     assert run_script(lambda: Script(machine, Left(1), without_handlers()), drivers=LIVE).outcome.thing is THING

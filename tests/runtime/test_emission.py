@@ -167,7 +167,7 @@ def test_a_cancellation_reaches_the_coroutine() -> None:
     assert seen == ["cancelled"]
 
 
-def test_a_sync_stream_may_not_await_an_event_loop() -> None:
+def test_sync_stream_must_not_await_an_event_loop() -> None:
     async def work() -> None:
         await emit(1)
         await asyncio.sleep(0)

@@ -242,7 +242,7 @@ class Siblings:
 @with_deadline
 @pytest.mark.parametrize("kind", ["def", "async def"])
 @pytest.mark.parametrize("as_json", [False, True], ids=["", "json"])
-def test_a_failure_keeps_what_has_finished(way: Way, seconds: float | None, kind: str, as_json: bool) -> None:
+def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: str, as_json: bool) -> None:
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
 
@@ -291,7 +291,7 @@ def test_a_failure_tells_the_rest_to_stop(how: str) -> None:
 
 
 @every_way
-def test_what_never_began_never_begins(way: Way) -> None:
+def test_unstarted_call_never_starts(way: Way) -> None:
     begun: list[str] = []
 
     def fail() -> None:
@@ -388,7 +388,7 @@ async def _last(events: AsyncIterator[Event[Any]]) -> Event[Any]:
 
 @every_run
 @with_deadline
-def test_an_instant_failure_keeps_what_has_finished(
+def test_instant_failure_keeps_finished_replies(
     run_it: Callable[..., Any], seconds: float | None, released: threading.Event
 ) -> None:
     """Two at a time: one runs while the next ones are answered, and the last one fails at once."""
@@ -426,9 +426,7 @@ def test_an_instant_failure_keeps_what_has_finished(
 
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
-def test_an_instant_failure_takes_in_what_has_just_finished(
-    seconds: float | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sibling's thread has ended, but nobody has taken the reply yet."""
     pool = vars(threads)["_Threads"]()
     monkeypatch.setattr(threads, "_threads", pool)
@@ -456,7 +454,7 @@ def test_an_instant_failure_takes_in_what_has_just_finished(
 
 @pytest.mark.parametrize("turns", range(6))
 @with_deadline
-def test_a_failure_keeps_what_finishes_with_it(turns: int, seconds: float | None) -> None:
+def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | None) -> None:
     """A task that ends so many turns of the event loop later is cancelled, or its reply is kept."""
     done: list[str] = []
 

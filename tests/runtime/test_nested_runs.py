@@ -186,7 +186,7 @@ def test_batch_within_a_tool_is_charged(is_async: bool) -> None:
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_outer_limit_holds_for_meters_unknown_to_the_outer_graph(is_async: bool) -> None:
+def test_outer_limit_covers_unknown_meters(is_async: bool) -> None:
     travels: list[Travel] = []
 
     def mile(one: Travel) -> float:
@@ -627,7 +627,7 @@ def test_replay_counts_runs_within_cut_calls(run: Running, width: int) -> None:
 
 
 @MIXED
-def test_resumed_run_keeps_what_ran_within(run: Running, is_async: bool) -> None:
+def test_resumed_run_keeps_nested_charges(run: Running, is_async: bool) -> None:
     model = Caller()
     inner = inner_of(model, max_model_calls=3)
     delegate = delegate_to(lambda: inner, is_async=is_async)
@@ -657,7 +657,7 @@ def test_resumed_run_keeps_what_ran_within(run: Running, is_async: bool) -> None
 
 @HOW
 @pytest.mark.parametrize("width", [1, 8])
-def test_replay_counts_what_ran_within(run: Running, width: int) -> None:
+def test_replay_counts_nested_runs(run: Running, width: int) -> None:
     inner = inner_of(Caller(answers_after=2, usage=Usage(3, 1)))
     outer = caller_of(Caller(3, answers_after=6), delegate_to(lambda: inner, is_async=False), tool_concurrency=width)
     result = run(outer)
@@ -673,7 +673,7 @@ def test_replay_counts_what_ran_within(run: Running, width: int) -> None:
     st.integers(1, 25),
     st.booleans(),
 )
-def test_ranks_fall_whatever_runs_within(turns: list[list[int]], limit: int, asynchronous: bool) -> None:
+def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchronous: bool) -> None:
     model = Caller()
 
     def agent(steps: Any, inputs: Any) -> Any:

@@ -76,9 +76,7 @@ async def thinking_too(question: Question) -> str:
 @EVERY_WAY
 @pytest.mark.parametrize("handler", [thinking, thinking_too])
 @pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
-def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
-    how: str, pieces: bool, handler: Any, limits: Limits
-) -> None:
+def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler: Any, limits: Limits) -> None:
     events = streamed(
         INTERVIEW, Topic("tea", 2), make_run_context({Question: handler}, limits=limits), how=how, pieces=pieces
     )
@@ -92,12 +90,12 @@ def test_what_a_handler_reports_comes_between_the_question_and_the_answer(
 
 
 @pytest.mark.parametrize("handler", [thinking, thinking_too])
-def test_every_driver_tells_the_same_and_those_without_watchers_hear_nothing(handler: Any) -> None:
+def test_every_driver_emits_the_same_events(handler: Any) -> None:
     told = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
     assert len(news(told.events)) == 4
 
 
-def test_nobody_listens_to_a_run_that_nobody_watches() -> None:
+def test_unobserved_run_has_no_listener() -> None:
     wanted: list[bool] = []
 
     def answered(question: Question) -> str:
@@ -132,7 +130,7 @@ def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) 
 
 @EVERY_WAY
 @pytest.mark.parametrize("kind", ["def", "async def"])
-def test_before_an_exception_what_was_reported_is_seen(how: str, pieces: bool, kind: str) -> None:
+def test_reports_precede_an_exception(how: str, pieces: bool, kind: str) -> None:
     def broken(question: Question) -> str:
         report("trying")
         report("in vain")
@@ -149,7 +147,7 @@ def test_before_an_exception_what_was_reported_is_seen(how: str, pieces: bool, k
     assert news(seen) == ["trying", "in vain"]
 
 
-def test_a_listener_hears_what_is_reported_inside_and_no_longer() -> None:
+def test_listener_receives_reports_only_inside_the_block() -> None:
     heard: list[object] = []
     report("before")
     with listen_with(Listener(heard.append)):
@@ -242,7 +240,7 @@ def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])
-def test_pieces_come_as_they_are_made_on_the_loop(seconds: float | None) -> None:
+def test_pieces_arrive_on_the_loop_as_produced(seconds: float | None) -> None:
     async def scenario() -> None:
         model = StreamingModel()
         async with aclosing(astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)) as events:
@@ -277,14 +275,14 @@ def test_a_model_that_cannot_stream_answers_as_ever(how: str, pieces: bool) -> N
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_without_pieces_a_model_is_not_made_to_stream(how: str) -> None:
+def test_model_streams_only_for_pieces(how: str) -> None:
     model = StreamingModel()
     assert news(streamed(PROMPTS, Prompt(), asking(model), how=how, pieces=False)) == []
     assert model.made == 0
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_same_events_come_in_the_same_order_sync_and_async(how: str) -> None:
+def test_sync_and_async_events_are_equal(how: str) -> None:
     def once() -> list[str]:
         model = StreamingModel()
         model.going.release(3)
@@ -310,7 +308,7 @@ class Breaking(StreamingModel):
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_model_that_breaks_in_the_middle_is_heard_up_to_there(how: str) -> None:
+def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     seen: list[Event[Any]] = []
     with pytest.raises(OSError, match="the line is dead"):
         streamed(PROMPTS, Prompt(), asking(Breaking()), how=how, pieces=True, seen=seen)
@@ -321,7 +319,7 @@ def test_a_model_that_breaks_in_the_middle_is_heard_up_to_there(how: str) -> Non
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])
-def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seconds: float | None) -> None:
+def test_closing_a_stream_abandons_its_call(seconds: float | None) -> None:
     abandoned = threading.Event()
     model = StreamingModel()
     handler = make_model_handler(model)
@@ -347,7 +345,7 @@ def test_who_closes_the_stream_abandons_the_call_and_its_next_piece_ends_it(seco
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])
-def test_who_closes_the_stream_on_the_loop_cancels_the_call(seconds: float | None) -> None:
+def test_closing_an_async_stream_cancels_its_call(seconds: float | None) -> None:
     async def scenario() -> StreamingModel:
         model = StreamingModel()
         events = astream(PROMPTS, Prompt(), asking(model, seconds=seconds), pieces=True)
@@ -364,7 +362,7 @@ def test_who_closes_the_stream_on_the_loop_cancels_the_call(seconds: float | Non
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_deadline_cuts_a_reply_in_the_middle_of_its_pieces(how: str) -> None:
+def test_deadline_cuts_a_streamed_reply(how: str) -> None:
     model = StreamingModel()
     model.going.release()
     # The run's clock stands still; what the driver waits is real.
@@ -381,7 +379,7 @@ def test_the_deadline_cuts_a_reply_in_the_middle_of_its_pieces(how: str) -> None
     assert model.closed.wait(LONG)
 
 
-def test_what_an_abandoned_call_reports_at_last_reaches_nobody_and_breaks_nothing() -> None:
+def test_late_report_of_abandoned_call_is_dropped() -> None:
     released, reported = threading.Event(), threading.Event()
 
     def answered(question: Question) -> str:

@@ -143,7 +143,7 @@ def test_other_errors_are_raised_at_once(how: How, error: BaseException) -> None
 
 
 @HOW
-def test_no_wait_passes_what_is_allowed(how: How) -> None:
+def test_no_wait_exceeds_the_allowed_time(how: How) -> None:
     asked: list[float] = []
 
     def allows(seconds: float) -> bool:

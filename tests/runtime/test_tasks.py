@@ -82,7 +82,7 @@ async def fail() -> None:
     raise ValueError("nobody hears it")
 
 
-def test_failure_that_nobody_takes_is_not_reported() -> None:
+def test_unretrieved_failure_is_not_reported() -> None:
     async def main() -> None:
         async with CallTaskGroup[None]() as group:
             group.start(0, fail)

@@ -198,7 +198,7 @@ def test_nothing_runs_after_a_thread_error(how: str, left: int, pool: Any, monke
         assert left == 0 or how == "async"
 
 
-def test_what_nobody_waits_for_is_not_begun(pool: Any) -> None:
+def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:
     called: list[int] = []
     with open_cancel_scope() as scope:
         pass

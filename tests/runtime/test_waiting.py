@@ -63,7 +63,7 @@ def test_a_call_that_comes_in_time_is_returned() -> None:
     assert wait_for(lambda: 3, LONG) == 3
 
 
-def test_a_call_that_does_not_come_in_time_is_abandoned(over: threading.Event) -> None:
+def test_late_call_is_abandoned(over: threading.Event) -> None:
     assert wait_for(over.wait, SOON) is NOT_DONE
 
 
@@ -75,13 +75,13 @@ def test_without_time_nothing_is_begun(seconds: float) -> None:
     assert begun == []
 
 
-def test_a_deadline_in_the_far_future_is_a_deadline() -> None:
+def test_far_future_deadline_is_accepted() -> None:
     assert wait_for(lambda: 3, 1e300) == 3
     assert wait_for_all([lambda: 3], 1e300, at_once=1) == (3,)
 
 
 @pytest.mark.parametrize("raised", [TimeoutError("mine"), KeyError("x"), StopIteration("x"), SystemExit(3)])
-def test_what_a_call_raises_is_raised(raised: BaseException) -> None:
+def test_exception_of_a_call_is_raised(raised: BaseException) -> None:
     def fail() -> None:
         raise raised
 
@@ -139,7 +139,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
-def test_at_most_so_many_run_at_once_and_that_many_do(at_once: int) -> None:
+def test_exactly_at_once_calls_run_concurrently(at_once: int) -> None:
     crowd = Crowd(at_once)
     wait_for_all([crowd.visit] * (at_once * 3), None, at_once=at_once)
     assert crowd.most == at_once
@@ -153,7 +153,7 @@ def test_at_most_so_many_run_at_once_and_that_many_do(at_once: int) -> None:
 
 
 @pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
-def test_a_batch_of_effects_is_carried_out_so_many_at_once(driver: Driver) -> None:
+def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
     crowd = Crowd(3)
 
     def survey(call: CallTool) -> ToolResult:
@@ -168,9 +168,7 @@ def test_a_batch_of_effects_is_carried_out_so_many_at_once(driver: Driver) -> No
 
 @pytest.mark.parametrize("at_once", [1, 2, 9])
 @pytest.mark.parametrize("seconds", [None, LONG])
-def test_the_first_error_is_raised_at_once_and_its_siblings_are_abandoned(
-    at_once: int, seconds: float | None, over: threading.Event
-) -> None:
+def test_first_error_abandons_the_other_calls(at_once: int, seconds: float | None, over: threading.Event) -> None:
     begun = threading.Event()
 
     def block() -> None:
@@ -187,7 +185,7 @@ def test_the_first_error_is_raised_at_once_and_its_siblings_are_abandoned(
         wait_for_all(calls * 2, seconds, at_once=at_once)
 
 
-def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Event) -> None:
+def test_unstarted_call_never_starts_after_timeout(over: threading.Event) -> None:
     before = set(threading.enumerate())
     begun: list[int] = []
 
@@ -201,7 +199,7 @@ def test_what_had_not_begun_when_the_time_was_up_never_begins(over: threading.Ev
     assert sorted(begun) == [0, 1]
 
 
-def test_a_result_that_comes_after_the_time_is_not_taken(over: threading.Event) -> None:
+def test_late_result_is_not_taken(over: threading.Event) -> None:
     results = wait_for_all([lambda: over.wait() or 1, lambda: 2], SOON, at_once=2)
     over.set()
     assert results == (NOT_DONE, 2)
@@ -210,7 +208,7 @@ def test_a_result_that_comes_after_the_time_is_not_taken(over: threading.Event) 
 # ---- async
 
 
-def test_an_async_call_that_does_not_come_in_time_is_cancelled() -> None:
+def test_late_async_call_is_cancelled() -> None:
     cancelled: list[bool] = []
 
     async def wait() -> None:
@@ -224,7 +222,7 @@ def test_an_async_call_that_does_not_come_in_time_is_cancelled() -> None:
     assert cancelled == [True]
 
 
-def test_a_coroutine_that_ignores_its_cancellation_is_abandoned_within_the_grace() -> None:
+def test_stubborn_coroutine_is_abandoned_within_the_grace() -> None:
     async def stubborn(release: asyncio.Event) -> str:
         while not release.is_set():
             try:
@@ -248,7 +246,7 @@ def test_a_coroutine_that_ignores_its_cancellation_is_abandoned_within_the_grace
     assert took >= SOON + GRACE - 0.01
 
 
-def test_an_abandoned_task_that_fails_is_nobodys_error() -> None:
+def test_failure_of_abandoned_task_is_ignored() -> None:
     lost: list[Any] = []
 
     async def spiteful() -> None:
@@ -266,7 +264,7 @@ def test_an_abandoned_task_that_fails_is_nobodys_error() -> None:
     assert lost == []
 
 
-def test_calls_that_never_got_their_turn_leave_no_warning() -> None:
+def test_unstarted_calls_leave_no_warning() -> None:
     async def wait() -> None:
         await asyncio.get_running_loop().create_future()
 
@@ -278,7 +276,7 @@ def test_calls_that_never_got_their_turn_leave_no_warning() -> None:
     gc.collect()
 
 
-def test_a_timeout_error_of_an_async_call_is_its_own() -> None:
+def test_timeout_error_of_an_async_call_is_raised() -> None:
     async def fail() -> None:
         raise TimeoutError("mine")
 
@@ -288,7 +286,7 @@ def test_a_timeout_error_of_an_async_call_is_its_own() -> None:
         asyncio.run(await_all([fail(), fail()], None, at_once=2))
 
 
-def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
+def test_stop_iteration_in_a_thread_becomes_runtime_error() -> None:
     def fail() -> None:
         raise StopIteration
 
@@ -297,13 +295,13 @@ def test_stop_iteration_passes_through_a_thread_as_asyncio_has_it() -> None:
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
-def test_a_handler_that_raises_stop_iteration_does_not_end_the_run_quietly(driver: Driver) -> None:
+def test_stop_iteration_of_a_handler_raises(driver: Driver) -> None:
     empty: Iterator[str] = iter(())
     with pytest.raises((RuntimeError, StopIteration)):
         driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: lambda _: next(empty)})))
 
 
-def test_cancelling_an_async_run_cancels_what_it_waits_for() -> None:
+def test_cancelling_a_run_cancels_its_calls() -> None:
     cancelled: list[str] = []
 
     async def cancel_run(value: Any, machine: Any, seconds: float | None) -> None:
@@ -356,7 +354,7 @@ def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> N
     over.set()
 
 
-def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: threading.Event) -> None:
+def test_late_thread_of_cancelled_run_is_ignored(over: threading.Event) -> None:
     before = set(threading.enumerate())
     lost: list[Any] = []
 
@@ -377,7 +375,7 @@ def test_a_thread_that_ends_after_its_run_was_cancelled_is_nobodys_error(over: t
     assert lost == []
 
 
-def test_an_async_run_that_never_waits_lets_others_have_a_turn() -> None:
+def test_busy_async_run_yields_to_other_tasks() -> None:
     from graphexec import Limits
     from graphexec.effects import CallModel
     from graphexec.executor.handlers import make_model_handler
@@ -447,7 +445,7 @@ def test_context_variables_reach_the_handlers(driver: Driver, seconds: float | N
 
 
 @pytest.mark.parametrize("driver", LIVE, ids=lambda driver: driver.__name__)
-def test_what_one_call_of_a_batch_sets_its_siblings_do_not_see(driver: Driver) -> None:
+def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
     seen: list[str] = []
 
     def survey(call: CallTool) -> ToolResult:
@@ -463,7 +461,7 @@ def test_what_one_call_of_a_batch_sets_its_siblings_do_not_see(driver: Driver) -
 # ---- running loops, and the end of the program
 
 
-def test_an_async_handler_serves_a_sync_run_under_a_running_loop() -> None:
+def test_async_handler_serves_a_sync_run() -> None:
     async def answer(question: Question) -> str:
         await asyncio.sleep(0)
         return "fine"
@@ -474,7 +472,7 @@ def test_an_async_handler_serves_a_sync_run_under_a_running_loop() -> None:
     assert asyncio.run(notebook()) == Interview(("fine",))
 
 
-def test_own_loop_raises_what_the_call_raises() -> None:
+def test_own_loop_raises_the_exception_of_the_call() -> None:
     async def fail() -> None:
         raise KeyError("x")
 
@@ -482,7 +480,7 @@ def test_own_loop_raises_what_the_call_raises() -> None:
         run_on_own_loop(fail)
 
 
-def test_a_thread_that_is_abandoned_does_not_hold_up_the_end_of_the_program() -> None:
+def test_abandoned_thread_does_not_delay_exit() -> None:
     program = """
         import threading
         from graphexec.runtime.threads import wait_for, wait_for_all
@@ -509,14 +507,14 @@ def test_threads_are_daemons_of_a_name() -> None:
     assert start_in_thread(here).result() == (True, "graphexec-call")
 
 
-def test_handlers_are_made_of_functions_and_left_alone_if_they_are_handlers() -> None:
+def test_functions_become_handlers() -> None:
     made = handlers_for({Question: lambda question: "fine"})
     assert handlers_for({Question: made[Question]})[Question] is made[Question]
     assert reporter().handlers.keys() == made.keys()
 
 
 @pytest.mark.parametrize("several", [1, 3])
-def test_an_async_call_of_a_sync_run_is_cancelled_when_nobody_waits_for_it(several: int) -> None:
+def test_async_call_is_cancelled_with_its_sync_caller(several: int) -> None:
     cancelled = threading.Semaphore(0)
 
     async def endless() -> None:

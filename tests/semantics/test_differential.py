@@ -222,7 +222,7 @@ LATE = Turn("answer", text="late")
     given=Settings(iterations=2, trim=1, early_stopping="generate"),
     flavour="tool calling",
 )
-def test_the_executor_does_what_a_naive_loop_does(
+def test_executor_matches_the_reference_loop(
     turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour
 ) -> None:
     check(turns, conclusion, given, flavour)
@@ -231,7 +231,7 @@ def test_the_executor_does_what_a_naive_loop_does(
 @pytest.mark.slow
 @settings(max_examples=3000)
 @given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
-def test_the_executor_does_what_a_naive_loop_does_at_length(
+def test_executor_matches_the_reference_loop_thoroughly(
     turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour
 ) -> None:
     check(turns, conclusion, given, flavour)

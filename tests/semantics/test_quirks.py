@@ -52,7 +52,7 @@ def unreadable(steps: Any, inputs: Any) -> Any:
 
 
 @pytest.mark.parametrize("limit", [None, 20.0])
-def test_q1_a_timeout_error_of_a_tool_is_not_the_runs_deadline(limit: float | None) -> None:
+def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
     @tool
     def connect() -> str:
         """Fail with a timeout."""
@@ -65,14 +65,14 @@ def test_q1_a_timeout_error_of_a_tool_is_not_the_runs_deadline(limit: float | No
     assert observations(told) == ["connect failed: TimeoutError: the socket's"]
 
 
-def test_q1_a_timeout_error_of_a_model_is_raised_as_it_is() -> None:
+def test_q1_model_timeout_error_is_raised() -> None:
     with pytest.raises(TimeoutError, match="the model's"):
         run_executor(
             lambda: AgentExecutor(agent=create_react_agent(ScriptedModel([TimeoutError("the model's")]), []), tools=[])
         )
 
 
-def test_q2_the_time_limit_does_not_cancel_the_consumer_of_an_async_stream() -> None:
+def test_q2_time_limit_spares_the_stream_consumer() -> None:
     async def consumed() -> Any:
         executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.02)
         last: Any = None
@@ -87,7 +87,7 @@ def test_q2_the_time_limit_does_not_cancel_the_consumer_of_an_async_stream() -> 
     assert asyncio.run(consumed())["output"] == "Agent stopped due to iteration limit or time limit."
 
 
-def test_q3_generate_works_for_an_agent_made_by_create_and_for_a_function() -> None:
+def test_q3_generate_works_for_every_agent() -> None:
     def concluding(steps: Any, inputs: dict[str, Any]) -> Any:
         return answer("the last word") if "conclude" in inputs else act("echo", text="a")
 
@@ -118,7 +118,7 @@ def test_q3_generate_works_for_an_agent_made_by_create_and_for_a_function() -> N
     ],
     ids=["an action is none", "what cannot be read is taken as it is"],
 )
-def test_q4_the_last_word_is_no_raw_action_and_no_parse_error(reply: str, output: str) -> None:
+def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel([reply]), [echo]),
@@ -133,7 +133,7 @@ def test_q4_the_last_word_is_no_raw_action_and_no_parse_error(reply: str, output
 
 
 @HOW
-def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Running) -> None:
+def test_q5_time_limit_interrupts_sync_runs(run: Running) -> None:
     model = BlockingModel()
     try:
         result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
@@ -143,7 +143,7 @@ def test_q5_the_time_limit_interrupts_a_sync_run_as_it_does_an_async_one(run: Ru
 
 
 @HOW
-def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Running) -> None:
+def test_q6_stop_keeps_finished_results(run: Running) -> None:
     released = threading.Event()
 
     @tool
@@ -161,19 +161,19 @@ def test_q6_a_stop_in_the_middle_of_a_step_keeps_its_finished_results(run: Runni
     assert [step.observation for step in result.steps][::2] == ["a", "b"]
 
 
-def test_q7_one_failing_tool_of_many_takes_no_result_from_its_siblings() -> None:
+def test_q7_failing_tool_keeps_other_results() -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("echo", text="c")]
     told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert observations(told) == ["a", "fail failed: ValueError: no b", "c"]
 
 
-def test_q8_an_exception_of_a_tool_is_an_observation() -> None:
+def test_q8_tool_exception_is_an_observation() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
     assert isinstance(told.outcome, AgentFinish)
     assert statuses(told) == ["error"]
 
 
-def test_q9_the_direct_one_of_several_results_may_be_the_answer() -> None:
+def test_q9_one_direct_result_may_be_the_answer() -> None:
     @tool(return_direct=True)
     def direct() -> str:
         """Answer."""
@@ -184,7 +184,7 @@ def test_q9_the_direct_one_of_several_results_may_be_the_answer() -> None:
     assert (told.outcome.output, finish_of(told).return_direct) == ("42", True)
 
 
-def test_q10_a_parse_error_brings_the_same_events_in_every_run() -> None:
+def test_q10_parse_error_emits_equal_events() -> None:
     # The drivers agree on every event.
     told = run_executor(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2))
     assert statuses(told) == ["parse_error"] * 2
@@ -195,28 +195,28 @@ def mend(error: ParseError) -> str:
 
 
 @pytest.mark.parametrize("policy", ["Mend it!", mend], ids=["text", "function"])
-def test_q11_what_a_tool_calling_model_is_told_of_a_parse_error_reaches_it(policy: Any) -> None:
+def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=policy)
     assert executor.run("q").output == "done"
     assert messages(model.requests[1])[-1] == UserMessage("Mend it!")
 
 
-def test_q12_the_xml_agent_calls_its_tool_with_the_input_though_the_stop_word_took_the_tags_end() -> None:
+def test_q12_xml_agent_handles_truncated_tag() -> None:
     model = ScriptedModel(["<tool>echo</tool><tool_input>hello", "<final_answer>done</final_answer>"])
     result = AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo]).run("q")
     assert [step.observation for step in result.steps] == ["hello"]
     assert (result.output, "</tool_input>" in getattr(model.requests[0], "stop", ())) == ("done", True)
 
 
-def test_q13_a_parse_error_of_the_xml_agent_can_be_handled() -> None:
+def test_q13_xml_parse_error_is_handled() -> None:
     model = ScriptedModel(["no tags", "<final_answer>done</final_answer>"])
     executor = AgentExecutor(agent=create_xml_agent(model, [echo]), tools=[echo], handle_parsing_errors=True)
     result = executor.run("q")
     assert (result.output, [step.status for step in result.steps]) == ("done", ["parse_error"])
 
 
-def test_q14_an_agent_of_native_calls_runs_with_one_call_and_with_several() -> None:
+def test_q14_native_agent_runs_one_or_more_calls() -> None:
     calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
     told = run_executor(
         lambda: AgentExecutor(
@@ -226,7 +226,7 @@ def test_q14_an_agent_of_native_calls_runs_with_one_call_and_with_several() -> N
     assert observations(told) == ["a", "a", "b"]
 
 
-def test_q15_a_stream_with_memory_and_steps_is_remembered_as_a_run_is() -> None:
+def test_q15_stream_is_saved_like_a_run() -> None:
     memory = BufferMemory()
     executor = AgentExecutor(agent=scripted(answer("42")), tools=[], memory=memory, return_intermediate_steps=True)
     list(executor.stream_chunks("q"))
@@ -234,7 +234,7 @@ def test_q15_a_stream_with_memory_and_steps_is_remembered_as_a_run_is() -> None:
 
 
 @HOW
-def test_q16_a_text_is_an_input_of_every_agent(run: Running) -> None:
+def test_q16_every_agent_takes_a_string(run: Running) -> None:
     model = ScriptedModel(["Final Answer: 42"])
     assert run(AgentExecutor(agent=create_react_agent(model, []), tools=[]), "the question").output == "42"
     assert "Question: the question" in prompt(model.requests[0])
@@ -258,7 +258,7 @@ def test_q17_every_door_checks_its_inputs() -> None:
             door({"question": "q"})
 
 
-def test_q17_an_exception_of_the_stopped_response_is_raised_by_every_door() -> None:
+def test_q17_stopped_response_error_is_raised() -> None:
     def broken() -> AgentExecutor:
         agent = create_react_agent(ScriptedModel([ServerError("the model's")]), [])
         return AgentExecutor(agent=agent, tools=[], max_iterations=0, early_stopping_method="generate")
@@ -269,12 +269,12 @@ def test_q17_an_exception_of_the_stopped_response_is_raised_by_every_door() -> N
         list(broken().stream_chunks("q"))
 
 
-def test_q18_an_empty_list_of_actions_is_a_parse_error() -> None:
+def test_q18_empty_action_list_is_a_parse_error() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True))
     assert (observations(told), told.outcome.output) == (["Decide on an action, or finish."], "done")
 
 
-def test_q19_the_agents_own_finish_is_not_written_into() -> None:
+def test_q19_agent_finish_is_not_changed() -> None:
     finish = AgentFinish({"output": "42"}, "I know")
     before = copy.deepcopy(finish)
     executor = AgentExecutor(
@@ -285,7 +285,7 @@ def test_q19_the_agents_own_finish_is_not_written_into() -> None:
     assert finish == before
 
 
-def test_q19_an_agent_cannot_write_into_the_steps_of_the_run() -> None:
+def test_q19_agent_cannot_change_steps() -> None:
     def greedy(steps: Any, inputs: dict[str, Any]) -> Any:
         assert not hasattr(steps, "append")
         inputs["input"] = "mine"
@@ -296,7 +296,7 @@ def test_q19_an_agent_cannot_write_into_the_steps_of_the_run() -> None:
     assert executor.run("q").ending.run.inputs == {"input": "q"}
 
 
-def test_q20_a_stop_has_one_text_and_does_not_ask_for_the_names_of_the_agents_values() -> None:
+def test_q20_stop_text_ignores_return_value_names() -> None:
     def other_values(steps: Any, inputs: Any) -> Any:
         return AgentFinish({"answer": "42"}) if len(steps) > 1 else [act("echo", text="a")]
 
@@ -310,7 +310,7 @@ def test_q20_a_stop_has_one_text_and_does_not_ask_for_the_names_of_the_agents_va
 
 
 @HOW
-def test_q21_a_model_that_tries_again_does_so_in_every_run_streamed_or_not(run: Running) -> None:
+def test_q21_retrying_model_retries_in_every_run(run: Running) -> None:
     def executor() -> AgentExecutor:
         model = retrying(ScriptedModel([ServerError("busy"), "Final Answer: 42"]), first_wait=0)
         return AgentExecutor(agent=create_react_agent(model, []), tools=[])
@@ -320,14 +320,14 @@ def test_q21_a_model_that_tries_again_does_so_in_every_run_streamed_or_not(run: 
     assert any(isinstance(event, Reported) for event in events)
 
 
-def test_q22_no_address_of_a_manual_is_told_to_the_model() -> None:
+def test_q22_model_text_contains_no_url() -> None:
     model = ScriptedModel(["garbage", "Final Answer: 42"])
     AgentExecutor(agent=create_react_agent(model, []), tools=[], handle_parsing_errors=True).run("q")
     assert "garbage\nObservation: Invalid Format" in prompt(model.requests[1])
     assert "http" not in prompt(model.requests[1])
 
 
-def test_q23_the_last_question_of_a_stopped_run_shows_the_trimmed_steps() -> None:
+def test_q23_generate_shows_trimmed_steps() -> None:
     model = ScriptedModel([f"Action: echo\nAction Input: {text}" for text in "abc"] + ["Final Answer: so"])
     executor = AgentExecutor(
         agent=create_react_agent(model, [echo]),
@@ -342,7 +342,7 @@ def test_q23_the_last_question_of_a_stopped_run_shows_the_trimmed_steps() -> Non
     assert "Observation: b" not in last
 
 
-def test_q24_a_reply_with_nothing_but_a_call_that_cannot_be_read_does_not_finish() -> None:
+def test_q24_unparsable_call_does_not_finish() -> None:
     model = ScriptedModel([ToolCall("c", "echo", "{")], repeat_last=True)
     executor = AgentExecutor(
         agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=True, max_iterations=2
@@ -351,7 +351,7 @@ def test_q24_a_reply_with_nothing_but_a_call_that_cannot_be_read_does_not_finish
     assert (result.reason, [step.status for step in result.steps]) == ("iterations", ["parse_error"] * 2)
 
 
-def test_q25_sync_and_async_doors_return_the_same_whatever_the_inputs() -> None:
+def test_q25_sync_and_async_results_are_equal() -> None:
     def executor() -> AgentExecutor:
         return AgentExecutor(agent=lambda steps, inputs: answer(inputs["none"]), tools=[])
 

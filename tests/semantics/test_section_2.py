@@ -34,7 +34,7 @@ def unreadable(steps: Any, inputs: Any) -> Any:
 
 
 @HOW
-def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run: Running) -> None:
+def test_row_1_memory_and_inputs_precede_planning(run: Running) -> None:
     memory = BufferMemory()
     memory.save({"input": "hi"}, {"output": "hello"})
     seen: list[Any] = []
@@ -54,7 +54,7 @@ def test_row_1_memory_is_loaded_and_inputs_are_checked_before_the_first_plan(run
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
-def test_row_2_a_run_is_stopped_when_its_iterations_are_spent(limit: int) -> None:
+def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
     )
@@ -76,7 +76,7 @@ def timed(spent: float, limit: float) -> Any:
     return executor.run("q")
 
 
-def test_row_3_a_run_is_stopped_when_its_time_is_spent() -> None:
+def test_row_3_stops_when_time_is_used_up() -> None:
     result = timed(spent=5, limit=5)
     assert (result.output, result.reason, len(result.steps)) == (STOPPED, "seconds", 1)
 
@@ -85,14 +85,14 @@ def test_row_4_a_run_within_its_limits_plans() -> None:
     assert timed(spent=4.9, limit=5).output == "done"
 
 
-def test_row_5_a_finish_ends_the_run_with_its_values() -> None:
+def test_row_5_finish_ends_the_run() -> None:
     finish = AgentFinish({"output": "42", "why": "because"}, "I know")
     told = run_executor(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
     assert (finish_of(told).return_values, finish_of(told).log) == (finish.return_values, "I know")
 
 
 @pytest.mark.parametrize("listed", [False, True])
-def test_row_6_an_action_and_a_list_of_it_are_the_same_and_streamed_before_its_tool_runs(listed: bool) -> None:
+def test_row_6_single_action_equals_a_list(listed: bool) -> None:
     ran: list[str] = []
 
     @tool
@@ -111,7 +111,7 @@ def test_row_6_an_action_and_a_list_of_it_are_the_same_and_streamed_before_its_t
     assert ran == ["a"]
 
 
-def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() -> None:
+def test_row_7_handled_parse_error_is_a_step() -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=unreadable, tools=[echo], handle_parsing_errors=True, max_iterations=1)
     )
@@ -120,12 +120,12 @@ def test_row_7_a_parse_error_that_is_handled_is_one_step_that_no_tool_ran_for() 
     assert told.spent["tool_calls"] == 0
 
 
-def test_row_8_a_parse_error_that_is_not_handled_is_raised_with_the_remedy_in_its_text() -> None:
+def test_row_8_unhandled_parse_error_is_raised() -> None:
     with pytest.raises(ParseError, match="handle_parsing_errors=True"):
         run_executor(lambda: AgentExecutor(agent=unreadable, tools=[echo]))
 
 
-def test_row_9_any_other_exception_of_the_agent_goes_through() -> None:
+def test_row_9_other_agent_exceptions_are_raised() -> None:
     def broken(steps: Any, inputs: Any) -> Any:
         raise ServerError("the model's")
 
@@ -133,7 +133,7 @@ def test_row_9_any_other_exception_of_the_agent_goes_through() -> None:
         run_executor(lambda: AgentExecutor(agent=broken, tools=[], handle_parsing_errors=True))
 
 
-def test_row_10_the_steps_of_several_actions_stand_in_the_order_in_which_they_were_asked_for() -> None:
+def test_row_10_steps_keep_the_action_order() -> None:
     actions = [act("echo", text="a"), act("nope"), act("echo", text="b")]
     told = run_executor(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
     assert [step.action for step in told.outcome.steps] == actions
@@ -141,7 +141,7 @@ def test_row_10_the_steps_of_several_actions_stand_in_the_order_in_which_they_we
 
 
 @HOW
-def test_row_11_a_tool_that_is_to_raise_ends_the_run_and_the_error_keeps_what_was_done_before(run: Running) -> None:
+def test_row_11_raising_tool_ends_the_run(run: Running) -> None:
     agent = scripted(act("echo", text="before"), [act("echo", text="a"), act("fail", text="b")])
     executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_tool_errors="raise")
     with pytest.raises(ValueError, match="no b") as raised:
@@ -158,7 +158,7 @@ def test_row_12_new_steps_stand_behind_those_before() -> None:
     assert observations(told) == ["a", "b", "c"]
 
 
-def test_row_13_the_result_of_the_only_call_of_a_direct_tool_is_the_answer_and_its_step_is_kept() -> None:
+def test_row_13_direct_result_is_the_answer() -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted([act("direct", text="42")]), tools=[direct], max_iterations=1)
     )
@@ -166,16 +166,14 @@ def test_row_13_the_result_of_the_only_call_of_a_direct_tool_is_the_answer_and_i
     assert observations(told) == ["42"]
 
 
-def test_row_14_every_other_step_costs_one_iteration_however_many_actions_it_has() -> None:
+def test_row_14_each_step_costs_one_iteration() -> None:
     turns = [[act("direct", text="a"), act("echo", text="b"), act("nope")]]
     told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
     assert (told.spent.iterations, len(told.outcome.steps)) == (2, 6)
 
 
 @pytest.mark.parametrize(("method", "output"), [("force", STOPPED), ("generate", "after 2")])
-def test_row_15_the_early_stopping_method_makes_the_stopped_response(
-    method: Literal["force", "generate"], output: str
-) -> None:
+def test_row_15_early_stopping_makes_the_response(method: Literal["force", "generate"], output: str) -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
         return answer(f"after {len(steps)}") if "conclude" in inputs else act("echo", text="a")
 
@@ -186,7 +184,7 @@ def test_row_15_the_early_stopping_method_makes_the_stopped_response(
 
 
 @HOW
-def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wanted(run: Running) -> None:
+def test_row_16_memory_is_saved_at_the_end(run: Running) -> None:
     memory = BufferMemory(key="before")
     agent = scripted(act("echo", text="a"), answer("42"))
     executor = AgentExecutor(agent=agent, tools=[echo], memory=memory, return_intermediate_steps=True)
@@ -196,7 +194,7 @@ def test_row_16_at_the_end_memory_is_told_and_the_steps_are_added_if_they_are_wa
 
 
 @HOW
-def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(run: Running) -> None:
+def test_row_17_exception_ends_without_saving_memory(run: Running) -> None:
     memory = BufferMemory()
     with pytest.raises(ParseError) as raised:
         run(AgentExecutor(agent=unreadable, tools=[], memory=memory))
@@ -207,7 +205,7 @@ def test_row_17_an_exception_ends_the_run_where_it_was_and_memory_is_not_told(ru
 
 
 @HOW
-def test_row_18_the_time_limit_cuts_what_is_running_in_every_run(run: Running) -> None:
+def test_row_18_time_limit_cuts_running_calls(run: Running) -> None:
     from graphexec import create_react_agent
 
     model = BlockingModel()

@@ -90,7 +90,7 @@ def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
     assert scratchpad in (asked.prompt if isinstance(asked, CompletionRequest) else messages(asked)[-1].content)
 
 
-def test_json_chat_has_langchains_stop_words_and_tells_steps_as_messages() -> None:
+def test_json_chat_uses_langchain_stop_words() -> None:
     model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
     agent = create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     AgentExecutor(agent=agent, tools=[echo]).run("q")
@@ -98,7 +98,7 @@ def test_json_chat_has_langchains_stop_words_and_tells_steps_as_messages() -> No
     assert messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
 
 
-def test_tool_calling_tells_steps_as_the_models_message_once_and_the_tools_results() -> None:
+def test_tool_calling_renders_steps_as_messages() -> None:
     calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
     model = ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
     executor = AgentExecutor(
@@ -117,7 +117,7 @@ def test_tool_calling_tells_steps_as_the_models_message_once_and_the_tools_resul
 
 
 @pytest.mark.parametrize("kind", AGENTS)
-def test_create_refuses_a_prompt_that_lacks_a_required_variable(kind: str) -> None:
+def test_create_refuses_prompt_without_required_variable(kind: str) -> None:
     make, *_ = AGENTS[kind]
     with pytest.raises(InputError, match="the prompt lacks"):
         make(ScriptedModel([]), [look_up if kind == "self ask" else echo], prompt="Hello!")
@@ -238,7 +238,7 @@ def test_a_parser_reads(edge: str) -> None:
 
 
 @pytest.mark.parametrize("read", [react.read, mrkl.read], ids=["react", "mrkl"])
-def test_a_text_protocol_says_what_is_missing_in_langchains_words(read: Read) -> None:
+def test_text_protocol_names_what_is_missing(read: Read) -> None:
     missing = {
         "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
         "Action: f": "Invalid Format: Missing 'Action Input:' after 'Action:'",

@@ -45,7 +45,7 @@ LANGCHAINS_DEFAULTS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("limit", ["3", True, 1.5])
-def test_validation_takes_no_number_of_iterations_that_is_not_whole(limit: Any) -> None:
+def test_fractional_iterations_are_refused(limit: Any) -> None:
     with pytest.raises(LimitsError, match="give a whole number"):
         AgentExecutor(agent=scripted(answer()), tools=[], max_iterations=limit)
 
@@ -61,7 +61,7 @@ def test_validation_takes_no_number_of_iterations_that_is_not_whole(limit: Any) 
     ],
     ids=str,
 )
-def test_validation_refuses_an_option_that_cannot_be_when_the_executor_is_made(options: Any) -> None:
+def test_invalid_option_is_refused(options: Any) -> None:
     with pytest.raises(InputError, match="; give"):
         AgentExecutor(agent=scripted(answer()), tools=[], **options)
 
@@ -72,7 +72,7 @@ def test_validation_refuses_unknown_keyword_arguments() -> None:
         AgentExecutor(agent=scripted(answer()), tools=[], **unknown)
 
 
-def test_validation_takes_a_text_as_a_policy_as_it_is() -> None:
+def test_string_policy_is_used_unchanged() -> None:
     def unreadable(steps: Any, inputs: Any) -> Any:
         return answer() if steps else []
 
@@ -87,7 +87,7 @@ def test_agent_may_be_any_function() -> None:
         AgentExecutor(agent=nothing, tools=[])
 
 
-def test_tools_are_any_sequence_of_tools_which_is_copied() -> None:
+def test_tools_sequence_is_copied() -> None:
     tools = [echo]
     executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=tools)
     tools.clear()
@@ -95,21 +95,21 @@ def test_tools_are_any_sequence_of_tools_which_is_copied() -> None:
     assert [*AgentExecutor(agent=scripted(answer()), tools=(echo,)).tools] == ["echo"]
 
 
-def test_tools_are_no_plain_functions_and_no_two_of_a_name() -> None:
+def test_tools_must_be_distinct_tools() -> None:
     wrong: list[tuple[Any, str]] = [([len], "len is not a tool"), ([echo, echo], "two tools are named echo")]
     for tools, match in wrong:
         with pytest.raises(ToolDefinitionError, match=match):
             AgentExecutor(agent=scripted(answer()), tools=tools)
 
 
-def test_lookup_tool_is_a_look_into_the_tools_by_exact_name() -> None:
+def test_tools_are_looked_up_by_exact_name() -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[echo])
     assert executor.tools["echo"] is echo
     with pytest.raises(KeyError):
         executor.tools["Echo"]
 
 
-def test_input_keys_are_the_variables_of_the_agents_prompt() -> None:
+def test_input_keys_are_prompt_variables() -> None:
     agent = create_react_agent(ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{place}{day}")
     assert agent.input_keys == ("place", "day")
     assert AgentExecutor(agent=scripted(answer()), tools=[]).agent.input_keys == ()
@@ -119,7 +119,7 @@ def test_input_keys_are_the_variables_of_the_agents_prompt() -> None:
 
 
 @HOW
-def test_order_a_failure_of_the_memory_is_before_the_first_plan(run: Running) -> None:
+def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
     def gone(given: Any, /) -> Any:
         raise OSError("gone")
 
@@ -135,7 +135,7 @@ def test_order_a_failure_of_the_memory_is_before_the_first_plan(run: Running) ->
     assert {event.node for event in events[:2]} == {"load_memory"}
 
 
-def test_not_a_dict_a_text_becomes_the_one_input_and_nothing_else_does() -> None:
+def test_string_becomes_the_only_input() -> None:
     model = ScriptedModel(["Final Answer: 42"], repeat_last=True)
     agent = create_react_agent(model, [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
     executor = AgentExecutor(agent=agent, tools=[])
@@ -152,7 +152,7 @@ def test_missing_key_is_named() -> None:
     assert raised.value.missing == ("input",)
 
 
-def test_extra_keys_are_kept_given_to_the_agent_and_returned_whatever_their_name() -> None:
+def test_extra_input_keys_are_kept_and_returned() -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
         return answer(inputs["callbacks"])
 
@@ -161,7 +161,7 @@ def test_extra_keys_are_kept_given_to_the_agent_and_returned_whatever_their_name
     assert invoke(executor, given) == {**given, "output": 1}
 
 
-def test_result_is_the_inputs_with_the_outputs_over_them() -> None:
+def test_result_merges_inputs_and_outputs() -> None:
     executor = AgentExecutor(agent=scripted(AgentFinish({"output": "42", "why": "so"})), tools=[])
     assert invoke(executor, {"input": "q", "output": "mine"}) == {"input": "q", "output": "42", "why": "so"}
 
@@ -176,7 +176,7 @@ def test_return_only_outputs_leaves_the_inputs_out() -> None:
     }
 
 
-def test_missing_output_is_no_fault_an_agent_names_its_values_as_it_likes() -> None:
+def test_return_values_may_have_any_names() -> None:
     @tool(return_direct=True)
     def direct() -> str:
         """Answer."""
@@ -187,7 +187,7 @@ def test_missing_output_is_no_fault_an_agent_names_its_values_as_it_likes() -> N
     assert invoke(AgentExecutor(agent=scripted(act("direct")), tools=[direct]), {}) == {"output": "42"}
 
 
-def test_intermediate_steps_are_a_list_of_pairs_untrimmed_and_of_the_callers_own() -> None:
+def test_intermediate_steps_are_untrimmed_pairs() -> None:
     turns = [act("echo", text="a"), act("echo", text="b"), answer()]
     executor = AgentExecutor(
         agent=lambda steps, inputs: turns[len(inputs["seen"].append(1) or inputs["seen"]) - 1],

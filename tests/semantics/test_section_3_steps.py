@@ -71,12 +71,12 @@ def shown_with(trim: Any) -> list[list[str]]:
         (as_seen, ["seen"] * 3),
     ],
 )
-def test_steps_given_are_the_last_n_or_all_or_those_of_a_function(trim: Any, last: list[str]) -> None:
+def test_steps_are_trimmed_by_number_or_function(trim: Any, last: list[str]) -> None:
     first, *_, end = shown_with(trim)
     assert (first, end) == ([], last)
 
 
-def test_an_untrimmed_run_gives_the_agent_steps_that_it_cannot_change() -> None:
+def test_untrimmed_steps_are_immutable() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         with pytest.raises((TypeError, AttributeError)):
             steps[0] = None
@@ -85,7 +85,7 @@ def test_an_untrimmed_run_gives_the_agent_steps_that_it_cannot_change() -> None:
     assert len(AgentExecutor(agent=decide, tools=[echo]).run("q").steps) == 1
 
 
-def test_chunks_of_an_agent_that_yields_are_added_up() -> None:
+def test_yielded_chunks_are_added() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if steps:
             yield answer()
@@ -98,7 +98,7 @@ def test_chunks_of_an_agent_that_yields_are_added_up() -> None:
 
 
 @pytest.mark.parametrize("returned", [None, "text", {"output": "x"}, [answer()]])
-def test_a_result_that_is_no_action_list_or_finish_is_an_error_that_says_what_to_return(returned: Any) -> None:
+def test_invalid_decision_is_refused_with_remedy(returned: Any) -> None:
     with pytest.raises(AgentError, match="; return a"):
         run_executor(lambda: AgentExecutor(agent=lambda steps, inputs: returned, tools=[]))
 
@@ -120,19 +120,19 @@ def test_lookup_is_exact() -> None:
     ],
     ids=["no tools", "two"],
 )
-def test_unknown_tool_is_an_observation_in_langchains_words_and_the_loop_goes_on(tools: Any, observation: str) -> None:
+def test_unknown_tool_is_an_observation(tools: Any, observation: str) -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
     assert (observations(told), told.outcome.output) == ([observation], "done")
 
 
-def test_call_a_tool_is_called_with_the_input_by_name_or_with_the_text_of_the_only_argument() -> None:
+def test_tool_takes_input_by_name_or_as_string() -> None:
     turns = [[act("echo", text="a"), AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')], answer()]
     told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
     assert observations(told) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("value", [3, None, 1.5, ["a"], {"a": 1}, ""], ids=repr)
-def test_observation_is_what_the_tool_returns_not_converted(value: Any) -> None:
+def test_observation_is_the_unconverted_result(value: Any) -> None:
     @tool
     def give() -> Any:
         """Give it."""
@@ -144,7 +144,7 @@ def test_observation_is_what_the_tool_returns_not_converted(value: Any) -> None:
 
 
 @HOW
-def test_tool_raises_and_the_policy_of_the_tool_says_what_becomes_of_it(run: Running) -> None:
+def test_tool_policy_handles_its_exception(run: Running) -> None:
     @tool(on_error=lambda error: f"sorry: {error}")
     def sorry() -> str:
         """Never work."""
@@ -162,7 +162,7 @@ def test_tool_raises_and_the_policy_of_the_tool_says_what_becomes_of_it(run: Run
         run(AgentExecutor(agent=scripted(act("strict")), tools=[strict]))
 
 
-def test_tool_is_not_called_with_arguments_that_do_not_fit() -> None:
+def test_invalid_arguments_do_not_call_the_tool() -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted([act("echo"), act("echo", text=["a"])], answer()), tools=[echo])
     )
@@ -171,7 +171,7 @@ def test_tool_is_not_called_with_arguments_that_do_not_fit() -> None:
 
 
 @HOW
-def test_order_the_tools_of_one_step_run_at_once_and_their_steps_are_in_the_order_asked(run: Running) -> None:
+def test_concurrent_tools_keep_step_order(run: Running) -> None:
     # Two have to be there for either to go on; the time is for a defect, which is then an error and no hang.
     both = threading.Barrier(2, timeout=20)
 
@@ -186,14 +186,14 @@ def test_order_the_tools_of_one_step_run_at_once_and_their_steps_are_in_the_orde
     assert [step.observation for step in result.steps] == [*"abcd"]
 
 
-def test_one_of_many_fails_and_the_others_have_their_results() -> None:
+def test_one_failing_tool_spares_the_others() -> None:
     batch = [act("fail", text="x"), act("echo", text="a"), act("nope"), act("echo")]
     told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
     assert statuses(told) == ["error", "ok", "unknown_tool", "bad_arguments"]
 
 
 @HOW
-def test_a_coroutine_only_tool_works_in_a_sync_run_too(run: Running) -> None:
+def test_coroutine_only_tool_works_in_a_sync_run(run: Running) -> None:
     @tool
     async def aecho(text: str) -> str:
         """Say it again."""
@@ -207,7 +207,7 @@ def test_a_coroutine_only_tool_works_in_a_sync_run_too(run: Running) -> None:
 # ---- 3.7 return_direct
 
 
-def test_return_direct_answers_with_exactly_one_new_step_of_a_known_tool_and_keeps_the_step() -> None:
+def test_return_direct_needs_a_single_new_step() -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a"), [act("direct", text="42")]), tools=[echo, direct])
     )
@@ -220,13 +220,13 @@ def test_return_direct_answers_with_exactly_one_new_step_of_a_known_tool_and_kee
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_return_direct_is_ignored_when_a_step_has_two_actions_whichever_is_direct(order: int) -> None:
+def test_return_direct_is_ignored_for_two_actions(order: int) -> None:
     batch = [act("direct", text="42"), act("echo", text="a")][::order]
     told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
     assert (told.outcome.output, finish_of(told).return_direct) == ("done", False)
 
 
-def test_return_direct_of_an_agent_that_could_call_several_tools_is_honoured() -> None:
+def test_return_direct_works_for_multi_action_agents() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=create_tool_calling_agent(ScriptedModel([call("direct", text="42")]), [direct]), tools=[direct]
@@ -235,7 +235,7 @@ def test_return_direct_of_an_agent_that_could_call_several_tools_is_honoured() -
     assert told.outcome.output == "42"
 
 
-def test_return_direct_is_not_for_a_call_that_failed() -> None:
+def test_return_direct_ignores_failed_calls() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct]))
     assert (statuses(told), told.outcome.output) == (["bad_arguments"], "done")
 
@@ -289,7 +289,7 @@ ASYNC: dict[str, Callable[[AgentExecutor], Any]] = {
 
 
 @pytest.mark.parametrize("door", [*SYNC, *ASYNC])
-def test_memory_is_loaded_once_and_told_once_by_every_door_in_its_own_way(door: str) -> None:
+def test_memory_is_loaded_and_saved_once(door: str) -> None:
     memory = Noting()
     executor = AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], memory=memory)
     if door in SYNC:
@@ -304,7 +304,7 @@ def test_memory_is_loaded_once_and_told_once_by_every_door_in_its_own_way(door: 
 
 
 @HOW
-def test_memory_is_told_of_a_stop_and_not_of_an_error(run: Running) -> None:
+def test_memory_saves_a_stop_but_not_an_error(run: Running) -> None:
     stopped, failed = Noting(), Noting()
     run(AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], memory=stopped, max_iterations=1))
     assert [kind.removeprefix("a") for kind, _ in stopped.notes] == ["load", "save"]
@@ -329,13 +329,13 @@ def test_iterating_twice_is_two_runs_for_the_memory() -> None:
     assert [kind for kind, _ in memory.notes] == ["load", "save"] * 2
 
 
-def test_a_finish_has_the_run_with_its_inputs_and_steps() -> None:
+def test_finish_contains_inputs_and_steps() -> None:
     ending = AgentExecutor(agent=scripted(act("echo", text="a"), answer()), tools=[echo]).run("q").ending
     assert isinstance(ending, AgentFinish)
     assert ending.run == Run({"input": "q"}, Steps([AgentStep(act("echo", text="a"), "a")]))
 
 
-def test_two_native_calls_of_one_reply_are_two_steps_of_one_iteration() -> None:
+def test_two_native_calls_are_one_iteration() -> None:
     reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
     told = run_executor(
         lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply, "done"]), [echo]), tools=[echo])

@@ -46,7 +46,7 @@ from tests.semantics.endings import FINAL, STOPPED
 
 @HOW
 @pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"max_execution_time": 0}, {"max_execution_time": 0.0}])
-def test_a_limit_of_zero_stops_at_once_without_a_plan(run: Running, limits: Any) -> None:
+def test_zero_limit_stops_before_the_first_plan(run: Running, limits: Any) -> None:
     result = run(AgentExecutor(agent=scripted(answer()), tools=[], **limits))
     assert (result.output, result.spent["model_calls"]) == (STOPPED, 0)
 
@@ -57,7 +57,7 @@ def test_a_negative_limit_is_refused(limits: Any) -> None:
         AgentExecutor(agent=scripted(answer()), tools=[], **limits)
 
 
-def test_max_iterations_none_is_no_limit_and_then_another_has_to_end_the_run() -> None:
+def test_max_iterations_none_needs_another_limit() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return answer() if len(steps) == 40 else act("echo", text="a")
 
@@ -68,7 +68,7 @@ def test_max_iterations_none_is_no_limit_and_then_another_has_to_end_the_run() -
 
 
 @HOW
-def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(run: Running) -> None:
+def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
     released = threading.Event()
 
     @tool
@@ -87,7 +87,7 @@ def test_a_limit_that_passes_during_a_tool_cuts_it_and_keeps_the_finished_steps(
 
 
 @HOW
-def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win(run: Running) -> None:
+def test_late_finish_wins_over_time_limit(run: Running) -> None:
     clock = FakeClock()
 
     def decide(steps: Any, inputs: Any) -> AgentFinish:
@@ -99,7 +99,7 @@ def test_a_limit_that_passes_while_the_plan_returns_a_finish_lets_the_finish_win
     assert run(executor).output == "42"
 
 
-def test_a_sync_tool_of_an_async_run_is_left_at_the_limit_and_its_thread_runs_on() -> None:
+def test_sync_tool_is_abandoned_at_async_deadline() -> None:
     released, ended = threading.Event(), threading.Event()
 
     @tool
@@ -115,7 +115,7 @@ def test_a_sync_tool_of_an_async_run_is_left_at_the_limit_and_its_thread_runs_on
     assert ended.wait(30)
 
 
-def test_the_clock_is_one_that_nobody_sets_and_begins_with_the_run() -> None:
+def test_monotonic_clock_starts_with_the_run() -> None:
     executor = AgentExecutor(agent=scripted(answer()), tools=[], max_execution_time=5)
     assert executor.run_context.clock is time.monotonic
     clock = FakeClock(1_000_000)
@@ -137,14 +137,14 @@ EACH = pytest.mark.parametrize("kind", MAKE)
 
 
 @EACH
-def test_force_has_one_text_for_every_agent(kind: str) -> None:
+def test_force_returns_one_text_for_every_agent(kind: str) -> None:
     make, action = MAKE[kind]
     result = AgentExecutor(agent=make(ScriptedModel([action]), [echo]), tools=[echo], max_iterations=1).run("q")
     assert (result.output, [step.observation for step in result.steps]) == (STOPPED, ["a"])
 
 
 @EACH
-def test_generate_asks_once_more_with_langchains_sentence_behind_the_same_prompt(kind: str) -> None:
+def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
     make, action = MAKE[kind]
     model = ScriptedModel([action, "It is 42."])
     executor = AgentExecutor(
@@ -171,12 +171,12 @@ def test_generate_ends_a_scratchpad_as_langchain_does() -> None:
 
 
 @pytest.mark.parametrize("method", ["finish", "", None])
-def test_another_method_is_refused_when_the_executor_is_made(method: Any) -> None:
+def test_unknown_early_stopping_method_is_refused(method: Any) -> None:
     with pytest.raises(InputError, match="give 'force' or 'generate'"):
         AgentExecutor(agent=scripted(answer()), tools=[], early_stopping_method=method)
 
 
-def test_the_stopped_response_of_a_function_is_given_all_inputs() -> None:
+def test_stopped_response_function_receives_all_inputs() -> None:
     def decide(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
         return answer(sorted(inputs))
 
@@ -215,28 +215,26 @@ NOT_SENT = ParseError("no")
     ],
     ids=["true, sent to the model", "true, otherwise", "text", "empty text", "function"],
 )
-def test_a_policy_makes_the_observation_and_the_log_is_what_the_model_said(
-    policy: Any, error: ParseError, observation: str, log: str
-) -> None:
+def test_policy_returns_the_observation(policy: Any, error: ParseError, observation: str, log: str) -> None:
     told = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
     (step,) = told.outcome.steps
     assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
     assert (step.action.log, step.status) == (log, "parse_error")
 
 
-def test_false_raises_with_the_remedy_and_what_was_wrong() -> None:
+def test_false_raises_with_error_and_remedy() -> None:
     with pytest.raises(ParseError, match=r"^no; pass handle_parsing_errors=True") as raised:
         run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[]))
     assert (raised.value.observation, raised.value.llm_output) == ("Say it again.", "garbage")
 
 
 @pytest.mark.parametrize("returned", [None, 3, {"query": "x"}])
-def test_a_function_that_returns_no_text_is_told_so(returned: Any) -> None:
+def test_policy_must_return_a_string(returned: Any) -> None:
     with pytest.raises(InputError, match="return a string, the feedback for the model"):
         run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[], handle_parsing_errors=lambda error: returned))
 
 
-def test_exceptions_of_a_policy_of_the_agent_and_of_a_trim_function_are_not_parse_errors() -> None:
+def test_other_exceptions_are_not_parse_errors() -> None:
     def broken(given: Any) -> Any:
         raise LookupError("of the function")
 
@@ -264,7 +262,7 @@ def test_exceptions_of_a_policy_of_the_agent_and_of_a_trim_function_are_not_pars
         )
 
 
-def test_a_parse_error_inside_a_tool_is_the_tools() -> None:
+def test_parse_error_in_a_tool_is_a_tool_error() -> None:
     @tool
     def read() -> str:
         """Read something."""
@@ -276,7 +274,7 @@ def test_a_parse_error_inside_a_tool_is_the_tools() -> None:
     assert (statuses(told), observations(told)) == (["error"], ["read failed: ParseError: of the tool"])
 
 
-def test_a_tool_of_the_users_named_exception_has_nothing_to_do_with_parse_errors() -> None:
+def test_user_tool_may_be_named_exception() -> None:
     called: list[str] = []
 
     @tool(name="_Exception", return_direct=True)
@@ -289,7 +287,7 @@ def test_a_tool_of_the_users_named_exception_has_nothing_to_do_with_parse_errors
     assert (told.outcome.output, called) == ("done", [])
 
 
-def test_an_async_tool_that_is_cut_does_not_end_later() -> None:
+def test_cut_async_tool_does_not_finish() -> None:
     released = threading.Event()
     ended: list[str] = []
 

@@ -57,7 +57,7 @@ def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
 
 
 @HOW
-def test_events_of_a_run_come_to_watchers_in_order_and_are_the_same_sync_and_async(run: Running) -> None:
+def test_observers_receive_the_same_events_in_order(run: Running) -> None:
     seen: list[str] = []
 
     def watch(event: Event[Any]) -> None:
@@ -81,7 +81,7 @@ def test_events_of_a_run_come_to_watchers_in_order_and_are_the_same_sync_and_asy
 
 
 @HOW
-def test_events_of_a_parse_error_are_its_move_back_to_plan(run: Running) -> None:
+def test_parse_error_events_lead_back_to_plan(run: Running) -> None:
     moves: list[tuple[str, str]] = []
 
     def watch(event: Event[Any]) -> None:
@@ -120,7 +120,7 @@ def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
 
 
 @HOW
-def test_events_of_a_time_limit_answer_what_was_asked_for(run: Running) -> None:
+def test_time_limit_events_answer_each_request(run: Running) -> None:
     events: list[Event[Any]] = []
     model = BlockingModel()
     agent = create_react_agent(model, [])
@@ -133,7 +133,7 @@ def test_events_of_a_time_limit_answer_what_was_asked_for(run: Running) -> None:
 
 
 @HOW
-def test_verbose_prints_what_is_said_and_observed(run: Running, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_thoughts_and_observations(run: Running, capsys: pytest.CaptureFixture[str]) -> None:
     model = ScriptedModel(["I look.\nAction: echo\nAction Input: a", "So.\nFinal Answer: 42"])
     run(AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], verbose=True))
     printed = capsys.readouterr()
@@ -145,7 +145,7 @@ def test_verbose_prints_what_is_said_and_observed(run: Running, capsys: pytest.C
 # ---- 3.10 Iterator and streaming
 
 
-def test_stream_chunks_are_actions_steps_and_the_output_without_the_inputs() -> None:
+def test_stream_chunks_omit_the_inputs() -> None:
     chunks = chunks_of(lambda: two_steps(return_intermediate_steps=True))
     assert [list(chunk) for chunk in chunks] == [
         ["actions", "messages"],
@@ -159,7 +159,7 @@ def test_stream_chunks_are_actions_steps_and_the_output_without_the_inputs() -> 
     assert [observation for _, observation in last["intermediate_steps"]] == ["a", "b", "c"]
 
 
-def test_a_parse_error_is_a_chunk_of_its_step_and_of_no_action() -> None:
+def test_parse_error_chunk_has_a_step_and_no_action() -> None:
     def unreadable(steps: Any, inputs: Any) -> Any:
         if steps:
             return answer()
@@ -170,7 +170,7 @@ def test_a_parse_error_is_a_chunk_of_its_step_and_of_no_action() -> None:
     assert chunks[0]["messages"] == [UserMessage("Say it again.")]
 
 
-def test_order_of_n_actions_is_n_action_chunks_then_n_step_chunks() -> None:
+def test_action_chunks_precede_step_chunks() -> None:
     batch = [act("echo", text=letter) for letter in "abc"]
     chunks = chunks_of(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo], tool_concurrency=1))
     assert [chunk["actions"] for chunk in chunks[:3]] == [[action] for action in batch]
@@ -191,7 +191,7 @@ def test_messages_of_actions_steps_and_finish() -> None:
     ]
 
 
-def test_messages_of_native_calls_are_the_models_own_and_the_tools() -> None:
+def test_native_calls_keep_model_and_tool_messages() -> None:
     wish = call("echo", text="a")
     chunks = chunks_of(
         lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([wish, "done"]), [echo]), tools=[echo])
@@ -199,7 +199,7 @@ def test_messages_of_native_calls_are_the_models_own_and_the_tools() -> None:
     assert [chunk["messages"] for chunk in chunks[:2]] == [[AssistantMessage("", (wish,))], [ToolMessage("c1", "a")]]
 
 
-def test_laziness_a_consumer_that_stops_after_the_action_chunk_prevents_the_tool() -> None:
+def test_stopping_after_action_chunk_prevents_the_tool() -> None:
     called: list[str] = []
 
     @tool
@@ -213,7 +213,7 @@ def test_laziness_a_consumer_that_stops_after_the_action_chunk_prevents_the_tool
     assert called == []
 
 
-def test_adding_chunks_gives_all_actions_all_steps_and_the_output() -> None:
+def test_added_chunks_give_actions_steps_and_output() -> None:
     actions: list[Any] = []
     steps: list[Any] = []
     for chunk in two_steps().stream_chunks("q"):
@@ -223,7 +223,7 @@ def test_adding_chunks_gives_all_actions_all_steps_and_the_output() -> None:
     assert [step.observation for step in steps] == ["a", "b", "c"]
 
 
-def test_iter_gives_the_steps_of_each_iteration_and_then_the_result() -> None:
+def test_iter_yields_steps_then_the_result() -> None:
     turns = two_steps().iter("q")
     assert [[observation for _, observation in steps] for steps in turns] == [["a"], ["b", "c"]]
     assert (turns.result.output, turns.spent.iterations) == ("42", 3)
@@ -234,7 +234,7 @@ def test_iter_gives_the_steps_of_each_iteration_and_then_the_result() -> None:
     assert asyncio.run(collected(two_steps().iter("q"))) == [["a"], ["b", "c"]]
 
 
-def test_an_iteration_can_be_begun_again_and_is_no_iterator_itself() -> None:
+def test_iter_can_be_restarted() -> None:
     turns = two_steps().iter("q")
     assert len(list(turns)) == len(list(turns)) == 2
     nothing: Any = turns
@@ -255,7 +255,7 @@ def test_between_two_iterations_the_steps_can_be_edited() -> None:
         turns.run = Run({})
 
 
-def test_stop_is_one_more_chunk_with_the_stopped_response() -> None:
+def test_stop_adds_a_final_chunk() -> None:
     chunks = chunks_of(lambda: two_steps(max_iterations=1))
     assert [sorted(chunk) for chunk in chunks] == [
         ["actions", "messages"],
@@ -266,7 +266,7 @@ def test_stop_is_one_more_chunk_with_the_stopped_response() -> None:
 
 
 @pytest.mark.parametrize("seen", [0, 1, 2])
-def test_a_run_that_goes_on_after_a_pause_streams_no_step_again(seen: int) -> None:
+def test_resumed_stream_repeats_no_step(seen: int) -> None:
     executor = two_steps()
     pauses = [
         Snapshot(event.node, event.value, spent=event.spent)
@@ -287,7 +287,7 @@ def doubling(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
     return answer(inputs["input"] * 2)
 
 
-def test_batch_returns_results_in_order_and_exceptions_in_their_place() -> None:
+def test_batch_returns_results_and_exceptions_in_order() -> None:
     executor = AgentExecutor(agent=doubling, tools=[])
     many: list[Any] = ["a", {"input": "b"}, "bad"]
     for returned in (
@@ -301,7 +301,7 @@ def test_batch_returns_results_in_order_and_exceptions_in_their_place() -> None:
         executor.batch(many)
 
 
-def test_time_spent_by_the_consumer_of_a_stream_counts_against_the_time_limit() -> None:
+def test_consumer_time_counts_against_the_limit() -> None:
     clock = FakeClock()
     executor = two_steps(max_execution_time=5)
     executor.run_context = dataclasses.replace(executor.run_context, clock=clock)

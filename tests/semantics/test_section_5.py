@@ -29,7 +29,7 @@ from tests.semantics.endings import STOPPED, finish_of
 
 @HOW
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_dispatch_of_many_actions_is_at_once_or_in_turn_as_one_likes(run: Running, at_once: int) -> None:
+def test_actions_run_concurrently_or_in_turn(run: Running, at_once: int) -> None:
     met = threading.Barrier(at_once, timeout=20)
     running: list[str] = []
     together: list[int] = []
@@ -60,14 +60,14 @@ def test_tool_lookup_may_be_case_insensitive() -> None:
     assert (step.action.tool, step.observation) == ("ECHO", "a")
 
 
-def test_tool_lookup_that_does_not_look_at_case_refuses_two_names_that_differ_in_nothing_else() -> None:
+def test_case_insensitive_lookup_refuses_equal_names() -> None:
     other = tool(name="Echo")(echo.function)
     assert AgentExecutor(agent=scripted(answer()), tools=[echo, other])
     with pytest.raises(ToolDefinitionError, match="differ only in case"):
         AgentExecutor(agent=scripted(answer()), tools=[echo, other], tool_lookup="case_insensitive")
 
 
-def test_unknown_tool_has_pythons_text_and_the_closest_name() -> None:
+def test_unknown_tool_suggests_the_closest_name() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
     assert observations(told) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
 
@@ -81,19 +81,19 @@ def test_unknown_tool_has_pythons_text_and_the_closest_name() -> None:
         ([act("direct", text="a"), act("direct", wrong="b")], "a"),
     ],
 )
-def test_return_direct_of_any_is_the_last_direct_result_of_the_new_steps(batch: Any, output: str) -> None:
+def test_return_direct_any_takes_the_last_result(batch: Any, output: str) -> None:
     told = run_executor(
         lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct], return_direct="any")
     )
     assert (told.outcome.output, finish_of(told).return_direct, len(told.outcome.steps)) == (output, True, 2)
 
 
-def test_tool_throws_and_the_model_is_told_what() -> None:
+def test_tool_exception_reaches_the_model() -> None:
     told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
     assert (observations(told), statuses(told)) == (["fail failed: ValueError: no b"], ["error"])
 
 
-def test_tool_throws_and_a_function_makes_the_observation_as_handle_tool_runtime_errors_does() -> None:
+def test_function_policy_makes_the_observation() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()),
@@ -104,7 +104,7 @@ def test_tool_throws_and_a_function_makes_the_observation_as_handle_tool_runtime
     assert observations(told) == ["sorry, no b"]
 
 
-def test_tool_throws_and_nothing_may_be_told_as_it_is_there() -> None:
+def test_empty_observation_policy_is_allowed() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()), tools=[fail], handle_tool_errors=lambda error: ""
@@ -119,7 +119,7 @@ def unreadable(steps: Any, inputs: Any) -> Any:
     raise ParseError("no", observation="Say it again.")
 
 
-def test_parse_error_in_a_stream_is_a_step_with_the_message() -> None:
+def test_parse_error_streams_as_a_step() -> None:
     executor = AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True)
     assert [step.observation for step in next(executor.stream_chunks("q"))["steps"]] == ["Say it again."]
 
@@ -148,7 +148,7 @@ def test_time_limit_and_trimming_are_there() -> None:
     assert shown == [0, 1, 1]
 
 
-def test_max_iterations_none_is_no_limit_and_left_out_15() -> None:
+def test_max_iterations_defaults_to_15() -> None:
     executor = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo])
     assert executor.run("q").spent.iterations == 15
     with pytest.raises(UnprovedError):
@@ -161,7 +161,7 @@ def test_stopped_text_is_one(stopped_by: Any) -> None:
     assert executor.run("q").output == STOPPED
 
 
-def test_generate_takes_a_reply_that_cannot_be_read_as_the_answer() -> None:
+def test_generate_accepts_an_unparsable_reply() -> None:
     told = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["It is 42."]), []),
@@ -173,7 +173,7 @@ def test_generate_takes_a_reply_that_cannot_be_read_as_the_answer() -> None:
     assert told.outcome.output == "It is 42."
 
 
-def test_handle_parsing_errors_false_raises_the_parse_error_itself() -> None:
+def test_handle_parsing_errors_false_raises() -> None:
     with pytest.raises(ParseError) as raised:
         run_executor(lambda: AgentExecutor(agent=unreadable, tools=[]))
     assert raised.value.observation == "Say it again."
@@ -186,19 +186,19 @@ def test_steps_are_objects_that_unpack_as_pairs() -> None:
     assert (action, observation) == (step.action, step.observation) == (act("echo", text="a"), "a")
 
 
-def test_returned_inputs_are_there_unless_only_outputs_are_wanted() -> None:
+def test_inputs_are_returned_unless_only_outputs() -> None:
     executor = AgentExecutor(agent=scripted(answer("42")), tools=[])
     assert executor.invoke("q") == {"input": "q", "output": "42"}
     assert asyncio.run(executor.ainvoke("q", return_only_outputs=True)) == {"output": "42"}
 
 
-def test_stream_chunks_of_each_iteration_are_had_by_iterating() -> None:
+def test_iter_gives_the_chunks_of_each_iteration() -> None:
     turns = [[act("echo", text="a"), act("echo", text="b")], answer()]
     executor = AgentExecutor(agent=scripted(*turns), tools=[echo])
     assert [len(steps) for steps in executor.iter("q")] == [2]
 
 
-def test_extra_hook_what_an_agent_adds_to_its_values_is_returned() -> None:
+def test_extra_return_values_are_returned() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return AgentFinish({"output": "42", "sources": len(steps)}) if steps else act("echo", text="a")
 

@@ -33,7 +33,7 @@ def calling(*names: str, tools: Sequence[AnyTool], **settings: Any) -> AgentExec
     return on_loop_time(AgentExecutor(agent=lambda steps, inputs: actions, tools=tools, **settings))
 
 
-def test_a_long_sleep_takes_its_seconds_and_no_time() -> None:
+def test_long_sleep_takes_no_real_time() -> None:
     async def main() -> float:
         await asyncio.sleep(1e9)
         return loop_time()
@@ -55,7 +55,7 @@ def test_timers_go_off_in_their_order() -> None:
     assert seen == [0, 1, 2.5, 3, 86_400 * 30]
 
 
-def test_the_clock_keeps_its_time_from_one_coroutine_to_the_next() -> None:
+def test_clock_keeps_time_between_coroutines() -> None:
     clock = VirtualClock(100)
     clock.run(asyncio.sleep(5))
     clock.advance(1)
@@ -65,7 +65,7 @@ def test_the_clock_keeps_its_time_from_one_coroutine_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 0.3, 7.25, 100_000])
-def test_a_run_that_would_never_end_ends_at_exactly_its_time_limit(limit: float) -> None:
+def test_endless_run_ends_exactly_at_its_time_limit(limit: float) -> None:
     clock = VirtualClock(1000)
     executor = on_loop_time(calling("never", tools=[scripted_tool("never", [NEVER])], max_execution_time=limit), clock)
     result = clock.run(executor.arun("q"))
@@ -75,7 +75,7 @@ def test_a_run_that_would_never_end_ends_at_exactly_its_time_limit(limit: float)
     assert [step.status for step in result.steps] == ["cut"]
 
 
-def test_the_time_of_all_steps_counts_towards_the_limit() -> None:
+def test_all_steps_count_towards_the_time_limit() -> None:
     slow = scripted_tool("slow", [After(3, "late")], repeat_last=True)
     clock = VirtualClock()
     result = clock.run(calling("slow", tools=[slow], max_execution_time=10).arun("q"))
@@ -83,7 +83,7 @@ def test_the_time_of_all_steps_counts_towards_the_limit() -> None:
     assert clock.seconds == 10
 
 
-def test_a_tool_that_ignores_its_cancellation_costs_the_grace_and_no_more() -> None:
+def test_stubborn_tool_costs_only_the_grace() -> None:
     stubborn = scripted_tool("stubborn", [After(math.inf, stubborn=True)])
     clock = VirtualClock()
     result = clock.run(calling("stubborn", tools=[stubborn], max_execution_time=10).arun("q"))
@@ -92,7 +92,7 @@ def test_a_tool_that_ignores_its_cancellation_costs_the_grace_and_no_more() -> N
     assert result.spent.seconds == pytest.approx(10 + GRACE)
 
 
-def test_a_tool_that_spins_is_cut_at_the_time_limit() -> None:
+def test_spinning_tool_is_cut_at_the_time_limit() -> None:
     @tool
     async def spin() -> str:
         """Never wait."""
@@ -113,7 +113,7 @@ def test_a_tools_own_timeout_comes_at_its_second() -> None:
     assert clock.seconds == 12
 
 
-def test_what_nothing_can_wake_is_an_error_that_says_who_waits_where() -> None:
+def test_deadlock_error_names_waiting_tasks() -> None:
     # Two calls at once, which are tasks of their own.
     executor = calling("never", "never", tools=[scripted_tool("never", [NEVER], repeat_last=True)])
     with pytest.raises(DeadlockError, match="nothing can wake the loop at 0 virtual seconds") as raised:
@@ -126,7 +126,7 @@ def test_a_sleep_for_infinity_is_a_deadlock() -> None:
         run_virtually(asyncio.sleep(math.inf))
 
 
-def test_a_spin_that_nothing_can_cut_is_an_error() -> None:
+def test_endless_spin_is_an_error() -> None:
     async def spin() -> None:
         while True:  # noqa: ASYNC110 - it waits for nothing
             await asyncio.sleep(0)
@@ -135,7 +135,7 @@ def test_a_spin_that_nothing_can_cut_is_an_error() -> None:
         run_virtually(spin())
 
 
-def test_a_call_in_a_thread_is_waited_for_and_takes_no_virtual_time() -> None:
+def test_thread_call_takes_no_virtual_time() -> None:
     @tool
     def block() -> str:
         """Block a little."""
@@ -155,7 +155,7 @@ def test_a_call_in_a_thread_is_waited_for_and_takes_no_virtual_time() -> None:
     assert clock.seconds == 0
 
 
-def test_a_thread_that_does_not_come_back_is_an_error_and_not_a_hang() -> None:
+def test_hanging_thread_is_an_error() -> None:
     released = threading.Event()
 
     @tool
@@ -175,7 +175,7 @@ def test_a_thread_that_does_not_come_back_is_an_error_and_not_a_hang() -> None:
     assert "make it async def, script it with scripted_tool(block, [After(100, ...)])" in str(raised.value)
 
 
-def test_a_call_in_a_pool_that_does_not_come_back_is_named_too() -> None:
+def test_hanging_pool_call_is_named() -> None:
     released = threading.Event()
 
     def fetch() -> None:
@@ -188,7 +188,7 @@ def test_a_call_in_a_pool_that_does_not_come_back_is_named_too() -> None:
         released.set()
 
 
-def test_what_is_left_behind_is_cancelled_and_what_ignores_that_is_abandoned() -> None:
+def test_remaining_tasks_are_cancelled_or_abandoned() -> None:
     cancelled: list[str] = []
 
     async def polite() -> None:
@@ -222,7 +222,7 @@ def test_an_exception_comes_out_as_it_was_raised() -> None:
         run_virtually(main())
 
 
-def test_a_run_on_the_loops_time_works_on_a_real_loop_too() -> None:
+def test_loop_time_works_on_a_real_loop() -> None:
     executor = on_loop_time(AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": 1}), tools=[]))
     assert executor.limits == Limits()
     assert asyncio.run(executor.arun("q")).output == 1

@@ -19,7 +19,7 @@ TestOrders = executor_machine(ORDERS, start=Order(), limits=FIVE, replies={Pay: 
 
 
 @pytest.mark.parametrize("defect", ["the check is <= for <", "the run's clock stands still"])
-def test_a_defect_is_found_by_driving_a_run_by_hand(defect: str) -> None:
+def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
     # Whatever class Hypothesis makes has its settings.
     case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))

@@ -35,7 +35,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_it_is_refused_with_what_to_pass(mistake: str) -> None:
+def test_mistake_is_refused_with_remedy(mistake: str) -> None:
     make, text = MISTAKES[mistake]
     with pytest.raises(InputError) as caught:
         make()

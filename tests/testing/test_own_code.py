@@ -117,7 +117,7 @@ def test_an_observer_that_raises_is_named() -> None:
         verify_termination(executor_of(add, observers=[count]), examples=5)
 
 
-def test_a_script_is_shown_as_short_as_it_can_be() -> None:
+def test_failing_script_is_shortened() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         if [step.status for step in steps] == ["ok", "error"]:
             raise KeyError("late")
@@ -168,7 +168,7 @@ def test_invalid_patience_is_refused(patience: Any) -> None:
         verify_termination(executor_of(add), patience=patience)
 
 
-def test_a_slow_check_without_user_code_is_waited_for() -> None:
+def test_slow_check_without_user_code_is_not_interrupted() -> None:
     def check() -> str:
         time.sleep(0.3)
         return "done"
@@ -176,7 +176,7 @@ def test_a_slow_check_without_user_code_is_waited_for() -> None:
     assert Watchdog(0.1).run(check) == "done"
 
 
-def test_what_hangs_is_interrupted() -> None:
+def test_hanging_code_is_interrupted() -> None:
     turns = [0]
 
     def decide(steps: Any, inputs: Any) -> Any:
@@ -204,7 +204,7 @@ def test_a_finish_needs_no_step_for_its_actions() -> None:
     verify_termination(AgentExecutor(agent=lambda steps, inputs: AgentFinish({}), tools=[]), examples=3)
 
 
-def test_runs_within_a_limit_that_is_set_are_allowed() -> None:
+def test_nested_runs_within_a_set_limit_pass() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return AgentFinish({"output": "done"}) if steps else AgentAction("add", {"first": 1, "second": 1})
 
@@ -225,14 +225,14 @@ def test_runs_within_a_limit_that_is_set_are_allowed() -> None:
     verify_termination(executor_of(inner.as_tool("helper", "Helps.")), examples=5)
 
 
-def test_what_a_memory_asks_of_a_model_is_beside_the_bounds() -> None:
+def test_memory_model_calls_are_outside_the_bounds() -> None:
     """It is one of the assumptions of the proof, which the bound on model calls says."""
     memory = SummaryMemory(ScriptedModel(["They talked."] * 500))
     agent = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "done"}), tools=[], memory=memory)
     verify_termination(agent, examples=3)
 
 
-def test_an_error_that_is_allowed_ends_a_run_at_its_own_time() -> None:
+def test_allowed_error_ends_a_run() -> None:
     """What took eight virtual seconds is not waited for in a sync run, also where the run fails."""
 
     @tool

@@ -67,7 +67,7 @@ def _without_spin(  # pyright: ignore[reportUnusedFunction]
         monkeypatch.setattr("graphexec.testing.spin_checker.is_installed", lambda: False)
 
 
-def test_a_marked_function_becomes_the_tests_of_its_machine(pytester: pytest.Pytester) -> None:
+def test_marked_function_becomes_tests(pytester: pytest.Pytester) -> None:
     write(pytester, AGENT)
     result = result_of(pytester, "-v")
     result.assert_outcomes(passed=4)
@@ -75,7 +75,7 @@ def test_a_marked_function_becomes_the_tests_of_its_machine(pytester: pytest.Pyt
     assert names == [f"agent_executor[{check}]" for check in ("proof", "certificate", "exhaustive", "adversarial")]
 
 
-def test_the_summary_says_what_is_proved(pytester: pytest.Pytester) -> None:
+def test_summary_shows_the_proof(pytester: pytest.Pytester) -> None:
     write(pytester, AGENT)
     result = result_of(pytester, "-k", "proof")
     result.stdout.fnmatch_lines(
@@ -83,7 +83,7 @@ def test_the_summary_says_what_is_proved(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_what_is_not_proved_fails_and_the_summary_says_why(pytester: pytest.Pytester) -> None:
+def test_unproved_machine_fails_with_reason(pytester: pytest.Pytester) -> None:
     graph = """
         from dataclasses import dataclass
         from typing import final
@@ -124,7 +124,7 @@ def test_the_marker_takes_the_options_of_verify_termination(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(["looking_up PROVED: at most 12 transitions*"])
 
 
-def test_a_marked_function_can_have_fixtures_and_a_name_of_its_own(pytester: pytest.Pytester) -> None:
+def test_marked_function_takes_fixtures_and_any_name(pytester: pytest.Pytester) -> None:
     marked = """
         @pytest.fixture
         def iterations():
@@ -178,7 +178,7 @@ def test_an_async_function_under_the_marker_is_refused(pytester: pytest.Pytester
 
 
 @pytest.mark.parametrize(("returned", "said"), [("None", "None"), ("7", "7, of int")])
-def test_what_returns_no_machine_says_so_once(pytester: pytest.Pytester, returned: str, said: str) -> None:
+def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, said: str) -> None:
     write(pytester, f"@pytest.mark.graphexec\ndef agent():\n    return {returned}\n")
     result = result_of(pytester, "-r", "N")
     result.assert_outcomes(failed=4)
@@ -200,7 +200,7 @@ LOOPING = """
 """
 
 
-def test_a_machine_that_cannot_be_built_is_told_once_with_the_line_that_builds_it(pytester: pytest.Pytester) -> None:
+def test_build_error_is_reported_once_with_its_line(pytester: pytest.Pytester) -> None:
     write(pytester, LOOPING)
     result = result_of(pytester, "-r", "N")
     result.assert_outcomes(failed=4)
@@ -227,7 +227,7 @@ CRASHING = """
 """
 
 
-def test_a_node_that_raises_fails_with_the_run_and_without_a_traceback(pytester: pytest.Pytester) -> None:
+def test_raising_node_fails_without_traceback(pytester: pytest.Pytester) -> None:
     write(pytester, CRASHING)
     result = result_of(pytester, "-k", "exhaustive", "-r", "N")
     result.assert_outcomes(failed=1, deselected=3)
@@ -246,7 +246,7 @@ def test_a_node_that_raises_fails_with_the_run_and_without_a_traceback(pytester:
 FINISHING = "def test_mine():\n    assert executor().run('q').output == 'done'\n"
 
 
-def test_the_edges_that_no_test_takes_are_told(pytester: pytest.Pytester) -> None:
+def test_untaken_edges_are_reported(pytester: pytest.Pytester) -> None:
     write(pytester, FINISHING, "MINE = executor()\n")
     result = result_of(pytester, "--graphexec-cov")
     result.stdout.fnmatch_lines(
@@ -259,9 +259,7 @@ def test_the_edges_that_no_test_takes_are_told(pytester: pytest.Pytester) -> Non
     result.stdout.no_fnmatch_line("*never taken: plan --Replied--> parse*")
 
 
-def test_a_standard_machine_has_its_own_name_whatever_was_imported_before(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_machine_keeps_its_name(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     from graphexec import AgentExecutor
 
     # As if a script had been run in this process: what README blocks leave behind, say.
@@ -271,7 +269,7 @@ def test_a_standard_machine_has_its_own_name_whatever_was_imported_before(
     result.stdout.fnmatch_lines(["STRICT_AGENT_EXECUTOR: 2 of 9 edges taken"])
 
 
-def test_edges_that_only_the_checks_take_are_told_apart(pytester: pytest.Pytester) -> None:
+def test_edges_taken_only_by_checks_are_listed(pytester: pytest.Pytester) -> None:
     marked = "@pytest.mark.graphexec(examples=30)\ndef agent():\n    return executor()\n"
     write(pytester, FINISHING, marked)
     result = result_of(pytester, "--graphexec-cov")
@@ -280,7 +278,7 @@ def test_edges_that_only_the_checks_take_are_told_apart(pytester: pytest.Pyteste
     )
 
 
-def test_what_is_never_taken_is_drawn_grey(pytester: pytest.Pytester) -> None:
+def test_untaken_edges_are_drawn_grey(pytester: pytest.Pytester) -> None:
     write(pytester, FINISHING)
     for name in ("edges.mmd", "edges.dot"):
         result_of(pytester, f"--graphexec-cov={name}").stdout.fnmatch_lines([f"  drawn in {name}"])
@@ -324,7 +322,7 @@ def test_the_plugin_loads_nothing_heavy() -> None:
     assert sorted(loaded) == ["graphexec.testing", "graphexec.testing.plugin"]
 
 
-def test_what_needs_hypothesis_is_loaded_when_it_is_asked_for() -> None:
+def test_hypothesis_is_imported_on_first_use() -> None:
     program = """
 import sys
 sys.modules["hypothesis"] = None

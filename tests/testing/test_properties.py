@@ -119,13 +119,13 @@ def looking_up(**settings: Any) -> AgentExecutor:
     return executor.with_graph(splice(executor.graph, edges(look_up, routes), after=parse, on=Acted))
 
 
-def test_a_node_with_effects_of_its_own_keeps_it_too() -> None:
+def test_node_with_custom_effects_keeps_the_promise() -> None:
     verdict = verify_termination(looking_up(), replies={Fetch: ["", "a page"]}, examples=15)
     assert verdict.bounds is not None
     assert verdict.bounds.transitions.form == "5*iterations + 2"
 
 
-def test_an_effect_to_which_nobody_knows_a_reply_is_an_error_that_says_what_to_pass() -> None:
+def test_effect_without_known_reply_is_refused() -> None:
     with pytest.raises(InputError, match=re.escape("pass replies={Fetch: [...(...), ...]}")):
         verify_termination(looking_up())
 
@@ -167,13 +167,13 @@ WRITER: Graph[Draft, Printed | TooMuch] = graph(
 PUBLISHER: Graph[Draft, Printed | TooMuch] = graph(edges(publish, on(Printed, END) | on(TooMuch, END)), start=publish)
 
 
-def test_a_graph_of_ones_own_is_told_what_it_starts_with() -> None:
+def test_graph_without_start_value_is_refused() -> None:
     verify_termination(WRITER, start=Draft("so"), examples=15)
     with pytest.raises(InputError, match=re.escape("starts with Draft, but no start value is known; pass start=")):
         verify_termination(WRITER)
 
 
-def test_a_node_that_asks_until_it_likes_the_answer_is_found() -> None:
+def test_endlessly_asking_node_is_found() -> None:
     """It ends, by the limit on the effects of a visit, and nobody wants to be asked as often as that."""
     options: dict[str, Any] = {
         "start": Asking("OK?"),
@@ -194,7 +194,7 @@ def test_an_opaque_node_is_not_called() -> None:
 # ---- what does not
 
 
-def test_what_is_not_proved_is_refused_with_the_verdict() -> None:
+def test_unproved_machine_is_refused_with_verdict() -> None:
     with pytest.raises(AssertionError, match=r"(?s)REFUTED.*improve --Draft--> improve"):
         verify_termination(WRITER, start=Draft("so"), limits=Limits(iterations=None))
 
@@ -212,7 +212,7 @@ def careless_executor() -> AgentExecutor:
     return executor.with_graph(splice(executor.graph, rows, after=parse, on=Acted))
 
 
-def test_an_exception_of_a_node_is_shown_with_what_the_world_did() -> None:
+def test_node_exception_shows_the_replies() -> None:
     with pytest.raises(AssertionError, match=r"the run ended with KeyError\('second'\)") as raised:
         checked.check_attacks(trial_of(careless_executor()))
     notes = "\n".join(raised.value.__notes__)
@@ -221,11 +221,11 @@ def test_an_exception_of_a_node_is_shown_with_what_the_world_did() -> None:
     assert "attack=turns=(calls several)" in notes
 
 
-def test_an_exception_that_is_allowed_is_none_to_complain_of() -> None:
+def test_allowed_exception_passes() -> None:
     checked.check_attacks(trial_of(careless_executor(), raises=(KeyError,)), examples=15)
 
 
-def test_an_exception_of_a_node_fails_the_promise_and_the_shortest_run_to_it_is_shown() -> None:
+def test_node_exception_shows_the_shortest_run() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(careless_executor(), examples=1)
     said = str(raised.value)
@@ -245,7 +245,7 @@ def test_an_exception_that_is_allowed_fails_no_promise() -> None:
     verify_termination(careless_executor(), examples=5, raises=(KeyError, ParseError))
 
 
-def test_nobody_is_told_to_allow_a_broken_declaration() -> None:
+def test_broken_declaration_cannot_be_allowed() -> None:
     @node
     def guard(acted: Acted) -> Acted:
         return Ready(acted.run)  # type: ignore[return-value]  # pyright: ignore
@@ -397,7 +397,7 @@ ORDERLY: dict[str, Any] = {
 }
 
 
-def test_a_machine_whose_effects_charge_other_meters_ends_within_its_limits() -> None:
+def test_custom_meters_stay_within_their_limits() -> None:
     bounds = verify_termination(ORDERS, examples=25, **ORDERLY).bounds
     assert bounds is not None
     assert {name: bound.number for name, bound in bounds.meters.items()} == {"parcels": 2, "payments": 5}
@@ -414,7 +414,7 @@ def counted_once(charge: Any) -> Any:
 
 
 @pytest.mark.usefixtures("as_found")
-def test_a_charge_of_several_units_that_counts_as_one_is_found() -> None:
+def test_undercounted_charge_is_found() -> None:
     with seeded(Counters, "_charge", counted_once), pytest.raises(AssertionError):
         # What is chosen by chance finds it in a hundred runs or two.
         verify_termination(ORDERS, examples=400, **ORDERLY)
@@ -433,7 +433,7 @@ def test_a_defect_of_the_engine_is_found(defect: str) -> None:
 
 
 @pytest.mark.usefixtures("as_found")
-def test_a_call_that_is_waited_for_though_it_ignores_its_cancellation_is_found(
+def test_waiting_for_a_stubborn_call_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("graphexec.runtime.tasks.GRACE", 3.0)

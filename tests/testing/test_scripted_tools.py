@@ -18,7 +18,7 @@ def told(*texts: str) -> ScriptedModel:
     return ScriptedModel([*texts, "Final Answer: done"])
 
 
-def test_results_come_in_their_order_and_exceptions_are_raised() -> None:
+def test_results_keep_their_order() -> None:
     search = scripted_tool("search", ["3 hits", TimeoutError("slow"), 7])
     model = told(*["Action: search\nAction Input: Porto"] * 3)
     result = AgentExecutor(agent=create_react_agent(model, [search]), tools=[search]).run("q")
@@ -31,7 +31,7 @@ def test_results_come_in_their_order_and_exceptions_are_raised() -> None:
     search.assert_complete()
 
 
-def test_a_stand_in_has_the_name_the_schema_and_the_settings_of_its_tool() -> None:
+def test_scripted_tool_copies_its_tool() -> None:
     fake = scripted_tool(population, [248_769])
     assert fake.signature == population.signature
     model = told("Action: population\nAction Input: Porto")
@@ -40,7 +40,7 @@ def test_a_stand_in_has_the_name_the_schema_and_the_settings_of_its_tool() -> No
     assert fake.calls == [{"city": "Porto"}]
 
 
-def test_a_call_that_does_not_fit_is_not_one() -> None:
+def test_call_with_invalid_arguments_does_not_count() -> None:
     fake = scripted_tool(population, [1])
     actions = iter([AgentAction("population", {"town": "Porto"}), AgentFinish({"output": "done"})])
     result = AgentExecutor(agent=lambda steps, inputs: next(actions), tools=[fake]).run("q")
@@ -50,14 +50,14 @@ def test_a_call_that_does_not_fit_is_not_one() -> None:
         fake.assert_complete()
 
 
-def test_a_script_that_is_too_short_says_so_and_ends_the_run() -> None:
+def test_exhausted_script_ends_the_run() -> None:
     fake = scripted_tool("search", ["one"])
     executor = AgentExecutor(agent=lambda steps, inputs: AgentAction("search", {}), tools=[fake])
     with pytest.raises(ScriptExhaustedError, match="search was called 2 times but has 1 results; script another one"):
         executor.run("q")
 
 
-def test_the_last_result_can_repeat_for_ever() -> None:
+def test_last_result_can_repeat() -> None:
     fake = scripted_tool("search", ["one", "again"], repeat_last=True)
     executor = AgentExecutor(agent=lambda steps, inputs: AgentAction("search", {}), tools=[fake], max_iterations=4)
     assert [step.observation for step in executor.run("q").steps] == ["one", "again", "again", "again"]
@@ -69,7 +69,7 @@ def test_nothing_cannot_be_repeated() -> None:
         scripted_tool("search", [], repeat_last=True)
 
 
-def test_a_late_result_is_as_long_under_way_as_it_says() -> None:
+def test_late_result_takes_its_seconds() -> None:
     fake = scripted_tool("search", [After(30, "late"), After(1, ValueError("late and wrong")), "at once"])
     decisions = [AgentAction("search", {})] * 3
     turns = iter([*decisions, AgentFinish({"output": "done"})])

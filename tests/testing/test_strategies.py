@@ -45,13 +45,13 @@ def test_graphs_read_as_one_would_tell_them() -> None:
     )
 
 
-def test_what_is_found_shrinks_to_what_can_be_read() -> None:
+def test_counterexample_shrinks_to_readable_form() -> None:
     found = find(agent_scripts(["echo"]), lambda script: any(call.tool == "unknown" for call in script.turns[0].calls))
     assert repr(found) == "(act unknown())"
 
 
 @given(script=agent_scripts(["echo"]), within=limits(), data=st.data())
-def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within: Limits, data: st.DataObject) -> None:
+def test_any_agent_ends_within_any_limits(script: AgentScript, within: Limits, data: st.DataObject) -> None:
     seconds = data.draw(time_limits(script.seconds), label="seconds")
     clock = VirtualClock()
     executor = AgentExecutor(agent=script.agent(), tools=[echo], handle_parsing_errors=True)
@@ -66,7 +66,7 @@ def test_any_agent_within_any_limits_ends_as_it_may(script: AgentScript, within:
     assert model_calls is None or result.spent["model_calls"] <= model_calls
 
 
-def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time() -> None:
+def test_silent_agent_without_time_limit_deadlocks() -> None:
     script = AgentScript((ScriptedTurn("answer", (), math.inf),))
     clock = VirtualClock()
     with pytest.raises(DeadlockError):
@@ -74,7 +74,7 @@ def test_an_agent_that_never_answers_is_a_deadlock_where_nothing_limits_its_time
 
 
 @given(script=agent_scripts(["echo"], delays=False, kinds=["answer", "act", "empty", "garbage"]))
-def test_an_agent_without_delays_does_the_same_in_a_sync_run(script: AgentScript) -> None:
+def test_instant_agent_behaves_alike_in_sync_runs(script: AgentScript) -> None:
     def executor(agent: object) -> AgentExecutor:
         made: AgentExecutor = AgentExecutor(
             agent=agent,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - either of its agents
@@ -91,7 +91,7 @@ def test_an_agent_without_delays_does_the_same_in_a_sync_run(script: AgentScript
 
 
 @given(within=limits(agent_limits(iterations=3, tool_calls=2, seconds=7.0, budgets={"alpha": 1})))
-def test_limits_within_others_keep_what_is_set_and_never_rise(within: Limits) -> None:
+def test_drawn_limits_stay_within_given_limits(within: Limits) -> None:
     assert within.iterations is not None
     assert within.iterations <= 3
     tool_calls = within["tool_calls"]
@@ -101,7 +101,7 @@ def test_limits_within_others_keep_what_is_set_and_never_rise(within: Limits) ->
 
 
 @given(attack=attacks({"turns": ("finish",), "results": ("ok", "error"), "others": ()}))
-def test_an_attack_has_moves_for_what_is_asked_and_no_others(attack: Attack) -> None:
+def test_attack_has_moves_for_asked_effects_only(attack: Attack) -> None:
     assert attack.turns
     assert attack.results
     assert not attack.others
@@ -136,7 +136,7 @@ def agreed(drawn: DrawnGraph) -> None:
 
 
 @given(drawn=drawn_graphs(most=3))
-def test_the_proof_and_the_engine_agree_on_every_random_machine(drawn: DrawnGraph) -> None:
+def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
     agreed(drawn)
 
 

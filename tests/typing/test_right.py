@@ -154,14 +154,14 @@ def test_a_spent_limit_adds_its_outcome() -> None:
     assert_type(approve, Node[Acted, Acted | AgentFinish | LimitReached])
 
 
-def test_routes_say_what_they_handle_and_what_ends() -> None:
+def test_routes_infer_handled_and_ending_types() -> None:
     assert_type(on(Even, halve), Routes[Even, Never])
     assert_type(on(Total, END), Routes[Total, Total])
     assert_type(on(Even, halve) | on(Total, END), Routes[Even | Total, Total])
     assert_type(edges(split, on(Even, END) | on(Odd, END)), Table[Even | Odd])
 
 
-def test_surgery_keeps_the_type_and_splice_adds_what_ends() -> None:
+def test_surgery_keeps_or_extends_the_type() -> None:
     @final
     @dataclass(frozen=True)
     class Refused:

@@ -57,7 +57,7 @@ def found_by_pyright() -> Errors:
 @pytest.mark.parametrize(
     ("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)], ids=["mypy", "pyright"]
 )
-def test_a_checker_refuses_exactly_what_is_marked(checker: str, find: Any) -> None:
+def test_checkers_reject_exactly_the_marked_lines(checker: str, find: Any) -> None:
     found, expected = find(), marked(checker)
     assert expected
     assert found == expected, f"not marked: {sorted(found - expected)}; not found: {sorted(expected - found)}"
