@@ -1,6 +1,6 @@
-"""What holds for every test: how many examples of a property, how many processes, how much time, and whose bytecode.
+"""Configuration of all tests: the number of examples, the number of processes, timeouts, and bytecode.
 
-By default few examples of each property are tried, so that one can run the tests often; with
+By default few examples of each property are tried, so that the tests are quick; with
 `pytest --hypothesis-profile=thorough` a hundred, as CI does. Hypothesis measures no time, since a busy machine is not a
 bug.
 """
@@ -21,8 +21,8 @@ from tests.defects.copies import COPY, NOT_THE_COPY
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
-# In a copy of the package that has a defect, the same examples each time, so that it does not survive by chance; and
-# the first that breaks a promise will do.
+# For a copy of the package with a seeded defect: the same examples each time, so that the defect does not survive by
+# chance, and no shrinking.
 settings.register_profile(
     "seeded",
     settings.get_profile("thorough"),
@@ -34,15 +34,15 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
-# Hundreds of tests start a Python of their own, each of which would compile the package again.
+# Hundreds of tests start a Python process, each of which would compile the package again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests interrupt.
+# A process that a shell starts in the background ignores Ctrl-C, and so would the programs that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Characters of a text that names a test.
+# The longest string that is used in a test's id.
 LONGEST_ID = 200
 
 # Seconds that a test marked slow may take.
@@ -51,18 +51,18 @@ LONG = 900
 # Each worker takes some seconds to collect the tests.
 MOST_WORKERS = 8
 
-# Seconds after which a test that has outlived its time, and went on, is interrupted again.
+# Seconds after which a test that ignored its timeout is interrupted again.
 AGAIN = 10.0
 
 
 class TestTimeoutError(BaseException):
-    """A test has taken too long. No Exception, since Hypothesis would run the example that raises one again."""
+    """A test has taken too long. Not an Exception, because Hypothesis would repeat an example that raises one."""
 
     __test__ = False
 
 
 def pytest_sessionstart() -> None:
-    """Where a copy of the package is tested, see that it is really the copy."""
+    """If a copy of the package is tested, check that it is imported."""
     copy = os.environ.get(COPY)
     if copy is None:
         return
@@ -74,11 +74,11 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Run all tests on all processors; what is chosen by path, printed, debugged or covered stays in this process."""
+    """Run all tests on all processors; tests chosen by path, printed, debugged or covered stay in this process."""
     option: Any = config.option
     chosen = config.args_source is pytest.Config.ArgsSource.ARGS
     watched = option.usepdb or option.trace or option.capture == "no" or getattr(option, "cov_source", None)
-    # A worker has no workers of its own.
+    # A worker does not start workers.
     serial = "PYTEST_XDIST_WORKER" in os.environ or not config.pluginmanager.hasplugin("xdist")
     if not serial and option.numprocesses is None and not (chosen or watched):
         # Some tests wait.
@@ -87,19 +87,19 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a long text by its argument: it may hold times, which no two processes share."""
+    """Use the argument's name as the id of a long string, which may contain times that differ between processes."""
     return argname if isinstance(val, str) and len(val) > LONGEST_ID else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give long tests more time: they try many examples, or run the usual tests in a process of their own."""
+    """Give slow tests more time: they try many examples, or run other tests in a separate process."""
     for item in items:
         if item.get_closest_marker("slow") is not None and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONG))
 
 
 def pytest_collection_finish() -> None:
-    """Take what was imported and collected out of the garbage collector's rounds."""
+    """Exclude imported and collected objects from garbage collection."""
     gc.collect()
     gc.freeze()
 
@@ -107,7 +107,7 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
     """Interrupt a test after its time, and again until it ends."""
-    # It has no types.
+    # pytest_timeout has no type annotations.
     is_debugging = importlib.import_module("pytest_timeout").is_debugging
 
     def expire(number: int, frame: FrameType | None) -> None:
@@ -121,7 +121,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_timeout_cancel_timer(item: pytest.Item) -> bool:
-    """The test has ended."""
+    """Stop the timer when the test has ended."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     return True

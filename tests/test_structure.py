@@ -1,4 +1,4 @@
-"""The shape of the package: its rooms, their layers, and its public names."""
+"""The structure of the package: its packages, their layers, and its public names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import graphexec
 TOP = Path(__file__).parents[1]
 PACKAGE = TOP / "graphexec"
 
-# Methods that import a layer above theirs, when they are called: what they return or draw is made there.
+# Methods that import a higher layer when they are called, because it creates what they return or draw.
 LOOKING_UP = {
     "graphexec.executor.executor AgentExecutor.draw -> graphexec.draw",
     "graphexec.executor.result RunResult.draw -> graphexec.draw",
@@ -36,7 +36,7 @@ LOOKING_UP = {
 
 
 class Import(NamedTuple):
-    """An import of a module of the package, and the function that it stands in, if any."""
+    """An import of a module of the package, and the function that contains it, if any."""
 
     source: str
     function: str
@@ -78,7 +78,7 @@ IMPORTS = [one for module in FILES for one in imports_of(module)]
 
 @cache
 def layers() -> dict[str, int]:
-    """Return the height of each room, as the import contract has it."""
+    """Return the height of each package in the import contract."""
     contracts = tomllib.loads((TOP / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     rows = next(one["layers"] for one in contracts if one["containers"] == ["graphexec"])
     return {room.strip(): height for height, row in enumerate(reversed(rows)) for room in row.split("|")}

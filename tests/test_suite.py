@@ -1,4 +1,4 @@
-"""What holds of the tests themselves: the same names in every process, and none that goes on for ever."""
+"""Tests of the test suite: equal test ids in every process, and a timeout for every test."""
 
 from __future__ import annotations
 

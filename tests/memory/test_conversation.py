@@ -1,4 +1,4 @@
-"""What a run is told of the runs before it: the whole conversation, or the last of it."""
+"""Memories of a conversation load all of it, or its last turns."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, stores, turn, turns
 
 
-def save(memory: Memory, *said: Turn) -> None:
-    for each in said:
+def save(memory: Memory, *saved: Turn) -> None:
+    for each in saved:
         memory.save({"input": each.input}, {"output": each.output})
 
 
-def text(*said: Turn) -> str:
-    return "\n".join(f"Human: {each.input}\nAI: {each.output}" for each in said)
+def text(*saved: Turn) -> str:
+    return "\n".join(f"Human: {each.input}\nAI: {each.output}" for each in saved)
 
 
 def test_buffer_loads_whole_conversation() -> None:
@@ -67,37 +67,37 @@ def test_every_name_can_be_another() -> None:
     assert memory.load({}) == {"so_far": "Frage: 1+1?\nAntwort: 2"}
 
 
-@given(said=st.lists(turns, max_size=6), most=st.integers(0, 8))
-def test_a_window_tells_exactly_the_last_turns(said: list[Turn], most: int) -> None:
+@given(saved=st.lists(turns, max_size=6), most=st.integers(0, 8))
+def test_window_loads_exactly_the_last_turns(saved: list[Turn], most: int) -> None:
     history = MemoryHistory()
     memory, messages = WindowMemory(most, history=history), WindowMemory(most, history=history, as_messages=True)
-    save(memory, *said)
-    last = said[max(0, len(said) - most) :]
+    save(memory, *saved)
+    last = saved[max(0, len(saved) - most) :]
     assert memory.load({}) == {"chat_history": text(*last)}
     assert len(messages.load({})["chat_history"]) == 2 * len(last)
-    assert list(history.turns()) == said
+    assert list(history.turns()) == saved
 
 
-@given(said=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
-def test_token_window_loads_the_last_fitting_turns(said: list[Turn], most: int, messages: bool) -> None:
+@given(saved=st.lists(turns, max_size=6), most=st.integers(0, 60), messages=st.booleans())
+def test_token_window_loads_the_last_fitting_turns(saved: list[Turn], most: int, messages: bool) -> None:
     memory = TokenWindowMemory(most, as_messages=messages)
-    save(memory, *said)
-    costs = [estimated_tokens(f"{text(each)}\n") for each in said]
-    fitting = max(n for n in range(len(said) + 1) if sum(costs[len(said) - n :]) <= most)
-    last = said[len(said) - fitting :]
+    save(memory, *saved)
+    costs = [estimated_tokens(f"{text(each)}\n") for each in saved]
+    fitting = max(n for n in range(len(saved) + 1) if sum(costs[len(saved) - n :]) <= most)
+    last = saved[len(saved) - fitting :]
     whole = BufferMemory(as_messages=messages)
     save(whole, *last)
-    told = memory.load({})["chat_history"]
-    assert told == whole.load({})["chat_history"]
+    result = memory.load({})["chat_history"]
+    assert result == whole.load({})["chat_history"]
     assert estimated_tokens(text(*last)) <= most
 
 
 def test_tokens_are_counted_as_one_says() -> None:
     counted: list[str] = []
 
-    def words(said: str) -> int:
-        counted.append(said)
-        return len(said.split())
+    def words(saved: str) -> int:
+        counted.append(saved)
+        return len(saved.split())
 
     memory = TokenWindowMemory(8, count=words)
     save(memory, Turn("one", "two"), Turn("three", "four"), Turn("five", "six"))
@@ -107,8 +107,8 @@ def test_tokens_are_counted_as_one_says() -> None:
 
 
 @given(st.text())
-def test_estimate_is_a_token_per_four_characters(said: str) -> None:
-    assert estimated_tokens(said) == math.ceil(len(said) / 4)
+def test_estimate_is_a_token_per_four_characters(saved: str) -> None:
+    assert estimated_tokens(saved) == math.ceil(len(saved) / 4)
 
 
 # Not a StrEnum: this one calls itself Colour.RED in an f-string.
@@ -210,17 +210,19 @@ def test_every_memory_is_one_to_the_type_checkers() -> None:
 
 
 @settings(max_examples=12)
-@given(said=st.lists(turns, max_size=4), most=st.integers(0, 4))
-def test_async_run_loads_the_same_memory(said: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(saved=st.lists(turns, max_size=4), most=st.integers(0, 4))
+def test_async_run_loads_the_same_memory(
+    saved: list[Turn], most: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     directory = tmp_path_factory.mktemp("both")
 
     async def both(history: History, other: History) -> None:
         awaited, called = WindowMemory(most, history=history), WindowMemory(most, history=other)
-        for each in said:
+        for each in saved:
             await awaited.asave({"input": each.input}, {"output": each.output})
             save(called, each)
             assert await awaited.aload({}) == awaited.load({}) == called.load({})
-        assert list(history.turns()) == list(other.turns()) == said
+        assert list(history.turns()) == list(other.turns()) == saved
 
     one, other = stores(directory), stores(directory)
     for kind in one:

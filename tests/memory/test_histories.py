@@ -1,4 +1,4 @@
-"""Histories keep every turn as it was, whoever writes, and say where a file is not one."""
+"""Histories keep every turn unchanged under concurrent writes, and name invalid lines of a file."""
 
 from __future__ import annotations
 

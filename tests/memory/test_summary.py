@@ -1,4 +1,4 @@
-"""A summary tells of the older turns, and nothing that was said is ever untold."""
+"""A summary replaces older turns, and every turn is loaded or summarized."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
 from tests.models.ways import record_reports
 
-# A summary that is the prompt itself, so that a test sees what it tells of.
+# A summary that is the prompt itself, so that a test sees its turns.
 ECHO = "{summary} {turns}"
 
 
 class EchoModel:
-    """A model that says what it is told, unless it is told to fail."""
+    """A model that returns its prompt, or fails if the test says so."""
 
     def __init__(self) -> None:
         self.failing = False
@@ -58,7 +58,7 @@ def save(memory: SummaryMemory, number: int) -> None:
     memory.save({"input": f"in{number}"}, {"output": f"out{number}"})
 
 
-def told(memory: SummaryMemory) -> str:
+def loaded(memory: SummaryMemory) -> str:
     return str(memory.load({})["chat_history"])
 
 
@@ -67,12 +67,12 @@ def test_older_turns_become_a_summary() -> None:
     history, summaries = MemoryHistory(), MemoryHistory()
     memory = SummaryMemory(model, keep_turns=1, history=history, summaries=summaries, human="Ada", ai="Bot")
     save(memory, 1)
-    assert told(memory) == "Ada: in1\nBot: out1"
+    assert loaded(memory) == "Ada: in1\nBot: out1"
     assert model.requests == []
     save(memory, 2)
-    assert told(memory) == "Summary: They met.\nAda: in2\nBot: out2"
+    assert loaded(memory) == "Summary: They met.\nAda: in2\nBot: out2"
     save(memory, 3)
-    assert told(memory) == "Summary: They met and talked.\nAda: in3\nBot: out3"
+    assert loaded(memory) == "Summary: They met and talked.\nAda: in3\nBot: out3"
     asked = prompt_of(model.requests[1])
     assert "between Ada and Bot" in asked
     assert "The notes so far:\nThey met.\n\nThe conversation since then:\nAda: in2\nBot: out2\n\n" in asked
@@ -89,11 +89,11 @@ def test_older_turns_become_a_summary() -> None:
 
 def test_summary_alone_is_loaded_without_kept_turns() -> None:
     memory = SummaryMemory(ScriptedModel(["One.", "Two."]))
-    assert told(memory) == ""
+    assert loaded(memory) == ""
     assert SummaryMemory(ScriptedModel([]), as_messages=True).load({}) == {"chat_history": ()}
     save(memory, 1)
     save(memory, 2)
-    assert told(memory) == "Summary: Two."
+    assert loaded(memory) == "Summary: Two."
 
 
 @given(failing=st.lists(st.booleans(), max_size=8), keep=st.integers(0, 3), awaited=st.booleans())
@@ -118,9 +118,9 @@ def test_every_turn_is_loaded_once_despite_failures(failing: list[bool], keep: i
                 summarised = older
             every = [f"{word}{n}" for n in range(number + 1) for word in ("in", "out")]
             text = (await memory.aload({}))["chat_history"]
-            assert text == told(memory)
+            assert text == loaded(memory)
             assert re.findall(r"(?:in|out)\d+", text) == every
-            # Those that are told as they were said begin a line.
+            # Turns that are not summarized begin a line.
             assert len(re.findall("^Human:", text, re.MULTILINE)) == number + 1 - summarised
 
     asyncio.run(run())
@@ -143,7 +143,7 @@ class Full:
         self.kept.add(turn)
 
     def clear(self) -> None:
-        raise AssertionError("nobody forgets")
+        raise AssertionError("must not be called")
 
 
 async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
@@ -155,7 +155,7 @@ async def save_by(memory: SummaryMemory, number: int, *, awaited: bool) -> None:
 
 @pytest.mark.parametrize("awaited", [False, True])
 def test_save_raises_only_if_turn_is_not_stored(awaited: bool) -> None:
-    """So whoever saves again what a save raised about never stores it twice."""
+    """So a caller that retries a failed save never stores a turn twice."""
     failing: list[SummaryMemory] = [
         SummaryMemory(ScriptedModel([RateLimitError("too many requests")])),
         # Of the user's own, and in breach of what a model raises.
@@ -169,7 +169,7 @@ def test_save_raises_only_if_turn_is_not_stored(awaited: bool) -> None:
         assert isinstance(requested, SummaryRequested)
         assert isinstance(failed, SummaryFailed)
         assert memory.history.turns() == (turn(1),)
-        assert told(memory) == "Human: in1\nAI: out1"
+        assert loaded(memory) == "Human: in1\nAI: out1"
 
     model = ScriptedModel(["A summary."])
     memory = SummaryMemory(model, history=Full())
@@ -194,9 +194,9 @@ def test_truncated_or_empty_summary_replaces_nothing(reply: ModelReply) -> None:
     _, failed = news
     assert isinstance(failed, SummaryFailed)
     assert isinstance(failed.error, InvalidReplyError)
-    assert told(memory) == "Human: in1\nAI: out1"
+    assert loaded(memory) == "Human: in1\nAI: out1"
     save(memory, 2)
-    assert told(memory) == "Summary: Both."
+    assert loaded(memory) == "Summary: Both."
 
 
 def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
@@ -212,9 +212,9 @@ def test_stored_conversation_continues_with_its_summary(tmp_path: Path) -> None:
     save(first, 1)
     save(first, 2)
     again = opened("Two.")
-    assert told(again) == told(first) == "Summary: One.\nHuman: in2\nAI: out2"
+    assert loaded(again) == loaded(first) == "Summary: One.\nHuman: in2\nAI: out2"
     asyncio.run(again.asave({"input": "in3"}, {"output": "out3"}))
-    assert told(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
+    assert loaded(opened()) == "Summary: Two.\nHuman: in3\nAI: out3"
 
 
 @pytest.mark.parametrize("awaited", [False, True])
@@ -232,14 +232,14 @@ def test_a_summary_has_its_timeout(awaited: bool) -> None:
 def test_summary_of_cleared_turns_is_not_loaded() -> None:
     memory = SummaryMemory(ScriptedModel(["Of one.", "Of another."]), history=MemoryHistory())
     save(memory, 1)
-    # Somebody else clears the history alone, and as many turns come as the summary tells of.
+    # Another process clears only the history, and then adds as many turns as the summary covers.
     memory.history.clear()
-    assert told(memory) == ""
+    assert loaded(memory) == ""
     memory.history.add(turn(7))
-    assert told(memory) == "Human: in7\nAI: out7"
+    assert loaded(memory) == "Human: in7\nAI: out7"
     memory.clear()
     save(memory, 8)
-    assert told(memory) == "Summary: Of another."
+    assert loaded(memory) == "Summary: Of another."
     assert len(memory.summaries.turns()) == 1
 
 
@@ -249,7 +249,7 @@ def test_similar_conversations_are_distinguished(start: str, end: str) -> None:
     memory.save({"input": f"{start}1:{end}"}, {"output": "x"})
     memory.history.clear()
     memory.history.add(Turn(start, f"1:{end}x"))
-    assert "Of one." not in told(memory)
+    assert "Of one." not in loaded(memory)
 
 
 def test_summarized_turns_are_not_summarized_again() -> None:
@@ -260,9 +260,9 @@ def test_summarized_turns_are_not_summarized_again() -> None:
     longer = SummaryMemory(ScriptedModel(["Three."]), keep_turns=2, history=history, summaries=summaries)
     save(longer, 3)
     save(longer, 4)
-    assert told(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
+    assert loaded(longer) == "Summary: Two.\nHuman: in3\nAI: out3\nHuman: in4\nAI: out4"
     save(longer, 5)
-    assert told(longer) == "Summary: Three.\nHuman: in4\nAI: out4\nHuman: in5\nAI: out5"
+    assert loaded(longer) == "Summary: Three.\nHuman: in4\nAI: out4\nHuman: in5\nAI: out5"
 
 
 class WaitingModel:
@@ -295,12 +295,12 @@ def test_save_does_not_wait_for_another_summary() -> None:
     first.start()
     assert model.asked.wait(10)
     save(memory, 2)
-    assert told(memory) == "Human: in1\nAI: out1\nHuman: in2\nAI: out2"
+    assert loaded(memory) == "Human: in1\nAI: out1\nHuman: in2\nAI: out2"
     model.let.set()
     first.join()
-    assert told(memory) == "Summary: Summary number 1.\nHuman: in2\nAI: out2"
+    assert loaded(memory) == "Summary: Summary number 1.\nHuman: in2\nAI: out2"
     save(memory, 3)
-    assert told(memory) == "Summary: Summary number 2."
+    assert loaded(memory) == "Summary: Summary number 2."
 
 
 def test_cancelled_save_keeps_its_turn() -> None:

@@ -1,4 +1,4 @@
-"""What users without a type checker pass: one line that names the option, the value and the remedy."""
+"""Invalid options raise an error of one line that names the option, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("make", "options", "told"), WRONG)
+@pytest.mark.parametrize(("make", "options", "message"), WRONG)
 def test_a_wrong_option_is_named_with_its_remedy(
-    make: Callable[..., object], options: dict[str, Any], told: str
+    make: Callable[..., object], options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(told)}"):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
         make(**options)

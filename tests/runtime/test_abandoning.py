@@ -1,4 +1,4 @@
-"""What nobody waits for any more is ended: async calls wherever they are nested, and whole runs between two effects."""
+"""Calls whose caller is cancelled end: nested async calls, and whole runs between two effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphexec.runtime import IO, RunOptions
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
 
 
@@ -68,7 +68,7 @@ def test_nested_run_in_a_cut_tool_stops() -> None:
         try:
             return str(inner.run("?").output)
         finally:
-            # It is abandoned, or has stopped at the deadline that it shares.
+            # The nested run is abandoned, or has stopped at the shared deadline.
             ended.set()
 
     outer = AgentExecutor(
@@ -124,7 +124,7 @@ def test_inner_scope_is_cancelled_with_outer() -> None:
 
 
 def test_run_stopped_in_first_node_resumes() -> None:
-    """The entry is charged once, however often the first call is tried."""
+    """The entry is charged once, even if the first call is tried several times."""
     from graphexec import AgentFinish, snapshot_of
 
     failing = iter([True, True, False])

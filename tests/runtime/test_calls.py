@@ -1,4 +1,4 @@
-"""Each call of a run has an identity, which its tool, its handler, its node, its events and its span share."""
+"""Each call of a run has an identity that its tool, handler, node, events and span share."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ from tests.executor.actors import (
     scripted,
 )
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
 
-# ---- a machine that asks one thing, then two, and then does what it likes
+# ---- a machine that asks for one effect, then for two, and then runs an opaque node
 
 
 @final
@@ -395,7 +395,7 @@ def ignore(event: object) -> None:
 
 
 class Spans:
-    """Enters a span around each call, and keeps where: its id, its thread, and how it ended."""
+    """Enters a span around each call, and records its id, its thread, and its end."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[tuple[int, int], str]] = []

@@ -1,4 +1,4 @@
-"""The deadline: in the engine, where it is a number, and in the drivers, which cut what does not answer in time."""
+"""Deadlines: in the engine, where they are numbers, and in the drivers, which cut late calls."""
 
 import asyncio
 import itertools
@@ -109,11 +109,11 @@ def test_cut_opaque_node_takes_the_drawn_edge() -> None:
     )
 
 
-# ---- in the drivers, with a clock that stands still until a handler moves it
+# ---- in the drivers, with a clock that only handlers advance
 
 
 def ticking(seconds_each: float, limits: Limits, asked: list[str] | None = None) -> RunContext:
-    """Questions are answered at once, but the clock says that each took so long."""
+    """Questions are answered at once, but each advances the clock."""
     clock = FakeClock(1000.0)
 
     def answer(question: Question) -> str:
@@ -133,14 +133,14 @@ def test_clock_is_read_between_effects(seconds_each: float, answers: int) -> Non
         asked.clear()
         return Script(INTERVIEW, Topic("tea", 3), ticking(seconds_each, TEN, asked))
 
-    told = run_script(script)
+    result = run_script(script)
     assert len(asked) == answers
-    assert told.spent.seconds == seconds_each * answers
-    assert isinstance(told.outcome, Interview if answers == 3 else Stopped)
+    assert result.spent.seconds == seconds_each * answers
+    assert isinstance(result.outcome, Interview if answers == 3 else Stopped)
 
 
 def late(answers: Any) -> RunContext:
-    """Ten seconds, of which eleven are over when the first effect is asked: its node computed for long."""
+    """The limit is ten seconds, and the node takes eleven before it asks for the first effect."""
     times = itertools.chain([0.0], itertools.repeat(11.0))
     return RunContext(handlers_for(answers), TEN, clock=lambda: next(times))
 
@@ -190,10 +190,10 @@ def test_a_handler_that_blocks_is_cut(driver: Driver, over: threading.Event) -> 
         over.wait()
         return "too late"
 
-    told = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
-    assert isinstance(told.outcome, Stopped)
-    assert told.outcome.limit.limit == "seconds"
-    assert told.outcome.limit.reached >= SOON
+    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
+    assert isinstance(result.outcome, Stopped)
+    assert result.outcome.limit.limit == "seconds"
+    assert result.outcome.limit.reached >= SOON
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
@@ -202,8 +202,8 @@ def test_a_handler_that_awaits_is_cut(driver: Driver) -> None:
         await asyncio.get_running_loop().create_future()
         return "never"
 
-    told = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
-    assert isinstance(told.outcome, Stopped)
+    result = driver(Script(INTERVIEW, Topic("tea"), make_run_context({Question: block}, limits=Limits(seconds=SOON))))
+    assert isinstance(result.outcome, Stopped)
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
@@ -214,11 +214,11 @@ def test_only_blocking_calls_of_a_batch_are_cut(driver: Driver, at_once: int, ov
             over.wait()
         return ToolResult(call.name)
 
-    # Time enough for the others to begin and end on a busy machine.
+    # Enough time for the other calls to begin and end on a busy machine.
     made = make_run_context({CallTool: survey}, limits=Limits(seconds=6 * SOON), at_once=at_once)
-    told = driver(Script(SURVEY, Topics(("a", "slow", "c")), made))
-    statuses = [result.status for result in told.outcome.results]
-    # One at a time, what comes behind the slow one never begins.
+    run_result = driver(Script(SURVEY, Topics(("a", "slow", "c")), made))
+    statuses = [result.status for result in run_result.outcome.results]
+    # One at a time: the calls after the slow one never begin.
     assert statuses == (["ok", "cut", "cut"] if at_once == 1 else ["ok", "cut", "ok"])
 
 
@@ -247,19 +247,19 @@ def test_timeout_error_of_a_handler_is_not_a_deadline(driver: Driver) -> None:
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS, ids=lambda driver: driver.__name__)
 def test_handlers_know_the_seconds_left(driver: Driver) -> None:
-    told: list[float | None] = []
+    result: list[float | None] = []
     clock = FakeClock()
 
     async def answer(question: Question, call: CallContext[Any], io: IO) -> str:
-        told.append(call.seconds_left)
+        result.append(call.seconds_left)
         clock.advance(3)
         return "fine"
 
     driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, TEN, clock=clock)))
-    assert told == [10, 7, 4]
-    told.clear()
+    assert result == [10, 7, 4]
+    result.clear()
     driver(Script(INTERVIEW, Topic("tea"), RunContext({Question: Handler(answer)}, Limits(), clock=clock)))
-    assert told == [None, None, None]
+    assert result == [None, None, None]
 
 
 @pytest.mark.parametrize("seconds", [None, 60.0])

@@ -1,4 +1,4 @@
-"""Every small machine does the same in every driver: sync, async, streamed both ways, and from text to text."""
+"""Every small machine behaves alike in every driver: sync, async, both streams, and resumed from JSON."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Script[Any, Any]], object]] = {
         Survey((ToolResult("a"), ToolResult("b"), ToolResult("c"))),
     ),
     "a survey of one": (lambda: Script(SURVEY, Topics(("a",)), surveyors()), Survey((ToolResult("a"),))),
-    "a survey of nobody": (lambda: Script(SURVEY, Topics(()), without_handlers()), Survey(())),
+    "an empty survey": (lambda: Script(SURVEY, Topics(()), without_handlers()), Survey(())),
     "prompts": (
         lambda: Script(PROMPTS, Prompt(), model_of(Usage(1, 1), agent_limits(tokens=5))),
         Stopped(Prompt(3), Exhausted("tokens", 5, 6)),
@@ -103,9 +103,9 @@ def test_concurrent_runs_are_independent() -> None:
 
 
 def test_state_is_kept_for_start_and_each_effect() -> None:
-    told = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
-    assert len(told.texts) == 4
-    assert len(told.asked) == 3
+    result = run_script(lambda: Script(INTERVIEW, Topic("tea", 3), reporter()))
+    assert len(result.texts) == 4
+    assert len(result.asked) == 3
 
 
 @dataclass(frozen=True)

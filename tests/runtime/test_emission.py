@@ -1,4 +1,4 @@
-"""Coroutines that hand out items, stepped by hand and on an event loop."""
+"""Coroutines that emit items, in sync streams and on an event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.models.ways import Typewriter
 Work = Callable[[IO], Coroutine[Any, Any, None]]
 
 
-def by_hand(work: Work) -> list[Any]:
+def in_sync(work: Work) -> list[Any]:
     return list(stream_sync(lambda: work(BLOCKING)))
 
 
@@ -33,12 +33,12 @@ def in_a_loop(work: Work) -> list[Any]:
     return asyncio.run(collect())
 
 
-HOW = pytest.mark.parametrize("how", [by_hand, in_a_loop])
+HOW = pytest.mark.parametrize("how", [in_sync, in_a_loop])
 
 
-@given(st.lists(st.one_of(st.integers(), st.just("wait"))), st.integers(0, 3), st.sampled_from([by_hand, in_a_loop]))
+@given(st.lists(st.one_of(st.integers(), st.just("wait"))), st.integers(0, 3), st.sampled_from([in_sync, in_a_loop]))
 def test_items_come_in_order(script: list[int | str], depth: int, how: Callable[[Work], list[Any]]) -> None:
-    """However deep they are emitted, and whatever is waited for in between."""
+    """At any depth, and with any waiting in between."""
 
     async def work(io: IO, left: int = depth) -> None:
         if left:
@@ -117,7 +117,7 @@ def test_closing_an_async_stream_waits_for_its_cleanup(closing: str) -> None:
             await emit(1)
         finally:
             await io.sleep(0.001)
-            # Nobody takes it any more.
+            # The consumer has gone.
             await emit(2)
             await io.sleep(0)
             cleaned.append("yes")
@@ -194,7 +194,7 @@ def numbers() -> Generator[int, None, None]:
 
 @pytest.mark.parametrize("begin", [numbers, lambda: retrying(Typewriter(["abc"])).stream(HELLO)])
 def test_sync_streams_outlive_the_loop_they_began_under(begin: Callable[[], Generator[Any, None, None]]) -> None:
-    """An event loop closes the async generators that began under it; a sync stream is none of them."""
+    """An event loop closes async generators that began under it, but not a sync stream."""
 
     async def main() -> tuple[Any, Generator[Any, None, None]]:
         items = begin()

@@ -1,4 +1,4 @@
-"""Tools of one step: each answered as it comes, kept when another fails, cut alone, and in turn one at a time."""
+"""Concurrent tools of one step: answered as replies come, kept when another fails, and cut separately."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from graphexec.runtime.tasks import call_in_thread
 from graphexec.tools import AnyTool
 from tests.executor.actors import until
 
-# Seconds for what has to happen at once, and that a test takes where it does not.
+# Seconds to wait for an event that should happen at once.
 LONG = 20.0
 SOON = 0.1
 
@@ -82,7 +82,7 @@ def both(name: str, blocking: Callable[[], Any]) -> list[AnyTool]:
     return [named(name, blocking), named(name, awaiting)]
 
 
-# ---- every way to run an executor, with what hears its events
+# ---- every way to run an executor, with its observers
 
 
 def observed_run(made: Make, watch: Watch, inputs: Any) -> None:
@@ -269,7 +269,7 @@ def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: s
 
 
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_a_failure_tells_the_rest_to_stop(how: str) -> None:
+def test_a_failure_stops_the_other_calls(how: str) -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     def fail() -> None:
@@ -342,13 +342,13 @@ class Fetch(Effect[str]):
 
 @dataclass(frozen=True)
 class LookUp(Fetch):
-    """What a handler answers at once, without a thread or a task."""
+    """An effect that is answered at once, without a thread or a task."""
 
 
 @final
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for, all at once."""
+    """The effects of one batch."""
 
     all: tuple[Fetch, ...]
 
@@ -427,7 +427,7 @@ def test_instant_failure_keeps_finished_replies(
 
 @pytest.mark.parametrize("seconds", [None, LONG], ids=["", "deadline"])
 def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sibling's thread has ended, but nobody has taken the reply yet."""
+    """The other call's thread has ended, but its reply is not taken yet."""
     pool = vars(threads)["_Threads"]()
     monkeypatch.setattr(threads, "_threads", pool)
     begun = threading.Event()
@@ -438,7 +438,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
 
     async def fail(effect: Fetch, call: CallContext[Any], io: IO) -> str:
         assert begun.wait(LONG)
-        # What is begun in a thread that was used already runs when that is done with the reply.
+        # A call in a reused thread begins when the thread has delivered the previous reply.
         while len(pool.running) > (seconds is not None):
             threading.Event().wait(0.001)
         threads.start_in_thread(int).result(LONG)
@@ -455,7 +455,7 @@ def test_instant_failure_keeps_just_finished_replies(seconds: float | None, monk
 @pytest.mark.parametrize("turns", range(6))
 @with_deadline
 def test_failure_keeps_replies_that_finish_with_it(turns: int, seconds: float | None) -> None:
-    """A task that ends so many turns of the event loop later is cancelled, or its reply is kept."""
+    """A task that ends some iterations of the event loop later is cancelled, or its reply is kept."""
     done: list[str] = []
 
     async def main() -> BaseException:

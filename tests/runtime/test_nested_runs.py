@@ -1,4 +1,4 @@
-"""A run that is started within a call of another run shares its limits and its time, and is charged to it as well."""
+"""A nested run, within a call of another run, shares its limits and its time, and is charged to it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.executor.actors import (
 )
 from tests.kernel.machines import INTERVIEW, ROAD, TOLLS, Interview, Question, Topic, Travel, Trip
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
 
 
@@ -238,7 +238,7 @@ def test_recursion_ends_at_the_depth_limit(run: Running, is_async: bool, depth: 
     executors.append(caller_of(model, delegate_to(lambda: executors[0], is_async=is_async), **options))
     result = run(executors[0])
     deepest = 8 if depth is None else depth
-    # Each run asks twice; the one that is too deep does not.
+    # Each run asks twice, except the one that is too deep.
     assert model.calls == result.spent["model_calls"] == 2 * (deepest + 1)
     assert result.output == "Agent stopped due to depth limit."
 
@@ -322,7 +322,7 @@ def test_nested_runs_are_counted_over_a_resume() -> None:
 
 @HOW
 def test_outer_limit_stops_where_no_own_limit_can(run: Running) -> None:
-    # Of its own limits none stops a run before its memory is loaded.
+    # A run's own limits do not stop it before its memory is loaded.
     inner = inner_of(Caller(answers_after=1), memory=BufferMemory(as_messages=True))
     delegate = delegate_to(lambda: inner, is_async=False)
     result = run(caller_of(Caller(answers_after=1), delegate, max_depth=0))
@@ -377,7 +377,7 @@ def test_run_of_an_observer_is_not_nested(run: Running) -> None:
     seen: list[Event[Any]] = []
 
     @tool
-    def tell(text: str) -> str:
+    def announce(text: str) -> str:
         """Report it."""
         report(text)
         return text
@@ -387,7 +387,7 @@ def test_run_of_an_observer_is_not_nested(run: Running) -> None:
         assert inner.run("q").output == "hello"
 
     for width in (1, 8):
-        outer = caller_of(Caller(2, answers_after=1), tell, observers=[observe], tool_concurrency=width)
+        outer = caller_of(Caller(2, answers_after=1), announce, observers=[observe], tool_concurrency=width)
         assert run(outer).spent["model_calls"] == 2
         assert [event.news for event in seen if isinstance(event, Reported)] == ["hello", "hello"]
         assert model.calls == 2 * len(seen)
@@ -689,7 +689,7 @@ def test_ranks_fall_with_nested_runs(turns: list[list[int]], limit: int, asynchr
         """Let another agent make so many calls."""
         return str(inner_of(model, max_iterations=None, max_model_calls=calls).run("q").output)
 
-    # Without a limit on the iterations the certificate counts on the model calls.
+    # Without a limit on iterations the certificate relies on the model calls.
     outer = AgentExecutor(agent=agent, tools=[delegate], max_iterations=None, max_model_calls=limit)
     result = asyncio.run(outer.arun("q")) if asynchronous else outer.run("q")
     wanted = sum(1 + sum(turn) for turn in turns) + 1

@@ -1,4 +1,4 @@
-"""What is reported while an effect is answered: news for whoever watches, and nothing where nobody does."""
+"""Reports made while an effect is answered reach observers and streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphexec.runtime.progress import Listener, listen_with, wants_pieces
 from tests.drivers import LIVE, FakeClock, Script, run_script
 from tests.kernel.machines import INTERVIEW, PROMPTS, SURVEY, Prompt, Question, Stopped, Topic, Topics
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
 
 
@@ -44,7 +44,7 @@ def streamed(
 
     async def collect() -> None:
         async for event in astream(graph, value, made, pieces=pieces):
-            events.append(event)  # noqa: PERF401 - what came before an exception is wanted
+            events.append(event)  # noqa: PERF401 - events before an exception are kept
 
     if how == "async":
         asyncio.run(collect())
@@ -91,8 +91,8 @@ def test_reports_come_between_asked_and_answered(how: str, pieces: bool, handler
 
 @pytest.mark.parametrize("handler", [thinking, thinking_too])
 def test_every_driver_emits_the_same_events(handler: Any) -> None:
-    told = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
-    assert len(news(told.events)) == 4
+    result = run_script(lambda: Script(INTERVIEW, Topic("tea", 2), make_run_context({Question: handler})), drivers=LIVE)
+    assert len(news(result.events)) == 4
 
 
 def test_unobserved_run_has_no_listener() -> None:
@@ -100,7 +100,7 @@ def test_unobserved_run_has_no_listener() -> None:
 
     def answered(question: Question) -> str:
         wanted.append(wants_pieces())
-        report("to nobody")
+        report("without a listener")
         return "42"
 
     made = make_run_context({Question: answered})
@@ -166,7 +166,7 @@ ANSWER = ("It ", "is ", "42")
 
 
 class StreamingModel:
-    """Makes its reply piece by piece, each when it is told to go on."""
+    """Streams its reply, each piece when the test releases it."""
 
     def __init__(self, pieces: tuple[str, ...] = ANSWER) -> None:
         self.pieces = pieces
@@ -186,7 +186,7 @@ class StreamingModel:
     ) -> Generator[ReplyDelta | ModelReply, None, None]:
         try:
             for piece in self.pieces:
-                assert self.going.acquire(timeout=LONG), "nobody lets it go on"
+                assert self.going.acquire(timeout=LONG), "no piece was released"
                 self.made += 1
                 yield ReplyDelta(piece)
             yield ModelReply("".join(self.pieces))
@@ -229,7 +229,7 @@ def test_pieces_come_as_they_are_made(seconds: float | None) -> None:
             model.going.release()
             event = next(events)
             assert isinstance(event, Reported)
-            # No piece more than was let through is there.
+            # Only the released pieces have arrived.
             assert (event.news, model.made) == (ReplyDelta(piece), number)
         answered, *_, done = events
     assert isinstance(answered, Answered)
@@ -315,7 +315,7 @@ def test_pieces_before_a_model_error_are_delivered(how: str) -> None:
     assert news(seen) == [ReplyDelta("It ")]
 
 
-# ---- who leaves
+# ---- consumers that close the stream
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])

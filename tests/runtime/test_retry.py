@@ -33,7 +33,7 @@ def policy(**settings: Any) -> RetryPolicy:
 
 
 class Try:
-    """An attempt that raises these first, and then returns its number; what was announced, and slept."""
+    """An attempt that raises these errors and then returns its number; it records announcements and sleeps."""
 
     def __init__(self, *errors: BaseException) -> None:
         self.errors = list(errors)
@@ -57,7 +57,7 @@ class Try:
         return retry(self, by, io, announce=self.announce, sleep=self.sleep, **settings)
 
 
-def by_hand(one: Try, by: RetryPolicy, **settings: Any) -> int:
+def in_sync(one: Try, by: RetryPolicy, **settings: Any) -> int:
     async def run() -> int:
         return await one.retry(by, BLOCKING, **settings)
 
@@ -71,7 +71,7 @@ def in_a_loop(one: Try, by: RetryPolicy, **settings: Any) -> int:
     return asyncio.run(run())
 
 
-HOW = pytest.mark.parametrize("how", [by_hand, in_a_loop])
+HOW = pytest.mark.parametrize("how", [in_sync, in_a_loop])
 How = Callable[..., int]
 
 
@@ -109,7 +109,7 @@ def test_advice_replaces_the_wait(advised: float | None, longest: float) -> None
     assert made.wait_after(OSError(), 1, chance=0) == expected
 
 
-@given(st.integers(1, 6), st.integers(0, 8), st.sampled_from([by_hand, in_a_loop]))
+@given(st.integers(1, 6), st.integers(0, 8), st.sampled_from([in_sync, in_a_loop]))
 def test_attempts_are_as_many_as_allowed(attempts: int, failures: int, how: How) -> None:
     errors = [OSError(number) for number in range(failures)]
     one = Try(*errors)
@@ -125,7 +125,7 @@ def test_attempts_are_as_many_as_allowed(attempts: int, failures: int, how: How)
 
 
 @HOW
-def test_jitter_is_drawn_anew(how: How) -> None:
+def test_each_wait_has_its_own_jitter(how: How) -> None:
     one = Try(*[OSError()] * 20)
     how(one, policy(attempts=21, jitter=0.5, longest_wait=0.5))
     assert all(0.25 <= seconds <= 0.5 for seconds in one.slept)

@@ -1,4 +1,4 @@
-"""What the one loop owes those around it: ends, errors, observers, waiters, and what is cut."""
+"""The loop of a run: its ends, errors, observers, cancellation, and cuts."""
 
 from __future__ import annotations
 

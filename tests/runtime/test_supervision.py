@@ -1,4 +1,4 @@
-"""A deadline supervises the run: control returns, nothing is lost, and what is late goes no further."""
+"""A supervised run: control returns at the deadline, nothing is lost, and late code stops."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
 
-# Seconds for what has to happen at once, and of the deadlines.
+# Seconds to wait for an event that should happen at once, and seconds of the deadlines.
 LONG = 20.0
 SECONDS = 0.15
 
@@ -122,7 +122,7 @@ def test_control_returns_from_a_model(how: str) -> None:
 
 
 class Hanging:
-    """A memory that hangs where it is told to."""
+    """A memory that hangs in the given method."""
 
     keys = ("history",)
 
@@ -201,7 +201,7 @@ def test_one_thread_or_task_serves_the_run(how: str) -> None:
     assert (len(places), len(set(places))) == (4 + 3 + 4, 1)
 
 
-# ---- what is late goes no further
+# ---- late code stops
 
 
 @HOW
@@ -319,7 +319,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
 
     @tool
     def work() -> None:
-        """Interrupt whoever waits, and go on until he has left."""
+        """Interrupt the caller repeatedly until it has left."""
         calls.append(1)
         interrupt_caller()
         released.wait(LONG)
@@ -340,7 +340,7 @@ def test_an_interrupt_stops_at_the_next_call(released: threading.Event) -> None:
 
 
 def test_an_interrupt_in_a_node_begins_no_call(released: threading.Event) -> None:
-    """The loop is in the engine when the caller leaves; the call that it comes to is not begun."""
+    """The loop is in the engine when the caller is cancelled; its next call does not begin."""
     begun: list[str] = []
 
     @charged(when_spent=Stopped)

@@ -1,4 +1,4 @@
-"""Tasks that somebody waits for: an interrupt reaches the run, and nobody hears what an abandoned one raises."""
+"""Tasks: an interrupt reaches the run, and exceptions of abandoned tasks are ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphexec import AgentExecutor, Snapshot, snapshot_of, tool
 from graphexec.runtime.tasks import CallTaskGroup, abandon, start
 from tests.executor.actors import act, answer, scripted
 
-# Seconds that a test waits for what has to happen at once.
+# Seconds that a test waits for an event that should happen at once.
 LONG = 20.0
 
 
@@ -42,7 +42,7 @@ WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
 def test_interrupt_in_a_task_keeps_the_snapshot(
     way: str, count: int, seconds: float | None, timeout: float | None, kind: type[BaseException]
 ) -> None:
-    """asyncio raises it out of the loop, so the run has to hear of it first; what has finished is not repeated."""
+    """asyncio raises it out of the loop, so the run must see it first; finished calls are not repeated."""
     called: list[int] = []
 
     @tool(timeout=timeout)
@@ -69,7 +69,7 @@ def test_interrupt_in_a_task_keeps_the_snapshot(
 
 
 async def reported(main: Callable[[], Any]) -> list[Any]:
-    """What the loop reports of the tasks that `main` starts."""
+    """Return the loop's error reports about tasks that `main` starts."""
     contexts: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
     await main()
@@ -79,7 +79,7 @@ async def reported(main: Callable[[], Any]) -> list[Any]:
 
 
 async def fail() -> None:
-    raise ValueError("nobody hears it")
+    raise ValueError("ignored")
 
 
 def test_unretrieved_failure_is_not_reported() -> None:

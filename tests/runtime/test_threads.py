@@ -1,4 +1,4 @@
-"""The pool of threads: used again, counted where abandoned, with a cap, and nothing runs on after an error."""
+"""The pool of threads: reused, with a cap on abandoned calls; no call continues after an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphexec.runtime import threads
 from graphexec.runtime.threads import MOST_ABANDONED, count_abandoned, open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
 
-# Seconds for what has to happen at once, and of the deadlines.
+# Seconds to wait for an event that should happen at once, and seconds of the deadlines.
 LONG = 20.0
 SOON = 0.002
 
@@ -30,7 +30,7 @@ HOW = pytest.mark.parametrize("how", ["sync", "async"])
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A pool of this test's own: what other tests have abandoned is not in it."""
+    """A separate pool for this test, without calls that other tests abandoned."""
     made = vars(threads)["_Threads"]()
     monkeypatch.setattr(threads, "_threads", made)
     yield made
@@ -67,7 +67,7 @@ def executor_of(*functions: Callable[[], Any], **options: Any) -> AgentExecutor:
 
 
 def cut_runs(how: str, count: int) -> None:
-    """Cut so many runs in a tool that ends soon after; they cannot be more than the cap."""
+    """Cut `count` runs in a tool that ends soon after."""
     released = threading.Event()
     executor = executor_of(lambda: released.wait(LONG), max_execution_time=SOON)
     for number in range(count):
@@ -85,7 +85,7 @@ def cut_runs(how: str, count: int) -> None:
 
 
 def count_own_objects() -> int:
-    """How many objects of the package's own classes there are: what other tests have left does not count."""
+    """Return the number of objects of the package's classes."""
     gc.collect()
     return sum(type(one).__module__.startswith("graphexec") for one in gc.get_objects())
 
@@ -124,7 +124,7 @@ def test_past_the_cap_an_error_says_so(how: str, pool: Any, monkeypatch: pytest.
     assert ran(executor, how, snapshot_of(caught.value)).output == "done"
 
 
-# ---- no thread to be had
+# ---- no thread available
 
 
 class FewThreads:
@@ -208,7 +208,7 @@ def test_call_of_cancelled_scope_does_not_start(pool: Any) -> None:
     assert count_abandoned() == 0
 
 
-# ---- used again, and by many at once
+# ---- reuse by many callers
 
 
 def test_threads_are_used_again(pool: Any) -> None:

@@ -1,4 +1,4 @@
-"""How the world is waited for: what is late is abandoned, what is too many waits, what fails is raised."""
+"""Waiting for calls: late ones are abandoned, excess ones wait, and failures are raised."""
 
 import asyncio
 import contextvars
@@ -40,7 +40,7 @@ from tests.kernel.machines import (
 
 # Long enough for a thread to be started on a busy machine, short enough to wait for.
 SOON = 0.03
-# Never reached where a test does what it says.
+# Never reached if a test passes.
 LONG = 30.0
 
 
@@ -110,7 +110,7 @@ def test_results_come_in_the_order_of_the_calls(count: int, at_once: int, second
     assert wait_for_all(calls, seconds, at_once=at_once) == tuple(range(count))
 
     async def soon(number: int) -> int:
-        # The later ones are there first.
+        # Later calls end first.
         for _ in range(count - number):
             await asyncio.sleep(0)
         return number
@@ -161,8 +161,8 @@ def test_batch_runs_at_most_at_once_effects(driver: Driver) -> None:
         return ToolResult(call.name)
 
     topics = tuple(str(number) for number in range(9))
-    told = driver(Script(SURVEY, Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
-    assert told.outcome == Survey(tuple(ToolResult(name) for name in topics))
+    result = driver(Script(SURVEY, Topics(topics), make_run_context({CallTool: survey}, at_once=3)))
+    assert result.outcome == Survey(tuple(ToolResult(name) for name in topics))
     assert crowd.most == 3
 
 
@@ -350,7 +350,7 @@ def test_cancelling_an_async_run_abandons_its_thread(over: threading.Event) -> N
             await task
 
     asyncio.run(cancel_run())
-    # The loop is closed when the call ends at last: nobody is told, and nothing is reported.
+    # The loop is closed when the call ends: nothing is delivered or reported.
     over.set()
 
 
@@ -368,7 +368,7 @@ def test_late_thread_of_cancelled_run_is_ignored(over: threading.Event) -> None:
             await waiting
         over.set()
         join(set(threading.enumerate()) - before)
-        # What the thread left for the loop is dealt with in its next turn.
+        # The loop handles the thread's callback in its next iteration.
         await asyncio.sleep(0)
 
     asyncio.run(cancel_and_stay())
@@ -415,7 +415,7 @@ def test_busy_async_run_yields_to_other_tasks() -> None:
 
 # ---- context variables
 
-WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
+WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="no one")
 
 
 @pytest.mark.parametrize("seconds", [None, LONG])
@@ -454,8 +454,8 @@ def test_batch_calls_have_separate_contexts(driver: Driver) -> None:
         return ToolResult(call.name)
 
     driver(Script(SURVEY, Topics(("a", "b", "c")), make_run_context({CallTool: survey}, at_once=1)))
-    assert seen == ["nobody"] * 3
-    assert WHO.get() == "nobody"
+    assert seen == ["no one"] * 3
+    assert WHO.get() == "no one"
 
 
 # ---- running loops, and the end of the program

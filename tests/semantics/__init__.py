@@ -1,1 +1,1 @@
-"""What the agent loop means: the tables of its semantics, each row held by a test."""
+"""Tests of the agent loop's semantics: one for each row of the tables in docs/semantics.md."""

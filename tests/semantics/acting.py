@@ -31,33 +31,33 @@ Flavour: TypeAlias = Literal["callable", "react", "tool calling"]
 FLAVOURS: tuple[Flavour, ...] = ("callable", "react", "tool calling")
 
 
-# ---- what is said
+# ---- turns of the agent
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of the agent, whatever words it has for it; `told` is what a parse error says to the model."""
+    """One turn of the agent, independent of its protocol; `feedback` is the observation of a parse error."""
 
     kind: Literal["answer", "act", "empty", "garbage"]
     calls: tuple[tuple[str, int | str], ...] = ()
     text: str = "so"
-    told: str | None = None
+    feedback: str | None = None
     tokens: int = 0
 
 
 def decided(turn: Turn) -> Any:
-    """What a callable agent returns, or raises."""
+    """Return the decision of a callable agent, or the exception that it raises."""
     if turn.kind == "answer":
         return AgentFinish({"output": turn.text}, "I know")
     if turn.kind == "garbage":
-        return ParseError("could not read it", observation=turn.told, llm_output=turn.text)
+        return ParseError("could not read it", observation=turn.feedback, llm_output=turn.text)
     actions = [AgentAction(name, {"number": number}, turn.text) for name, number in turn.calls]
-    # A list of one, and the one itself, mean the same.
-    return actions[0] if len(actions) == 1 and turn.told else actions
+    # A single action and a list of one are equivalent.
+    return actions[0] if len(actions) == 1 and turn.feedback else actions
 
 
 def in_words(turn: Turn) -> ModelReply:
-    """What a react agent's model says: one action at most."""
+    """Return the reply of a react agent's model: at most one action."""
     if turn.kind == "answer":
         text = f"I know\nFinal Answer: {turn.text}"
     elif turn.kind == "act":
@@ -69,19 +69,19 @@ def in_words(turn: Turn) -> ModelReply:
 
 
 def natively(turn: Turn) -> ModelReply:
-    """What a tool-calling agent's model says."""
+    """Return the reply of a tool-calling agent's model."""
     calls = [ToolCall(f"c{at}", name, json.dumps({"number": number})) for at, (name, number) in enumerate(turn.calls)]
     if turn.kind in ("empty", "garbage"):
         calls = [ToolCall("c", "echo", '{"number": 1')]
     return ModelReply(turn.text, tuple(calls), Usage(0, turn.tokens), cost=turn.tokens / 4)
 
 
-def read_decision(said: Any) -> Decision:
-    if isinstance(said, ParseError):
-        raise said
-    if isinstance(said, AgentFinish):
-        return said
-    return (said,) if isinstance(said, AgentAction) else tuple(said)
+def read_decision(decision: Any) -> Decision:
+    if isinstance(decision, ParseError):
+        raise decision
+    if isinstance(decision, AgentFinish):
+        return decision
+    return (decision,) if isinstance(decision, AgentAction) else tuple(decision)
 
 
 SAY: dict[Flavour, tuple[Callable[[Turn], Any], Callable[[Any], Decision]]] = {
@@ -107,10 +107,10 @@ class Actor:
 
     def __init__(self, script: Script, begun: int) -> None:
         self.script = script
-        self.said = begun
+        self.turn = begun
         self.shown: list[list[str]] = []
         self.called: list[str] = []
-        # Nobody waits for it: what takes time here takes none there.
+        # The reference loop takes no real time.
         self.clock = FakeClock()
         self.passing = threading.Lock()
         self.instant = len(script.turns) % 2 == 0
@@ -147,8 +147,8 @@ class Actor:
         self._take_time()
         if concluding:
             return self.script.conclusion
-        self.said += 1
-        return self.script.turns[min(self.said, len(self.script.turns)) - 1]
+        self.turn += 1
+        return self.script.turns[min(self.turn, len(self.script.turns)) - 1]
 
     @property
     def tools(self) -> list[AnyTool]:
@@ -165,7 +165,7 @@ class Actor:
 
 
 def as_shown(steps: Sequence[AgentStep], flavour: Flavour) -> list[str]:
-    """What an agent can see of the steps it is shown."""
+    """Return the part of the steps that an agent sees."""
     if flavour == "callable":
         return [f"{step.action} {step.observation}" for step in steps]
     if flavour == "react":

@@ -1,4 +1,4 @@
-"""How a run ends: the texts of LangChain's, and the ending that a test expects."""
+"""The endings of a run: LangChain's texts, and the ending that a test expects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 FINAL = "I now need to return a final answer based on the previous steps:"
 
 
-def finish_of(told: DriverResult[Ending]) -> AgentFinish:
+def finish_of(result: DriverResult[Ending]) -> AgentFinish:
     """The answer of a run that has to have one."""
-    assert isinstance(told.outcome, AgentFinish)
-    return told.outcome
+    assert isinstance(result.outcome, AgentFinish)
+    return result.outcome
 
 
-def stop_of(told: DriverResult[Ending]) -> StoppedResponse:
+def stop_of(result: DriverResult[Ending]) -> StoppedResponse:
     """The stopped response of a run that has to have been stopped."""
-    assert isinstance(told.outcome, StoppedResponse)
-    return told.outcome
+    assert isinstance(result.outcome, StoppedResponse)
+    return result.outcome

@@ -1,8 +1,8 @@
-"""The agent loop as one would write it by hand, from the table of its semantics: one `while`, no graph, no engine.
+"""A reference loop for agents, after the tables of docs/semantics.md: one `while`, no graph, no engine.
 
-It is what the executor is compared with. Comments name the table's rows. What is ours: an empty list of actions is a
-parse error; what a tool raises is an observation, unless it is to be raised; there are more limits, each looked at
-before what it would have to pay for; and a last word that is no answer leaves the text that says the run was stopped.
+The executor is compared with it. Comments name the table's rows. It differs from LangChain: an empty list of actions is
+a parse error; a tool's exception is an observation, unless it is raised; there are more limits, each checked before
+its effect; and if the final reply of a stopped run is not an answer, the text of the stopped run is used.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ TOOLS = {"echo": (True, False), "aecho": (True, False), "fail": (False, False)} 
 }
 
 
-# Seconds that each question to the agent and each call of a tool takes; and how far behind the time limit a run that is
-# stopped may ask for its last word.
+# Seconds that each turn of the agent and each tool call takes; and the grace period for the final answer after the time
+# limit.
 TAKES = 100
 GRACE = 10
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the executor is set up. `None` is no limit."""
+    """The settings of the executor. `None` means no limit."""
 
     iterations: int | None = 15
     seconds: int | None = None
@@ -42,20 +42,20 @@ class Settings:
     cost: float | None = None
     fan_out: int | None = 1_000
     parsing: bool | str | Callable[[ParseError], str] = True
-    # From the steps to those that are shown, whatever a user's function calls a step.
+    # A number of steps to show, or a user's function that selects them.
     trim: int | Callable[[Any], Sequence[Any]] = -1
     return_direct: Literal["single", "any"] = "single"
     early_stopping: Literal["force", "generate"] = "force"
     tool_errors: Literal["observe", "raise"] = "observe"
     lookup: Literal["exact", "case_insensitive"] = "exact"
     with_steps: bool = False
-    # How many tools at a time: of no consequence for what comes of them.
+    # The number of concurrent tools, which does not affect the results.
     at_once: int = 8
 
 
 @dataclass(frozen=True)
 class Script:
-    """What the agent says turn by turn, the last for ever, and when it has to conclude; and how that is read."""
+    """The agent's turns (the last one repeats), its final answer when stopped, and the function that parses them."""
 
     # A `ModelReply`, or what a callable agent returns or raises.
     turns: tuple[Any, ...]
@@ -64,8 +64,8 @@ class Script:
 
 
 @dataclass
-class Told:
-    """What came of a run, and everything that could be seen of it."""
+class Expected:
+    """The result of a run, and everything observable about it."""
 
     # "finished", "return_direct", the name of the limit, or the name of the exception.
     end: str = ""
@@ -89,7 +89,7 @@ class Told:
         self.steps += new
         self.turns.append(tuple(new))
 
-    def ended(self, end: str, values: dict[str, Any], given: Settings) -> Told:
+    def ended(self, end: str, values: dict[str, Any], given: Settings) -> Expected:
         """Row 16."""
         self.end, self.values = end, values
         pairs = [(step.action, step.observation) for step in self.steps]
@@ -97,9 +97,9 @@ class Told:
         return self
 
 
-def interpret(script: Script, given: Settings) -> Told:
+def interpret(script: Script, given: Settings) -> Expected:
     """Run the script."""
-    run = Told()
+    run = Expected()
     charged = 0
     while True:
         # Rows 2 to 4.
@@ -115,8 +115,8 @@ def interpret(script: Script, given: Settings) -> Told:
         if given.cost is not None and run.cost >= given.cost:
             return _stopped(run, "cost", script, given)
         before = run.tokens
-        reply = _asked(run, script.turns[min(run.model_calls, len(script.turns) - 1)], given)
-        # A call takes one token at least, whatever is reported.
+        reply = _ask(run, script.turns[min(run.model_calls, len(script.turns) - 1)], given)
+        # Each call takes at least one token, even if none is reported.
         charged += max(1, run.tokens - before)
         try:
             decision = _read(script, reply)
@@ -125,9 +125,9 @@ def interpret(script: Script, given: Settings) -> Told:
             if given.parsing is False:
                 run.end = "ParseError"
                 return run
-            told = _told_of(error, given)
-            action = AgentAction("_Exception", told, error.llm_output or str(error))
-            step = AgentStep(action, told, "parse_error")
+            feedback = _feedback(error, given)
+            action = AgentAction("_Exception", feedback, error.llm_output or str(error))
+            step = AgentStep(action, feedback, "parse_error")
             run.chunks.append({"steps": [step]})
             run.observe([step])
             continue
@@ -163,8 +163,8 @@ def interpret(script: Script, given: Settings) -> Told:
 EMPTY = "Decide on an action, or finish."
 
 
-def _asked(run: Told, reply: Any, given: Settings) -> Any:
-    """Show the agent its steps, and count what its reply cost."""
+def _ask(run: Expected, reply: Any, given: Settings) -> Any:
+    """Show the agent its steps, and count the cost of its reply."""
     if callable(given.trim):
         run.shown.append([AgentStep(action, observation) for action, observation in given.trim(run.steps)])
     else:
@@ -184,14 +184,14 @@ def _read(script: Script, reply: Any) -> Decision:
     return decision
 
 
-def _told_of(error: ParseError, given: Settings) -> str:
+def _feedback(error: ParseError, given: Settings) -> str:
     if isinstance(given.parsing, bool):
         return error.observation or "Invalid or incomplete response"
     return given.parsing if isinstance(given.parsing, str) else given.parsing(error)
 
 
-def _carried_out(action: AgentAction, run: Told, given: Settings) -> tuple[AgentStep, bool]:
-    """The step of an action, and whether its result is an answer."""
+def _carried_out(action: AgentAction, run: Expected, given: Settings) -> tuple[AgentStep, bool]:
+    """Return the step of an action, and whether its result is an answer."""
     tool = action.tool
     if tool not in TOOLS and tool.lower() in TOOLS and given.lookup == "case_insensitive":
         tool = tool.lower()
@@ -202,8 +202,8 @@ def _carried_out(action: AgentAction, run: Told, given: Settings) -> tuple[Agent
     number = action.tool_input["number"] if isinstance(action.tool_input, dict) else action.tool_input
     if number == "x":
         wrong = "number: Input should be a valid integer, unable to parse string as an integer"
-        said = f"{tool} was not called: {wrong}. Call it as {tool}(number: integer)."
-        return AgentStep(action, said, "bad_arguments"), False
+        observation = f"{tool} was not called: {wrong}. Call it as {tool}(number: integer)."
+        return AgentStep(action, observation, "bad_arguments"), False
     run.called.append(tool)
     run.seconds += TAKES
     works, direct = TOOLS[tool]
@@ -223,12 +223,12 @@ STOPPED = {
 }
 
 
-def _stopped(run: Told, limit: str, script: Script, given: Settings) -> Told:
+def _stopped(run: Expected, limit: str, script: Script, given: Settings) -> Expected:
     """Row 15."""
     text = ""
     in_time = given.seconds is None or run.seconds < given.seconds + GRACE
     if given.early_stopping == "generate" and in_time:
-        reply = _asked(run, script.conclusion, given)
+        reply = _ask(run, script.conclusion, given)
         try:
             decision = script.read(reply)
             text = str(decision.return_values["output"]) if isinstance(decision, AgentFinish) else ""

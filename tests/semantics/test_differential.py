@@ -1,4 +1,4 @@
-"""Whatever the agent says, within whatever settings: the executor does what the table of the semantics says.
+"""For any agent and any settings, the executor does what the table of the semantics says.
 
 The same script is run by a naive interpreter of that table, and through every door of the executor.
 """
@@ -30,7 +30,7 @@ from graphexec.runtime import run
 from tests.drivers import run_script
 from tests.executor.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
-from tests.semantics.reference import TAKES, Settings, Told, interpret
+from tests.semantics.reference import TAKES, Expected, Settings, interpret
 
 # ---- the comparison
 
@@ -38,7 +38,7 @@ from tests.semantics.reference import TAKES, Settings, Told, interpret
 ERRORS: dict[str, type[Exception]] = {"ParseError": ParseError, "ValueError": ValueError}
 
 
-def ended(ending: Ending, spent: Spent, expected: Told) -> None:
+def ended(ending: Ending, spent: Spent, expected: Expected) -> None:
     """Require that a run ended as it is expected to, and spent as much."""
     if isinstance(ending, StoppedResponse):
         assert (ending.limit.limit, {"output": ending.output}) == (expected.end, expected.values)
@@ -55,7 +55,7 @@ def ended(ending: Ending, spent: Spent, expected: Told) -> None:
     assert (reported_tokens(spent), spent["cost"], spent.seconds) == (expected.tokens, expected.cost, expected.seconds)
 
 
-def noted(actor: Actor, expected: Told, flavour: Flavour) -> None:
+def noted(actor: Actor, expected: Expected, flavour: Flavour) -> None:
     """Require that the agent was shown, and the tools were called, as is expected."""
     assert actor.shown == [as_shown(steps, flavour) for steps in expected.shown]
     # Several at once run in any order. Where one raises, those behind it may have begun, or not.
@@ -82,18 +82,18 @@ def by_kind(chunks: Sequence[dict[str, Any]]) -> list[tuple[bool, list[dict[str,
     return [(steps, list(some)) for steps, some in groupby(chunks, lambda chunk: "steps" in chunk)]
 
 
-def check_chunks(got: Sequence[dict[str, Any]], expected: Told, at_once: int) -> None:
+def check_chunks(got: Sequence[dict[str, Any]], expected: Expected, at_once: int) -> None:
     """Of several tools at once the first to return is the first step; beside one that raises, some have returned."""
     if at_once == 1:
         assert list(got) == expected.chunks
         return
-    told, wanted = by_kind(got), by_kind(expected.chunks)
+    result, wanted = by_kind(got), by_kind(expected.chunks)
     if expected.end == "ValueError":
-        beside = told.pop()[1] if told and told[-1][0] else []
+        beside = result.pop()[1] if result and result[-1][0] else []
         wanted = wanted[:-1] if wanted and wanted[-1][0] else wanted
-        asked = [chunk["actions"][0] for chunk in told[-1][1]]
+        asked = [chunk["actions"][0] for chunk in result[-1][1]]
         assert all(chunk["steps"][0].action in asked and chunk["steps"][0].status != "error" for chunk in beside)
-    for (steps, some), (as_wanted, others) in zip(told, wanted, strict=True):
+    for (steps, some), (as_wanted, others) in zip(result, wanted, strict=True):
         assert steps == as_wanted
         assert sorted(map(repr, some)) == sorted(map(repr, others)) if steps else some == others
 
@@ -117,8 +117,8 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
             until_it_ends(fresh().stream_chunks("q"), got)
         check_chunks(without_messages(got), expected, given.at_once)
     else:
-        told = run_script(lambda: script_of(fresh()))
-        ended(told.outcome, told.spent, expected)
+        result = run_script(lambda: script_of(fresh()))
+        ended(result.outcome, result.spent, expected)
         # Through the doors that people know.
         check_chunks(without_messages(list(fresh().stream_chunks("q"))), expected, given.at_once)
         check_chunks(without_messages(asyncio.run(every(fresh().astream_chunks("q")))), expected, given.at_once)
@@ -128,7 +128,7 @@ def check(turns: Sequence[Turn], conclusion: Turn, given: Settings, flavour: Fla
         assert fresh().invoke("q") == {"input": "q", **expected.chunks[-1]}
         assert asyncio.run(fresh().ainvoke("q", return_only_outputs=True)) == expected.chunks[-1]
         # Paused before any of its effects, it comes to the same end.
-        for text in told.texts:
+        for text in result.texts:
             paused = Snapshot.from_json(text, fresh().graph)
             actors.pop()
             executor, _ = executor_of(script, given, flavour, begun=int(paused.spent["model_calls"]))
@@ -146,24 +146,24 @@ CALLS = st.tuples(
     st.one_of(st.integers(0, 99), st.just("x")),
 )
 TEXTS = st.sampled_from(["so", "", "  ", "no idea", " 42 "])
-TOLD = st.sampled_from([None, "Say it again.", ""])
+FEEDBACK = st.sampled_from([None, "Say it again.", ""])
 TOKENS = st.sampled_from([0, 0, 1, 5])
-ANSWER = st.builds(Turn, st.just("answer"), st.just(()), TEXTS, TOLD, TOKENS)
+ANSWER = st.builds(Turn, st.just("answer"), st.just(()), TEXTS, FEEDBACK, TOKENS)
 UNREADABLE = st.one_of(
-    st.builds(Turn, st.just("empty"), st.just(()), TEXTS, TOLD, TOKENS),
-    st.builds(Turn, st.just("garbage"), st.just(()), TEXTS, TOLD, TOKENS),
+    st.builds(Turn, st.just("empty"), st.just(()), TEXTS, FEEDBACK, TOKENS),
+    st.builds(Turn, st.just("garbage"), st.just(()), TEXTS, FEEDBACK, TOKENS),
 )
 ACT = st.one_of(
-    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=1, max_size=1).map(tuple), TEXTS, TOLD, TOKENS),
-    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=2, max_size=4).map(tuple), TEXTS, TOLD, TOKENS),
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=1, max_size=1).map(tuple), TEXTS, FEEDBACK, TOKENS),
+    st.builds(Turn, st.just("act"), st.lists(CALLS, min_size=2, max_size=4).map(tuple), TEXTS, FEEDBACK, TOKENS),
 )
 # Runs that end late see more.
 TURNS = st.lists(st.one_of(ACT, ACT, UNREADABLE, ANSWER), min_size=1, max_size=5)
 CONCLUSIONS = st.one_of(ANSWER, UNREADABLE, ACT)
 
 
-def mend(error: ParseError) -> str:
-    return f"Mend it: {error.llm_output}"
+def fix(error: ParseError) -> str:
+    return f"Fix it: {error.llm_output}"
 
 
 def that_worked(steps: Sequence[AgentStep]) -> list[AgentStep]:
@@ -180,7 +180,7 @@ def none_or(*values: Any) -> st.SearchStrategy[Any]:
 
 
 # What `sampled_from` makes of different types is an `object`.
-POLICIES: st.SearchStrategy[Any] = st.sampled_from([True, True, False, "Mend it!", "", mend])
+POLICIES: st.SearchStrategy[Any] = st.sampled_from([True, True, False, "Fix it!", "", fix])
 TRIMS: st.SearchStrategy[Any] = st.sampled_from([-1, 0, 1, 2, that_worked, last_pairs])
 
 
@@ -242,12 +242,12 @@ BATCH = Turn("act", (("echo", 1), ("direct", 2), ("fail", 3)))
 # The traps that such loops fall into, each once.
 TRAPS: dict[str, tuple[list[Turn], Settings]] = {
     "no iteration is allowed": ([ECHO], Settings(iterations=0)),
-    "acting for ever": ([ECHO], Settings(iterations=3)),
+    "endless actions": ([ECHO], Settings(iterations=3)),
     "an answer at the last iteration": ([ECHO, ECHO, LATE], Settings(iterations=3)),
     "an answer at the last model call": ([ECHO, ECHO, LATE], Settings(iterations=None, model_calls=3)),
-    "garbage for ever": ([Turn("garbage")], Settings(iterations=3)),
-    "garbage that nobody handles": ([ECHO, Turn("garbage")], Settings(parsing=False)),
-    "an empty list that nobody handles": ([Turn("empty")], Settings(parsing=False)),
+    "endless garbage": ([Turn("garbage")], Settings(iterations=3)),
+    "unhandled garbage": ([ECHO, Turn("garbage")], Settings(parsing=False)),
+    "unhandled empty list": ([Turn("empty")], Settings(parsing=False)),
     "a batch beyond what is left": ([ECHO, BATCH], Settings(tool_calls=3)),
     "a batch that is too wide": ([BATCH], Settings(fan_out=2)),
     "a direct answer at every limit": (
@@ -258,8 +258,8 @@ TRAPS: dict[str, tuple[list[Turn], Settings]] = {
     "a direct answer among others that counts": ([BATCH, LATE], Settings(return_direct="any")),
     "a direct tool that fails": ([Turn("act", (("direct_fail", 1),)), LATE], Settings(return_direct="any")),
     "a tool that fails and is to raise": ([BATCH], Settings(tool_errors="raise")),
-    "tokens for ever": ([dataclasses.replace(ECHO, tokens=5)], Settings(tokens=5)),
-    "money for ever": ([dataclasses.replace(ECHO, tokens=1)], Settings(cost=0.5)),
+    "endless tokens": ([dataclasses.replace(ECHO, tokens=5)], Settings(tokens=5)),
+    "endless money": ([dataclasses.replace(ECHO, tokens=1)], Settings(cost=0.5)),
     "no time": ([LATE], Settings(seconds=0)),
     "an answer after the time limit": ([ECHO, LATE], Settings(seconds=2 * TAKES + 1)),
     "an action after the time limit": ([ECHO], Settings(seconds=2 * TAKES + 1)),

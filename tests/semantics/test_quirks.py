@@ -58,11 +58,11 @@ def test_q1_tool_timeout_error_is_not_the_deadline(limit: float | None) -> None:
         """Fail with a timeout."""
         raise TimeoutError("the socket's")
 
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("connect"), answer()), tools=[connect], max_execution_time=limit)
     )
-    assert finish_of(told).output == "done"
-    assert observations(told) == ["connect failed: TimeoutError: the socket's"]
+    assert finish_of(result).output == "done"
+    assert observations(result) == ["connect failed: TimeoutError: the socket's"]
 
 
 def test_q1_model_timeout_error_is_raised() -> None:
@@ -105,9 +105,9 @@ def test_q3_generate_works_for_every_agent() -> None:
         return AgentExecutor(agent=make(), tools=[echo], max_iterations=1, early_stopping_method="generate")
 
     for make in agents.values():
-        told = run_executor(partial(executor, make))
-        assert isinstance(told.outcome, StoppedResponse)
-        assert (told.outcome.output, told.outcome.generated) == ("the last word", True)
+        result = run_executor(partial(executor, make))
+        assert isinstance(result.outcome, StoppedResponse)
+        assert (result.outcome.output, result.outcome.generated) == ("the last word", True)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_q3_generate_works_for_every_agent() -> None:
     ids=["an action is none", "what cannot be read is taken as it is"],
 )
 def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel([reply]), [echo]),
             tools=[echo],
@@ -127,9 +127,9 @@ def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
             early_stopping_method="generate",
         )
     )
-    assert told.outcome.output == output
+    assert result.outcome.output == output
     # It is an effect like any other: watched, and awaited in an async run.
-    assert [event.node for event in told.events if isinstance(event, Asked)] == ["stopped_response"]
+    assert [event.node for event in result.events if isinstance(event, Asked)] == ["stopped_response"]
 
 
 @HOW
@@ -163,14 +163,14 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
 
 def test_q7_failing_tool_keeps_other_results() -> None:
     batch = [act("echo", text="a"), act("fail", text="b"), act("echo", text="c")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
-    assert observations(told) == ["a", "fail failed: ValueError: no b", "c"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    assert observations(result) == ["a", "fail failed: ValueError: no b", "c"]
 
 
 def test_q8_tool_exception_is_an_observation() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
-    assert isinstance(told.outcome, AgentFinish)
-    assert statuses(told) == ["error"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    assert isinstance(result.outcome, AgentFinish)
+    assert statuses(result) == ["error"]
 
 
 def test_q9_one_direct_result_may_be_the_answer() -> None:
@@ -180,26 +180,28 @@ def test_q9_one_direct_result_may_be_the_answer() -> None:
         return "42"
 
     batch = [act("direct"), act("echo", text="a")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
-    assert (told.outcome.output, finish_of(told).return_direct) == ("42", True)
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch), tools=[direct, echo], return_direct="any"))
+    assert (result.outcome.output, finish_of(result).return_direct) == ("42", True)
 
 
 def test_q10_parse_error_emits_equal_events() -> None:
     # The drivers agree on every event.
-    told = run_executor(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2))
-    assert statuses(told) == ["parse_error"] * 2
+    result = run_executor(
+        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=2)
+    )
+    assert statuses(result) == ["parse_error"] * 2
 
 
-def mend(error: ParseError) -> str:
-    return "Mend it!"
+def fix(error: ParseError) -> str:
+    return "Fix it!"
 
 
-@pytest.mark.parametrize("policy", ["Mend it!", mend], ids=["text", "function"])
+@pytest.mark.parametrize("policy", ["Fix it!", fix], ids=["text", "function"])
 def test_q11_parse_feedback_reaches_tool_calling_model(policy: Any) -> None:
     model = ScriptedModel([ToolCall("c", "echo", '{"text": '), "done"])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors=policy)
     assert executor.run("q").output == "done"
-    assert messages(model.requests[1])[-1] == UserMessage("Mend it!")
+    assert messages(model.requests[1])[-1] == UserMessage("Fix it!")
 
 
 def test_q12_xml_agent_handles_truncated_tag() -> None:
@@ -218,12 +220,12 @@ def test_q13_xml_parse_error_is_handled() -> None:
 
 def test_q14_native_agent_runs_one_or_more_calls() -> None:
     calls = [call("echo", "c1", text="a"), call("echo", "c2", text="b")]
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_tool_calling_agent(ScriptedModel([calls[0], calls, "done"]), [echo]), tools=[echo]
         )
     )
-    assert observations(told) == ["a", "a", "b"]
+    assert observations(result) == ["a", "a", "b"]
 
 
 def test_q15_stream_is_saved_like_a_run() -> None:
@@ -270,8 +272,8 @@ def test_q17_stopped_response_error_is_raised() -> None:
 
 
 def test_q18_empty_action_list_is_a_parse_error() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True))
-    assert (observations(told), told.outcome.output) == (["Decide on an action, or finish."], "done")
+    result = run_executor(lambda: AgentExecutor(agent=scripted([], answer()), tools=[], handle_parsing_errors=True))
+    assert (observations(result), result.outcome.output) == (["Decide on an action, or finish."], "done")
 
 
 def test_q19_agent_finish_is_not_changed() -> None:

@@ -55,11 +55,15 @@ def test_row_1_memory_and_inputs_precede_planning(run: Running) -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
     )
-    assert (told.outcome.output, stop_of(told).limit.limit, told.spent.iterations) == (STOPPED, "iterations", limit)
-    assert len(told.outcome.steps) == limit
+    assert (result.outcome.output, stop_of(result).limit.limit, result.spent.iterations) == (
+        STOPPED,
+        "iterations",
+        limit,
+    )
+    assert len(result.outcome.steps) == limit
 
 
 def timed(spent: float, limit: float) -> Any:
@@ -87,8 +91,8 @@ def test_row_4_a_run_within_its_limits_plans() -> None:
 
 def test_row_5_finish_ends_the_run() -> None:
     finish = AgentFinish({"output": "42", "why": "because"}, "I know")
-    told = run_executor(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
-    assert (finish_of(told).return_values, finish_of(told).log) == (finish.return_values, "I know")
+    result = run_executor(lambda: AgentExecutor(agent=scripted(finish), tools=[]))
+    assert (finish_of(result).return_values, finish_of(result).log) == (finish.return_values, "I know")
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -112,12 +116,12 @@ def test_row_6_single_action_equals_a_list(listed: bool) -> None:
 
 
 def test_row_7_handled_parse_error_is_a_step() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=unreadable, tools=[echo], handle_parsing_errors=True, max_iterations=1)
     )
-    (step,) = told.outcome.steps
+    (step,) = result.outcome.steps
     assert (step.action.tool, step.action.log, step.observation) == ("_Exception", "garbage", "Say it again.")
-    assert told.spent["tool_calls"] == 0
+    assert result.spent["tool_calls"] == 0
 
 
 def test_row_8_unhandled_parse_error_is_raised() -> None:
@@ -135,9 +139,9 @@ def test_row_9_other_agent_exceptions_are_raised() -> None:
 
 def test_row_10_steps_keep_the_action_order() -> None:
     actions = [act("echo", text="a"), act("nope"), act("echo", text="b")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
-    assert [step.action for step in told.outcome.steps] == actions
-    assert observations(told)[::2] == ["a", "b"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(actions, answer()), tools=[echo]))
+    assert [step.action for step in result.outcome.steps] == actions
+    assert observations(result)[::2] == ["a", "b"]
 
 
 @HOW
@@ -154,22 +158,22 @@ def test_row_11_raising_tool_ends_the_run(run: Running) -> None:
 
 def test_row_12_new_steps_stand_behind_those_before() -> None:
     turns = [act("echo", text="a"), [act("echo", text="b"), act("echo", text="c")], answer()]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
-    assert observations(told) == ["a", "b", "c"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert observations(result) == ["a", "b", "c"]
 
 
 def test_row_13_direct_result_is_the_answer() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted([act("direct", text="42")]), tools=[direct], max_iterations=1)
     )
-    assert (finish_of(told).return_values, finish_of(told).log) == ({"output": "42"}, "")
-    assert observations(told) == ["42"]
+    assert (finish_of(result).return_values, finish_of(result).log) == ({"output": "42"}, "")
+    assert observations(result) == ["42"]
 
 
 def test_row_14_each_step_costs_one_iteration() -> None:
     turns = [[act("direct", text="a"), act("echo", text="b"), act("nope")]]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
-    assert (told.spent.iterations, len(told.outcome.steps)) == (2, 6)
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    assert (result.spent.iterations, len(result.outcome.steps)) == (2, 6)
 
 
 @pytest.mark.parametrize(("method", "output"), [("force", STOPPED), ("generate", "after 2")])
@@ -177,10 +181,10 @@ def test_row_15_early_stopping_makes_the_response(method: Literal["force", "gene
     def decide(steps: Any, inputs: dict[str, Any]) -> Any:
         return answer(f"after {len(steps)}") if "conclude" in inputs else act("echo", text="a")
 
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=decide, tools=[echo], max_iterations=2, early_stopping_method=method)
     )
-    assert stop_of(told).output == output
+    assert stop_of(result).output == output
 
 
 @HOW
@@ -217,24 +221,26 @@ def test_row_18_time_limit_cuts_running_calls(run: Running) -> None:
 
 
 def test_an_answer_of_the_last_iteration_wins() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a"), answer("42")), tools=[echo], max_iterations=2)
     )
-    assert told.outcome.output == "42"
+    assert result.outcome.output == "42"
 
 
 def test_a_direct_answer_of_the_last_iteration_wins() -> None:
     turns = [act("echo", text="a"), act("direct", text="42")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
-    assert told.outcome.output == "42"
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo, direct], max_iterations=2))
+    assert result.outcome.output == "42"
 
 
 def test_a_parse_error_uses_up_one_iteration() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=3))
-    assert (told.spent.iterations, statuses(told)) == (3, ["parse_error"] * 3)
+    result = run_executor(
+        lambda: AgentExecutor(agent=unreadable, tools=[], handle_parsing_errors=True, max_iterations=3)
+    )
+    assert (result.spent.iterations, statuses(result)) == (3, ["parse_error"] * 3)
 
 
 def test_the_checks_run_before_each_plan() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1))
-    entered = [event.node for event in told.events if isinstance(event, Entered)]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=1))
+    entered = [event.node for event in result.events if isinstance(event, Entered)]
     assert entered == ["plan", "parse", "dispatch_tools", "check_return_direct", "plan", "stopped_response"]

@@ -80,9 +80,9 @@ AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
 
 @pytest.mark.parametrize("kind", AGENTS)
 def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
-    make, said, stop, scratchpad = AGENTS[kind]
+    make, text, stop, scratchpad = AGENTS[kind]
     tools: list[AnyTool] = [look_up if kind == "self ask" else echo]
-    model = ScriptedModel([said, "?"])
+    model = ScriptedModel([text, "?"])
     executor = AgentExecutor(agent=make(model, tools), tools=tools, max_iterations=2, handle_parsing_errors=True)
     executor.run({"input": "q", "chat_history": []})
     asked = model.requests[1]
@@ -102,7 +102,7 @@ def test_tool_calling_renders_steps_as_messages() -> None:
     calls = (call("echo", "c1", text="a"), call("echo", "c2", text="b"))
     model = ScriptedModel([calls, ToolCall("c3", "echo", "{"), "done"])
     executor = AgentExecutor(
-        agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors="Mend it!"
+        agent=create_tool_calling_agent(model, [echo]), tools=[echo], handle_parsing_errors="Fix it!"
     )
     executor.run("q")
     assert model.requests[1].stop == ()
@@ -112,7 +112,7 @@ def test_tool_calling_renders_steps_as_messages() -> None:
         ToolMessage("c2", "b"),
         # A parse error, whose observation reaches the model.
         AssistantMessage("echo({)"),
-        UserMessage("Mend it!"),
+        UserMessage("Fix it!"),
     ]
 
 
@@ -128,10 +128,10 @@ def test_create_refuses_prompt_without_required_variable(kind: str) -> None:
 Read = Callable[[ModelReply], Decision]
 
 
-def in_short(read: Read, said: str | ModelReply) -> object:
-    """What is read: the answer, the calls, or `ParseError`."""
+def in_short(read: Read, text: str | ModelReply) -> object:
+    """Return the decision in short: the answer, the calls, or `ParseError`."""
     try:
-        decision = read(said if isinstance(said, ModelReply) else ModelReply(said))
+        decision = read(text if isinstance(text, ModelReply) else ModelReply(text))
     except ParseError:
         return ParseError
     if isinstance(decision, AgentFinish):
@@ -143,7 +143,7 @@ def native(*arguments: str) -> ModelReply:
     return ModelReply("", tuple(ToolCall(f"c{at}", "f", text) for at, text in enumerate(arguments)))
 
 
-# Agent, what is said, what is read. Where LangChain reads otherwise, the comment says so.
+# Agent, reply, and parsed decision. A comment notes where LangChain parses differently.
 EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
     "react: action and input": (react.read, "Action: f\nAction Input: x", [("f", "x")]),
     "react: numbers": (react.read, "Action 1: f\nAction 1 Input 1: x", [("f", "x")]),
@@ -233,8 +233,8 @@ EDGES: dict[str, tuple[Read, str | ModelReply, object]] = {
 
 @pytest.mark.parametrize("edge", EDGES)
 def test_a_parser_reads(edge: str) -> None:
-    read, said, expected = EDGES[edge]
-    assert in_short(read, said) == expected
+    read, text, expected = EDGES[edge]
+    assert in_short(read, text) == expected
 
 
 @pytest.mark.parametrize("read", [react.read, mrkl.read], ids=["react", "mrkl"])
@@ -243,10 +243,10 @@ def test_text_protocol_names_what_is_missing(read: Read) -> None:
         "I think.": "Invalid Format: Missing 'Action:' after 'Thought:'",
         "Action: f": "Invalid Format: Missing 'Action Input:' after 'Action:'",
     }
-    for said, observation in missing.items():
+    for text, observation in missing.items():
         with pytest.raises(ParseError) as raised:
-            read(ModelReply(said))
-        assert (raised.value.observation, raised.value.llm_output) == (observation, said)
+            read(ModelReply(text))
+        assert (raised.value.observation, raised.value.llm_output) == (observation, text)
 
 
 def test_a_native_call_has_langchains_log() -> None:

@@ -44,7 +44,7 @@ def as_seen(steps: Sequence[AgentStep]) -> list[tuple[AgentAction, str]]:
 
 
 def shown_with(trim: Any) -> list[list[str]]:
-    """What an agent that acts three times is shown at each of its questions."""
+    """Return the steps that an agent with three actions sees at each of its turns."""
     shown: list[list[str]] = []
 
     def decide(steps: Steps, inputs: Any) -> Any:
@@ -93,8 +93,8 @@ def test_yielded_chunks_are_added() -> None:
         yield [act("echo", text="a")]
         yield [act("echo", text="b")]
 
-    told = run_executor(lambda: AgentExecutor(agent=decide, tools=[echo]))
-    assert (observations(told), told.spent.iterations) == (["a", "b"], 2)
+    result = run_executor(lambda: AgentExecutor(agent=decide, tools=[echo]))
+    assert (observations(result), result.spent.iterations) == (["a", "b"], 2)
 
 
 @pytest.mark.parametrize("returned", [None, "text", {"output": "x"}, [answer()]])
@@ -108,8 +108,8 @@ def test_invalid_decision_is_refused_with_remedy(returned: Any) -> None:
 
 def test_lookup_is_exact() -> None:
     turns = [[act("Echo", text="a"), act("echo ", text="a"), act("echo", text="a")], answer()]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
-    assert statuses(told) == ["unknown_tool", "unknown_tool", "ok"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert statuses(result) == ["unknown_tool", "unknown_tool", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_lookup_is_exact() -> None:
     ids=["no tools", "two"],
 )
 def test_unknown_tool_is_an_observation(tools: Any, observation: str) -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
-    assert (observations(told), told.outcome.output) == ([observation], "done")
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("nope"), answer()), tools=tools))
+    assert (observations(result), result.outcome.output) == ([observation], "done")
 
 
 def test_tool_takes_input_by_name_or_as_string() -> None:
     turns = [[act("echo", text="a"), AgentAction("echo", "b"), AgentAction("echo", '{"text": "c"}')], answer()]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
-    assert observations(told) == ["a", "b", "c"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*turns), tools=[echo]))
+    assert observations(result) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("value", [3, None, 1.5, ["a"], {"a": 1}, ""], ids=repr)
@@ -138,9 +138,9 @@ def test_observation_is_the_unconverted_result(value: Any) -> None:
         """Give it."""
         return value
 
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
-    assert observations(told) == [value]
-    assert type(observations(told)[0]) is type(value)
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("give"), answer()), tools=[give]))
+    assert observations(result) == [value]
+    assert type(observations(result)[0]) is type(value)
 
 
 @HOW
@@ -163,11 +163,11 @@ def test_tool_policy_handles_its_exception(run: Running) -> None:
 
 
 def test_invalid_arguments_do_not_call_the_tool() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted([act("echo"), act("echo", text=["a"])], answer()), tools=[echo])
     )
-    assert statuses(told) == ["bad_arguments"] * 2
-    assert observations(told)[0] == "echo was not called: text: Field required. Call it as echo(text: string)."
+    assert statuses(result) == ["bad_arguments"] * 2
+    assert observations(result)[0] == "echo was not called: text: Field required. Call it as echo(text: string)."
 
 
 @HOW
@@ -188,8 +188,8 @@ def test_concurrent_tools_keep_step_order(run: Running) -> None:
 
 def test_one_failing_tool_spares_the_others() -> None:
     batch = [act("fail", text="x"), act("echo", text="a"), act("nope"), act("echo")]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
-    assert statuses(told) == ["error", "ok", "unknown_tool", "bad_arguments"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, fail]))
+    assert statuses(result) == ["error", "ok", "unknown_tool", "bad_arguments"]
 
 
 @HOW
@@ -208,36 +208,36 @@ def test_coroutine_only_tool_works_in_a_sync_run(run: Running) -> None:
 
 
 def test_return_direct_needs_a_single_new_step() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a"), [act("direct", text="42")]), tools=[echo, direct])
     )
-    assert (finish_of(told).return_values, finish_of(told).log, finish_of(told).return_direct) == (
+    assert (finish_of(result).return_values, finish_of(result).log, finish_of(result).return_direct) == (
         {"output": "42"},
         "",
         True,
     )
-    assert observations(told) == ["a", "42"]
+    assert observations(result) == ["a", "42"]
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_return_direct_is_ignored_for_two_actions(order: int) -> None:
     batch = [act("direct", text="42"), act("echo", text="a")][::order]
-    told = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
-    assert (told.outcome.output, finish_of(told).return_direct) == ("done", False)
+    result = run_executor(lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct]))
+    assert (result.outcome.output, finish_of(result).return_direct) == ("done", False)
 
 
 def test_return_direct_works_for_multi_action_agents() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_tool_calling_agent(ScriptedModel([call("direct", text="42")]), [direct]), tools=[direct]
         )
     )
-    assert told.outcome.output == "42"
+    assert result.outcome.output == "42"
 
 
 def test_return_direct_ignores_failed_calls() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct]))
-    assert (statuses(told), told.outcome.output) == (["bad_arguments"], "done")
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("direct", wrong="42"), answer()), tools=[direct]))
+    assert (statuses(result), result.outcome.output) == (["bad_arguments"], "done")
 
 
 # ---- 3.8 Memory
@@ -337,7 +337,7 @@ def test_finish_contains_inputs_and_steps() -> None:
 
 def test_two_native_calls_are_one_iteration() -> None:
     reply = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'), ToolCall("2", "echo", '{"text": "b"}')))
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=create_tool_calling_agent(ScriptedModel([reply, "done"]), [echo]), tools=[echo])
     )
-    assert (observations(told), told.spent.iterations) == (["a", "b"], 2)
+    assert (observations(result), result.spent.iterations) == (["a", "b"], 2)

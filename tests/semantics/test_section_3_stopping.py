@@ -155,8 +155,8 @@ def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
     assert (result.output, result.spent["model_calls"]) == ("It is 42.", 2)
     asked, last = model.requests
     assert last.stop == asked.stop
-    told: Any = last
-    text = told.prompt if kind == "mrkl" else told.messages[-1].content
+    run_result: Any = last
+    text = run_result.prompt if kind == "mrkl" else run_result.messages[-1].content
     assert ("<observation>a</observation>" if kind == "xml" else "\nObservation: a\nThought:") in text
     assert text.endswith(f"\n\n{FINAL}")
     if kind == "chat":
@@ -196,8 +196,8 @@ def saying(error: ParseError) -> Any:
     return decide
 
 
-def mend(error: ParseError) -> str:
-    return f"{error}: mend it!"
+def fix(error: ParseError) -> str:
+    return f"{error}: fix it!"
 
 
 SENT = ParseError("no", observation="Say it again.", llm_output="garbage")
@@ -209,15 +209,15 @@ NOT_SENT = ParseError("no")
     [
         (True, SENT, "Say it again.", "garbage"),
         (True, NOT_SENT, "Invalid or incomplete response", "no"),
-        ("Mend it!", SENT, "Mend it!", "garbage"),
+        ("Fix it!", SENT, "Fix it!", "garbage"),
         ("", SENT, "", "garbage"),
-        (mend, NOT_SENT, "no: mend it!", "no"),
+        (fix, NOT_SENT, "no: fix it!", "no"),
     ],
     ids=["true, sent to the model", "true, otherwise", "text", "empty text", "function"],
 )
 def test_policy_returns_the_observation(policy: Any, error: ParseError, observation: str, log: str) -> None:
-    told = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
-    (step,) = told.outcome.steps
+    result = run_executor(lambda: AgentExecutor(agent=saying(error), tools=[], handle_parsing_errors=policy))
+    (step,) = result.outcome.steps
     assert (step.action.tool, step.action.tool_input, step.observation) == ("_Exception", observation, observation)
     assert (step.action.log, step.status) == (log, "parse_error")
 
@@ -268,10 +268,10 @@ def test_parse_error_in_a_tool_is_a_tool_error() -> None:
         """Read something."""
         raise ParseError("of the tool")
 
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("read"), answer()), tools=[read], handle_parsing_errors=True)
     )
-    assert (statuses(told), observations(told)) == (["error"], ["read failed: ParseError: of the tool"])
+    assert (statuses(result), observations(result)) == (["error"], ["read failed: ParseError: of the tool"])
 
 
 def test_user_tool_may_be_named_exception() -> None:
@@ -283,8 +283,8 @@ def test_user_tool_may_be_named_exception() -> None:
         called.append(text)
         return text
 
-    told = run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
-    assert (told.outcome.output, called) == ("done", [])
+    result = run_executor(lambda: AgentExecutor(agent=saying(SENT), tools=[mine], handle_parsing_errors=True))
+    assert (result.outcome.output, called) == ("done", [])
 
 
 def test_cut_async_tool_does_not_finish() -> None:

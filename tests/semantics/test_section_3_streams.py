@@ -43,7 +43,7 @@ def two_steps(**options: Any) -> AgentExecutor:
 
 
 def chunks_of(make: Callable[[], AgentExecutor]) -> list[dict[str, Any]]:
-    """What both streams say, which is the same."""
+    """Return the events of both streams, which must be equal."""
 
     async def collected() -> list[dict[str, Any]]:
         return [chunk async for chunk in make().astream_chunks("q")]
@@ -107,16 +107,16 @@ def test_events_end_where_a_stream_is_closed_early() -> None:
 
 @HOW
 def test_each_of_two_actions_has_its_own_events(run: Running) -> None:
-    told: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
 
     def watch(event: Event[Any]) -> None:
         if isinstance(event, (Asked, Answered)) and isinstance(event.effect, CallTool):
-            told.append((type(event).__name__, event.effect.name))
+            result.append((type(event).__name__, event.effect.name))
 
     turns = [[act("echo", text="a"), act("nope")], answer()]
     run(AgentExecutor(agent=scripted(*turns), tools=[echo], observers=[watch]))
-    assert told[:2] == [("Asked", "echo"), ("Asked", "nope")]
-    assert sorted(told[2:]) == [("Answered", "echo"), ("Answered", "nope")]
+    assert result[:2] == [("Asked", "echo"), ("Asked", "nope")]
+    assert sorted(result[2:]) == [("Answered", "echo"), ("Answered", "nope")]
 
 
 @HOW
@@ -181,11 +181,11 @@ def test_action_chunks_precede_step_chunks() -> None:
 
 
 def test_messages_of_actions_steps_and_finish() -> None:
-    said = "I look.\nAction: echo\nAction Input: a"
-    replies = [said, "So.\nFinal Answer: 42"]
+    text = "I look.\nAction: echo\nAction Input: a"
+    replies = [text, "So.\nFinal Answer: 42"]
     chunks = chunks_of(lambda: AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo]))
     assert [chunk["messages"] for chunk in chunks] == [
-        [AssistantMessage(said)],
+        [AssistantMessage(text)],
         [UserMessage("a")],
         [AssistantMessage("So.\nFinal Answer: 42")],
     ]

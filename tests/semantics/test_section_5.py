@@ -51,12 +51,12 @@ def test_actions_run_concurrently_or_in_turn(run: Running, at_once: int) -> None
 
 
 def test_tool_lookup_may_be_case_insensitive() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("ECHO", text="a"), answer()), tools=[echo], tool_lookup="case_insensitive"
         )
     )
-    (step,) = told.outcome.steps
+    (step,) = result.outcome.steps
     assert (step.action.tool, step.observation) == ("ECHO", "a")
 
 
@@ -68,8 +68,8 @@ def test_case_insensitive_lookup_refuses_equal_names() -> None:
 
 
 def test_unknown_tool_suggests_the_closest_name() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
-    assert observations(told) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("Echo", text="a"), answer()), tools=[echo]))
+    assert observations(result) == ["Echo is not a valid tool, try one of [echo]. Did you mean echo?"]
 
 
 @pytest.mark.parametrize(
@@ -82,35 +82,35 @@ def test_unknown_tool_suggests_the_closest_name() -> None:
     ],
 )
 def test_return_direct_any_takes_the_last_result(batch: Any, output: str) -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(agent=scripted(batch, answer()), tools=[echo, direct], return_direct="any")
     )
-    assert (told.outcome.output, finish_of(told).return_direct, len(told.outcome.steps)) == (output, True, 2)
+    assert (result.outcome.output, finish_of(result).return_direct, len(result.outcome.steps)) == (output, True, 2)
 
 
 def test_tool_exception_reaches_the_model() -> None:
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
-    assert (observations(told), statuses(told)) == (["fail failed: ValueError: no b"], ["error"])
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("fail", text="b"), answer()), tools=[fail]))
+    assert (observations(result), statuses(result)) == (["fail failed: ValueError: no b"], ["error"])
 
 
 def test_function_policy_makes_the_observation() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()),
             tools=[fail],
             handle_tool_errors=lambda error: f"sorry, {error}",
         )
     )
-    assert observations(told) == ["sorry, no b"]
+    assert observations(result) == ["sorry, no b"]
 
 
 def test_empty_observation_policy_is_allowed() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=scripted(act("fail", text="b"), answer()), tools=[fail], handle_tool_errors=lambda error: ""
         )
     )
-    assert observations(told) == [""]
+    assert observations(result) == [""]
 
 
 def unreadable(steps: Any, inputs: Any) -> Any:
@@ -130,8 +130,8 @@ def test_observation_is_any_value_and_no_exception() -> None:
         """Give a number."""
         return 3
 
-    told = run_executor(lambda: AgentExecutor(agent=scripted(act("number"), answer()), tools=[number]))
-    assert (observations(told), statuses(told)) == ([3], ["ok"])
+    result = run_executor(lambda: AgentExecutor(agent=scripted(act("number"), answer()), tools=[number]))
+    assert (observations(result), statuses(result)) == ([3], ["ok"])
 
 
 def test_time_limit_and_trimming_are_there() -> None:
@@ -162,7 +162,7 @@ def test_stopped_text_is_one(stopped_by: Any) -> None:
 
 
 def test_generate_accepts_an_unparsable_reply() -> None:
-    told = run_executor(
+    result = run_executor(
         lambda: AgentExecutor(
             agent=create_react_agent(ScriptedModel(["It is 42."]), []),
             tools=[],
@@ -170,7 +170,7 @@ def test_generate_accepts_an_unparsable_reply() -> None:
             early_stopping_method="generate",
         )
     )
-    assert told.outcome.output == "It is 42."
+    assert result.outcome.output == "It is 42."
 
 
 def test_handle_parsing_errors_false_raises() -> None:

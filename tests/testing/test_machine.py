@@ -1,4 +1,4 @@
-"""A run driven by hand in any order keeps its invariants; and a defect that breaks one is found."""
+"""A run driven step by step keeps its invariants; and a defect that breaks one is found."""
 
 import unittest
 from typing import Any
@@ -21,9 +21,9 @@ TestOrders = executor_machine(ORDERS, start=Order(), limits=FIVE, replies={Pay: 
 @pytest.mark.parametrize("defect", ["the check is <= for <", "the run's clock stands still"])
 def test_state_machine_finds_a_defect(defect: str) -> None:
     owner, name, made = DEFECTS[defect]
-    # Whatever class Hypothesis makes has its settings.
+    # Any: Hypothesis creates the class, which has its settings.
     case: Any = executor_machine(executor_of(max_iterations=2, max_tool_calls=4, max_execution_time=8))
-    # What breaks it is found; that it shrinks is Hypothesis's affair.
+    # Only generation is tested; shrinking is Hypothesis's part.
     case.settings = settings(max_examples=100, phases=[Phase.generate], derandomize=True, database=None, deadline=None)
     with seeded(owner, name, made):
         assert not _passes(case)

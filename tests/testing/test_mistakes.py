@@ -1,4 +1,4 @@
-"""What people pass to tests of machines on their first day is refused with what to pass."""
+"""Beginners' mistakes in tests of machines are refused with a remedy."""
 
 from __future__ import annotations
 

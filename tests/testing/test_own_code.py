@@ -233,7 +233,7 @@ def test_memory_model_calls_are_outside_the_bounds() -> None:
 
 
 def test_allowed_error_ends_a_run() -> None:
-    """What took eight virtual seconds is not waited for in a sync run, also where the run fails."""
+    """A wait of eight virtual seconds is not repeated in a sync run, even if the run fails."""
 
     @tool
     async def ponder(text: str) -> str:

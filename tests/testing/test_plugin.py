@@ -152,10 +152,10 @@ def test_the_marker_is_known_where_markers_are_strict(pytester: pytest.Pytester)
     result_of(pytester, "--strict-markers", "-k", "proof").assert_outcomes(passed=1, deselected=3)
 
 
-# ---- mistakes are told once, in the user's own terms
+# ---- mistakes are reported once, in the user's terms
 
 
-def test_an_option_that_there_is_not_is_refused(pytester: pytest.Pytester) -> None:
+def test_unknown_option_is_refused(pytester: pytest.Pytester) -> None:
     marked = "@pytest.mark.graphexec(3, limit=Limits())\ndef agent():\n    return executor()\n"
     write(pytester, marked)
     result = result_of(pytester)
@@ -173,17 +173,17 @@ def test_an_async_function_under_the_marker_is_refused(pytester: pytest.Pytester
     write(pytester, "@pytest.mark.graphexec\nasync def agent():\n    return executor()\n")
     result = result_of(pytester)
     result.assert_outcomes(errors=1)
-    said = "marks an async function; write def agent that returns an executor or a graph"
-    result.stdout.fnmatch_lines([f"agent: @pytest.mark.graphexec {said}"])
+    text = "marks an async function; write def agent that returns an executor or a graph"
+    result.stdout.fnmatch_lines([f"agent: @pytest.mark.graphexec {text}"])
 
 
-@pytest.mark.parametrize(("returned", "said"), [("None", "None"), ("7", "7, of int")])
-def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, said: str) -> None:
+@pytest.mark.parametrize(("returned", "message"), [("None", "None"), ("7", "7, of int")])
+def test_non_machine_is_reported_once(pytester: pytest.Pytester, returned: str, message: str) -> None:
     write(pytester, f"@pytest.mark.graphexec\ndef agent():\n    return {returned}\n")
     result = result_of(pytester, "-r", "N")
     result.assert_outcomes(failed=4)
     lines = result.stdout.str().splitlines()
-    assert lines.count(f"agent returns {said}; return an executor or a graph") == 1
+    assert lines.count(f"agent returns {message}; return an executor or a graph") == 1
     assert lines.count("agent does not return a machine: see agent[proof]") == 3
 
 
@@ -337,10 +337,10 @@ try:
 except AttributeError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split(
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
-    assert said == [
+    assert output == [
         "agent_scripts",
         "drawn_graphs",
         "executor_machine",

@@ -174,7 +174,7 @@ def test_graph_without_start_value_is_refused() -> None:
 
 
 def test_endlessly_asking_node_is_found() -> None:
-    """It ends, by the limit on the effects of a visit, and nobody wants to be asked as often as that."""
+    """It ends by the limit on the effects of a visit, but no user expects to be asked as often as that."""
     options: dict[str, Any] = {
         "start": Asking("OK?"),
         "replies": {AskHuman: ["yes", "no", "perhaps"]},
@@ -228,12 +228,12 @@ def test_allowed_exception_passes() -> None:
 def test_node_exception_shows_the_shortest_run() -> None:
     with pytest.raises(AssertionError) as raised:
         verify_termination(careless_executor(), examples=1)
-    said = str(raised.value)
-    assert said.startswith(
+    text = str(raised.value)
+    assert text.startswith(
         "careless raises KeyError('second'): plan --Replied--> parse, parse --Acted--> careless; the world replies "
     )
     assert re.search(
-        r"; raised at \S*test_properties.py:\d+; let no node raise it, or pass raises=\(KeyError,\)$", said
+        r"; raised at \S*test_properties.py:\d+; let no node raise it, or pass raises=\(KeyError,\)$", text
     )
     # The line that raises it, and none of graphexec's own.
     cause = raised.value.__cause__

@@ -1,4 +1,4 @@
-"""A scripted tool gives what it was told to, in order, and says what it was asked."""
+"""A scripted tool returns its results in order, and records its calls."""
 
 import re
 
@@ -14,13 +14,13 @@ def population(city: str) -> int:
     raise AssertionError(f"the real tool was called with {city}")
 
 
-def told(*texts: str) -> ScriptedModel:
+def model_of(*texts: str) -> ScriptedModel:
     return ScriptedModel([*texts, "Final Answer: done"])
 
 
 def test_results_keep_their_order() -> None:
     search = scripted_tool("search", ["3 hits", TimeoutError("slow"), 7])
-    model = told(*["Action: search\nAction Input: Porto"] * 3)
+    model = model_of(*["Action: search\nAction Input: Porto"] * 3)
     result = AgentExecutor(agent=create_react_agent(model, [search]), tools=[search]).run("q")
     assert [(step.status, step.observation) for step in result.steps] == [
         ("ok", "3 hits"),
@@ -34,7 +34,7 @@ def test_results_keep_their_order() -> None:
 def test_scripted_tool_copies_its_tool() -> None:
     fake = scripted_tool(population, [248_769])
     assert fake.signature == population.signature
-    model = told("Action: population\nAction Input: Porto")
+    model = model_of("Action: population\nAction Input: Porto")
     result = AgentExecutor(agent=create_react_agent(model, [fake]), tools=[fake]).run("q")
     assert (result.output, result.reason) == (248_769, "return_direct")
     assert fake.calls == [{"city": "Porto"}]

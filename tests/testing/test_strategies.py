@@ -1,4 +1,4 @@
-"""What is drawn is what it says it is, reads well, and can be run."""
+"""Drawn values have the promised form, are readable, and can be run."""
 
 import dataclasses
 import math
@@ -27,18 +27,18 @@ def echo(text: str) -> str:
     return text
 
 
-def test_scripts_read_as_one_would_tell_them() -> None:
+def test_scripts_have_a_readable_repr() -> None:
     never = ScriptedTurn("act", (Call("echo", 1), Call("unknown")), math.inf, stubborn=True)
     script = AgentScript((ScriptedTurn("act", (Call("unknown", "x"),)), ScriptedTurn("garbage", (), 2.5), never))
     assert repr(script) == "(act unknown('x'), garbage after 2.5 s, act echo(1), unknown() never, stubborn)"
 
 
-def test_attacks_read_as_one_would_tell_them() -> None:
+def test_attacks_have_a_readable_repr() -> None:
     attack = Attack((Move("calls echo"), Move("raises", 0.5)), (Move("ok", math.inf, stubborn=True),))
     assert repr(attack) == "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"
 
 
-def test_graphs_read_as_one_would_tell_them() -> None:
+def test_graphs_have_a_readable_repr() -> None:
     loop = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
     assert repr(DrawnGraph((loop,))) == (
         "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"

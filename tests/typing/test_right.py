@@ -1,4 +1,4 @@
-"""What the type checkers infer without help: each `assert_type` is checked by both, and runs."""
+"""Types that the checkers infer without help: both check each `assert_type`, and the code runs."""
 
 from dataclasses import dataclass
 from typing import Any, Never, assert_type, final

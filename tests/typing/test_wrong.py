@@ -48,9 +48,9 @@ def found_by_mypy() -> Errors:
 
 
 def found_by_pyright() -> Errors:
-    told: dict[str, Any] = json.loads(output("pyright", "-p", ".", "--outputjson", "--pythonpath", sys.executable))
+    result: dict[str, Any] = json.loads(output("pyright", "-p", ".", "--outputjson", "--pythonpath", sys.executable))
     return Counter(
-        (Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["rule"]) for one in told["generalDiagnostics"]
+        (Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["rule"]) for one in result["generalDiagnostics"]
     )
 
 

@@ -1,4 +1,4 @@
-"""A row that leaves out an outcome, a target that does not take it, an outcome that there is not."""
+"""A row that leaves out an outcome, a target that does not take it, an unknown outcome."""
 
 from graphexec import END, AgentExecutor, AgentFinish, Node, edges, graph, on
 from graphexec.executor import Ready, parse

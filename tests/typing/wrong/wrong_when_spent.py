@@ -1,4 +1,4 @@
-"""What leaves a node when a limit is spent does not take what the node takes, or is not routed."""
+"""A `when_spent` function that does not take the node's value, or whose outcome has no edge."""
 
 from graphexec import END, Exhausted, charged, edges, metered, node, on
 from tests.kernel.machines import Left, Stopped, Total, halve
