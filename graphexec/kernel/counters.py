@@ -117,13 +117,13 @@ class Counters:
             amounts = counts[first_meter:]
             if self._nested_charges or self._foreign_charges:
                 # Read once: another thread may charge meanwhile, which replaces the mapping.
-                within = self._nested_charges
-                names = tuple(dict.fromkeys((*names, *self._foreign_charges, *within)))
+                nested = self._nested_charges
+                names = tuple(dict.fromkeys((*names, *self._foreign_charges, *nested)))
                 slots = program.slots
                 amounts = [
                     add_counts(
                         counts[slots[name]] if name in slots else self._foreign_charges.get(name, 0),
-                        within.get(name, 0),
+                        nested.get(name, 0),
                     )
                     for name in names
                 ]
@@ -159,22 +159,22 @@ class Counters:
 
     def charge(self, amounts: Mapping[str, float]) -> None:
         """Charge amounts by meter for a nested run. Any thread may call it, one thread at a time."""
-        within = dict(self._nested_charges)
+        nested = dict(self._nested_charges)
         for name, amount in amounts.items():
-            within[name] = add_counts(within.get(name, 0), amount)
-        self._nested_charges = within
+            nested[name] = add_counts(nested.get(name, 0), amount)
+        self._nested_charges = nested
         self._spent = None
 
     def _add_nested_charges(self) -> None:
         """Add what nested runs have charged to the counters of this run."""
         slots, self._spent = self._program.slots, None
-        others = dict(self._foreign_charges)
+        foreign = dict(self._foreign_charges)
         for name, amount in self._nested_charges.items():
             if name in slots:
                 self._counts[slots[name]] = add_counts(self._counts[slots[name]], amount)
             else:
-                others[name] = add_counts(others.get(name, 0), amount)
-        self._nested_charges, self._foreign_charges = _NO_CHARGES, others or _NO_CHARGES
+                foreign[name] = add_counts(foreign.get(name, 0), amount)
+        self._nested_charges, self._foreign_charges = _NO_CHARGES, foreign or _NO_CHARGES
 
     def _out_of_time(self, grace: float) -> Exhausted | None:
         seconds, outer = self._limits.seconds, self._outer_seconds

@@ -52,13 +52,13 @@ from tests.kernel.machines import (
 )
 
 
-def asking(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> PendingEffect:
+def first_request(machine: Graph[Any, Any], value: object, limits: Limits | None = None) -> PendingEffect:
     state = advance(machine, begin(machine, value), limits or Limits())
     assert isinstance(state, PendingEffect)
     return state
 
 
-def ended(machine: Graph[Any, Any], snapshot: Snapshot, limits: Limits | None = None) -> Done[Any]:
+def run_to_end(machine: Graph[Any, Any], snapshot: Snapshot, limits: Limits | None = None) -> Done[Any]:
     done = advance(machine, snapshot, limits or Limits())
     assert isinstance(done, Done)
     return done
@@ -78,21 +78,21 @@ LOOK: Graph[Left, Total | Stopped] = graph(edges(look, on(Total, END) | on(Stopp
 
 def test_cut_effect_with_own_reply_continues_its_node() -> None:
     limits = Limits(seconds=2)
-    done = ended(LOOK, asking(LOOK, Left(1), limits).cut(at=2.5), limits)
+    done = run_to_end(LOOK, first_request(LOOK, Left(1), limits).cut(at=2.5), limits)
     assert done.outcome == Total("cut: look was cut off: the limit of 2 seconds was reached (2.5 spent).")
     assert done.spent == Spent(seconds=2.5, meters={"tool_calls": 1})
 
 
 def test_cut_effect_without_own_reply_leaves_its_node() -> None:
     limits = Limits(seconds=2)
-    done = ended(INTERVIEW, asking(INTERVIEW, Topic("tea"), limits).cut(at=2.5), limits)
+    done = run_to_end(INTERVIEW, first_request(INTERVIEW, Topic("tea"), limits).cut(at=2.5), limits)
     assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 2, 2.5))
 
 
 def test_cut_without_a_deadline_is_refused() -> None:
     text = "interview asked for Question and was answered with a Cut, but the run has no deadline; give a reply"
     with pytest.raises(InputError, match=text):
-        asking(INTERVIEW, Topic("tea")).cut(at=2.5)
+        first_request(INTERVIEW, Topic("tea")).cut(at=2.5)
 
 
 def test_exhausted_as_a_reply_is_refused() -> None:
@@ -101,14 +101,14 @@ def test_exhausted_as_a_reply_is_refused() -> None:
         "interview asked for Question and was answered with an Exhausted, which only the engine creates; give a reply"
     )
     with pytest.raises(InputError, match=text):
-        asking(INTERVIEW, Topic("tea")).reply(spent)
+        first_request(INTERVIEW, Topic("tea")).reply(spent)
     with pytest.raises(InputError, match="an Exhausted, which only the engine creates"):
         run(INTERVIEW, Topic("tea"), make_run_context({Question: lambda question: spent}))
 
 
 def test_cut_effect_used_all_remaining_time() -> None:
     limits = Limits(seconds=2)
-    done = ended(INTERVIEW, asking(INTERVIEW, Topic("tea"), limits).cut(at=1.999), limits)
+    done = run_to_end(INTERVIEW, first_request(INTERVIEW, Topic("tea"), limits).cut(at=1.999), limits)
     assert done.outcome == Stopped(Topic("tea"), Exhausted("seconds", 2, 2))
 
 
@@ -142,8 +142,8 @@ def test_node_may_ask_after_an_empty_batch() -> None:
 
 def test_cut_members_keep_their_place_in_the_replies() -> None:
     limits = Limits(seconds=2)
-    state = asking(SURVEY, Topics(("a", "b", "c")), limits)
-    done = ended(SURVEY, state.cut(at=2.0, finished=(ToolResult("A"), Cut(), ToolResult("C"))), limits)
+    state = first_request(SURVEY, Topics(("a", "b", "c")), limits)
+    done = run_to_end(SURVEY, state.cut(at=2.0, finished=(ToolResult("A"), Cut(), ToolResult("C"))), limits)
     assert isinstance(done.outcome, Survey)
     assert [(one.observation, one.status) for one in done.outcome.results] == [
         ("A", "ok"),
@@ -154,20 +154,20 @@ def test_cut_members_keep_their_place_in_the_replies() -> None:
 
 def test_unfinished_batch_is_cut_as_a_whole() -> None:
     limits = Limits(seconds=2)
-    done = ended(SURVEY, asking(SURVEY, Topics(("a", "b")), limits).cut(at=2.0), limits)
+    done = run_to_end(SURVEY, first_request(SURVEY, Topics(("a", "b")), limits).cut(at=2.0), limits)
     assert isinstance(done.outcome, Survey)
     assert [one.status for one in done.outcome.results] == ["cut", "cut"]
 
 
 @pytest.mark.parametrize("finished", [(ToolResult("A"),), (ToolResult("A"), Cut(), Cut())])
 def test_cut_batch_needs_an_item_for_each_member(finished: tuple[object, ...]) -> None:
-    state = asking(SURVEY, Topics(("a", "b")), Limits(seconds=2))
+    state = first_request(SURVEY, Topics(("a", "b")), Limits(seconds=2))
     with pytest.raises(ValueError, match=r"argument 2 is|give"):
         state.cut(at=2.0, finished=finished)
 
 
 def test_single_effect_is_cut_without_finished() -> None:
-    state = asking(LOOK, Left(1), Limits(seconds=2))
+    state = first_request(LOOK, Left(1), Limits(seconds=2))
     with pytest.raises(InputError) as caught:
         state.cut(at=2.0, finished=(Cut(),))
     assert str(caught.value) == "CallTool is not a batch; leave out finished="
@@ -188,13 +188,13 @@ BOTH: Graph[Left, Total | Stopped] = graph(edges(both, on(Total, END) | on(Stopp
 @pytest.mark.parametrize("finished", [(), (ToolResult("A"), Cut()), (Cut(), Cut())])
 def test_cut_member_without_own_reply_leaves_the_node(finished: tuple[object, ...]) -> None:
     limits = Limits(seconds=2)
-    done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=finished), limits)
+    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, finished=finished), limits)
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 2, 2))
 
 
 def test_node_continues_if_that_member_has_finished() -> None:
     limits = Limits(seconds=2)
-    done = ended(BOTH, asking(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
+    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
     assert isinstance(done.outcome, Total)
     assert done.outcome.text.endswith("status='cut', return_direct=False, model_text=None, error=None) yes")
 
@@ -209,10 +209,10 @@ def test_undeclared_opaque_outcome_is_not_stored() -> None:
         return Total("")
 
     machine = graph(edges(fetch, on(Total, END) | on(Stopped, END)), start=fetch)
-    state = asking(machine, Left(1))
+    state = first_request(machine, Left(1))
     with pytest.raises(UndeclaredOutcomeError, match="fetch returned a Number"):
         state.reply(Number(3))
-    assert ended(machine, state.reply(Total("so"))).outcome == Total("so")
+    assert run_to_end(machine, state.reply(Total("so"))).outcome == Total("so")
 
 
 # ---- tokens
@@ -228,7 +228,7 @@ def test_undeclared_opaque_outcome_is_not_stored() -> None:
     ],
 )
 def test_call_without_token_report_has_no_count(usage: Usage, tokens: int, silent: int) -> None:
-    state = asking(PROMPTS, Prompt())
+    state = first_request(PROMPTS, Prompt())
     # The cost of a call is unknown until its reply.
     assert state.snapshot.spent == Spent(meters={"model_calls": 1, "tokens": 1})
     spent = state.reply(ModelReply("so", usage=usage)).spent
@@ -267,17 +267,17 @@ def test_batch_needs_one_remaining_token_for_each_call(limit: int, calls: int, r
 
 def test_finished_calls_of_a_cut_batch_are_charged() -> None:
     limits = Limits(seconds=2)
-    state = asking(BRAINSTORM, Prompt(), limits)
+    state = first_request(BRAINSTORM, Prompt(), limits)
     finished = ModelReply("so", usage=Usage(2, 3))
     for replies in ((finished, Cut()), (Cut(), finished)):
-        done = ended(BRAINSTORM, state.cut(at=2.0, finished=replies), limits)
+        done = run_to_end(BRAINSTORM, state.cut(at=2.0, finished=replies), limits)
         assert done.outcome == Stopped(Prompt(), Exhausted("seconds", 2, 2))
         assert (done.spent["prompt_tokens"], done.spent["completion_tokens"], silent_calls(done.spent)) == (2, 3, 1)
 
 
 def test_tokens_of_every_member_are_counted() -> None:
     replies = ModelReply("so", usage=Usage(2, 3)), ModelReply("so", usage=Usage(10, 0))
-    spent = asking(BRAINSTORM, Prompt()).reply(replies).spent
+    spent = first_request(BRAINSTORM, Prompt()).reply(replies).spent
     assert (spent["prompt_tokens"], spent["completion_tokens"], silent_calls(spent)) == (12, 3, 0)
 
 
@@ -286,7 +286,7 @@ def test_tokens_of_every_member_are_counted() -> None:
 
 @pytest.mark.parametrize("replies", [("a",), ("a", "b", "c"), (), "ab", 3, None])
 def test_batch_needs_one_reply_for_each_member(replies: Any) -> None:
-    state = asking(SURVEY, Topics(("a", "b")))
+    state = first_request(SURVEY, Topics(("a", "b")))
     assert isinstance(state.effect, All)
     with pytest.raises(InputError) as caught:
         state.reply(replies)
@@ -295,13 +295,13 @@ def test_batch_needs_one_reply_for_each_member(replies: Any) -> None:
 
 @pytest.mark.parametrize("replies", [(ToolResult("A"), ToolResult("B")), [ToolResult("A"), ToolResult("B")]])
 def test_replies_are_a_tuple_or_a_list(replies: Any) -> None:
-    state = asking(SURVEY, Topics(("a", "b")))
-    assert ended(SURVEY, state.reply(replies)).outcome == Survey((ToolResult("A"), ToolResult("B")))
+    state = first_request(SURVEY, Topics(("a", "b")))
+    assert run_to_end(SURVEY, state.reply(replies)).outcome == Survey((ToolResult("A"), ToolResult("B")))
 
 
 @pytest.mark.parametrize("at", [-1, -0.001, float("nan")])
 def test_reply_before_the_run_is_refused(at: float) -> None:
-    state = asking(LOOK, Left(1))
+    state = first_request(LOOK, Left(1))
     text = f"the reply has at={at}; give the seconds since the start of the run, 0 or more"
     for answer in (partial(state.reply, ToolResult("")), state.cut):
         with pytest.raises(InputError) as caught:
@@ -310,16 +310,16 @@ def test_reply_before_the_run_is_refused(at: float) -> None:
 
 
 def test_clock_never_goes_back() -> None:
-    first = asking(INTERVIEW, Topic("tea")).reply("a", at=3.0)
+    first = first_request(INTERVIEW, Topic("tea")).reply("a", at=3.0)
     assert first.spent.seconds == 3.0
     second = advance(INTERVIEW, first, Limits())
     assert isinstance(second, PendingEffect)
     assert second.reply("b").spent.seconds == 3.0
     assert second.reply("b", at=1.0).spent.seconds == 3.0
     assert second.reply("b", at=4.0).spent.seconds == 4.0
-    assert asking(INTERVIEW, Topic("tea")).reply("a", at=0).spent.seconds == 0
+    assert first_request(INTERVIEW, Topic("tea")).reply("a", at=0).spent.seconds == 0
     assert second.deadline is None
-    assert asking(INTERVIEW, Topic("tea"), Limits(seconds=5)).deadline == 5
+    assert first_request(INTERVIEW, Topic("tea"), Limits(seconds=5)).deadline == 5
 
 
 def test_refused_batch_reports_how_many_it_wanted() -> None:

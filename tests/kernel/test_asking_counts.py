@@ -81,7 +81,7 @@ def fetch(plan: Plan) -> Asks[CallTool, Fetched | Plan]:
     return Plan(plan.batches, plan.visits - 1) if plan.visits > 1 else Fetched(replies)
 
 
-def fetching(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
+def fetch_graph(asks: Count | None = None) -> Graph[Plan, Fetched | Cut]:
     counted = charged(when_spent=Cut, asks=asks)(fetch)
     return graph(edges(counted, on(Fetched, END) | on(Plan, counted) | on(Cut, END)), start=counted)
 
@@ -99,13 +99,13 @@ def outcome(machine: Graph[Plan, Any], plan: Plan, within: RunContext) -> Any:
 
 @pytest.mark.parametrize("batches", [(3,), (1, 2), (1, 1, 1), (2, 0, 1)])
 def test_node_asks_for_its_declared_number_of_effects(batches: tuple[int, ...]) -> None:
-    assert outcome(fetching(3), Plan(batches), tools()) == Fetched(3)
+    assert outcome(fetch_graph(3), Plan(batches), tools()) == Fetched(3)
 
 
 @pytest.mark.parametrize("batches", [(), (2,), (3,), (1, 1, 1, 1)])
 def test_node_may_declare_a_range_of_counts(batches: tuple[int, ...]) -> None:
     least, most = (0, 2) if sum(batches) < 3 else (3, 4)
-    assert outcome(fetching((least, most)), Plan(batches), tools()) == Fetched(sum(batches))
+    assert outcome(fetch_graph((least, most)), Plan(batches), tools()) == Fetched(sum(batches))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_excess_effects_are_not_carried_out(asks: Count, batches: tuple[int, ...
 
     def script() -> Script[Any, Any]:
         called.clear()
-        return Script(fetching(asks), Plan(batches), make_run_context({CallTool: call}))
+        return Script(fetch_graph(asks), Plan(batches), make_run_context({CallTool: call}))
 
     with pytest.raises(UndeclaredCountError) as caught:
         run_script(script)
@@ -134,7 +134,7 @@ def test_excess_effects_are_not_carried_out(asks: Count, batches: tuple[int, ...
 @pytest.mark.parametrize(("asks", "batches"), [(3, (2,)), ((1, 4), ()), ((1, 4), (0,))])
 def test_outcome_after_too_few_effects_is_not_followed(asks: Count, batches: tuple[int, ...]) -> None:
     with pytest.raises(UndeclaredCountError) as caught:
-        run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
+        run_script(lambda: Script(fetch_graph(asks), Plan(batches), tools()))
     least, most = asks if isinstance(asks, tuple) else (asks, asks)
     error = caught.value
     assert (error.node, error.asked, error.least, error.most) == ("fetch", sum(batches), least, most)
@@ -143,7 +143,7 @@ def test_outcome_after_too_few_effects_is_not_followed(asks: Count, batches: tup
 def test_error_reports_asked_and_declared_counts() -> None:
     def text(asks: Count, *batches: int) -> str:
         with pytest.raises(UndeclaredCountError) as caught:
-            run_script(lambda: Script(fetching(asks), Plan(batches), tools()))
+            run_script(lambda: Script(fetch_graph(asks), Plan(batches), tools()))
         return str(caught.value)
 
     assert text(2, 3) == (
@@ -155,22 +155,22 @@ def test_error_reports_asked_and_declared_counts() -> None:
 
 
 def test_each_visit_is_counted_separately() -> None:
-    assert outcome(fetching(2), Plan((1, 1), visits=5), tools()) == Fetched(2)
+    assert outcome(fetch_graph(2), Plan((1, 1), visits=5), tools()) == Fetched(2)
 
 
 def test_stopped_visit_may_ask_for_fewer_effects() -> None:
-    result = run_script(lambda: Script(fetching(3), Plan((1, 1, 1)), tools(tool_calls=2)))
+    result = run_script(lambda: Script(fetch_graph(3), Plan((1, 1, 1)), tools(tool_calls=2)))
     assert result.outcome == Cut(Plan((1, 1, 1)), Exhausted("tool_calls", 2, 2))
 
 
 def test_resumed_visit_keeps_its_count() -> None:
-    machine = fetching(2)
+    machine = fetch_graph(2)
     state = advance(machine, begin(machine, Plan((1, 2))), Limits())
     assert isinstance(state, PendingEffect)
     answered = Snapshot.from_json(state.reply(ToolResult("")).to_json(), machine)
     with pytest.raises(UndeclaredCountError, match="asked for 3 effects"):
         advance(machine, answered, Limits())
-    machine = fetching(3)
+    machine = fetch_graph(3)
     state = advance(machine, answered, Limits())
     assert isinstance(state, PendingEffect)
     assert isinstance(advance(machine, state.reply([ToolResult(""), ToolResult("")]), Limits()), Done)
@@ -193,7 +193,7 @@ def test_resumed_visit_keeps_its_count() -> None:
     ],
 )
 def test_visit_may_ask_for_fan_out_effects(limit: int, batches: tuple[int, ...], cut: tuple[int, int] | None) -> None:
-    result = run_script(lambda: Script(fetching(), Plan(batches), tools(fan_out=limit)))
+    result = run_script(lambda: Script(fetch_graph(), Plan(batches), tools(fan_out=limit)))
     if cut is None:
         assert result.outcome == Fetched(sum(batches))
     else:
@@ -206,7 +206,7 @@ def test_visit_may_ask_for_fan_out_effects(limit: int, batches: tuple[int, ...],
 
 
 def test_fan_out_limits_each_visit() -> None:
-    result = run_script(lambda: Script(fetching(), Plan((1, 1), visits=10), tools(fan_out=2)))
+    result = run_script(lambda: Script(fetch_graph(), Plan((1, 1), visits=10), tools(fan_out=2)))
     assert (result.outcome, result.spent["tool_calls"]) == (Fetched(2), 20)
 
 
@@ -237,25 +237,25 @@ def test_endless_asking_is_stopped_in_manual_stepping() -> None:
 def test_wide_batch_is_refused_by_default(batches: tuple[int, ...], reached: int) -> None:
     wanted = batches[-1]
     for drive in (drive_sync, drive_async, drive_stream, drive_astream):
-        result = drive(Script(fetching(), Plan(batches), tools()))
+        result = drive(Script(fetch_graph(), Plan(batches), tools()))
         assert isinstance(result.outcome, Cut)
         assert (result.outcome.limit, result.outcome.limit.wanted) == (Exhausted("fan_out", 1_000, reached), wanted)
         assert result.spent["tool_calls"] == reached
-    assert drive_sync(Script(fetching(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
+    assert drive_sync(Script(fetch_graph(), Plan((1_000,)), tools())).outcome == Fetched(1_000)
 
 
 def test_visit_without_fan_out_has_only_other_limits() -> None:
-    result = drive_sync(Script(fetching(), Plan((1_001,)), tools(fan_out=None)))
+    result = drive_sync(Script(fetch_graph(), Plan((1_001,)), tools(fan_out=None)))
     assert result.outcome == Fetched(1_001)
 
 
 def test_fan_out_does_not_limit_a_declared_count() -> None:
-    assert outcome(fetching(3), Plan((3,)), tools(fan_out=1)) == Fetched(3)
-    assert outcome(fetching((0, 5)), Plan((1, 1, 1)), tools(fan_out=1)) == Fetched(3)
+    assert outcome(fetch_graph(3), Plan((3,)), tools(fan_out=1)) == Fetched(3)
+    assert outcome(fetch_graph((0, 5)), Plan((1, 1, 1)), tools(fan_out=1)) == Fetched(3)
 
 
 def test_fan_out_is_reported_before_other_limits() -> None:
-    machine = fetching()
+    machine = fetch_graph()
 
     def reported_limit(**limits: int) -> str:
         limit: Exhausted = outcome(machine, Plan((2,)), tools(**limits)).limit
@@ -267,7 +267,7 @@ def test_fan_out_is_reported_before_other_limits() -> None:
 
 
 def test_resumed_visit_keeps_its_fan_out() -> None:
-    machine = fetching()
+    machine = fetch_graph()
     state = advance(machine, begin(machine, Plan((2, 2))), Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
     answered = Snapshot.from_json(state.reply([ToolResult(""), ToolResult("")]).to_json(), machine)
@@ -279,7 +279,7 @@ def test_resumed_visit_keeps_its_fan_out() -> None:
 
 def test_retried_batch_counts_toward_fan_out() -> None:
     """One call of three is answered before the crash; the other two are asked for again under a lower limit."""
-    machine = fetching()
+    machine = fetch_graph()
     state = advance(machine, begin(machine, Plan((3,))), Limits(fan_out=3))
     assert isinstance(state, PendingEffect)
     interrupted = state.reply_member(0, ToolResult("")).restarted()

@@ -291,7 +291,7 @@ def test_invalid_handlers_are_refused(handlers: Any, text: str) -> None:
     assert str(caught.value) == text
 
 
-def asking() -> PendingEffect:
+def pending_question() -> PendingEffect:
     machine = graph(edges(inquire, on(Reply, END)), start=inquire)
     state = advance(machine, begin(machine, Asked("why?")), Limits(seconds=10))
     assert isinstance(state, PendingEffect)
@@ -300,13 +300,13 @@ def asking() -> PendingEffect:
 
 
 def test_reply_without_a_time_takes_no_time() -> None:
-    assert asking().reply("because").spent.seconds == 0
+    assert pending_question().reply("because").spent.seconds == 0
 
 
 @pytest.mark.parametrize("at", [-1, float("nan")])
 def test_reply_with_a_negative_time_is_refused(at: float) -> None:
     with pytest.raises(InputError, match="give the seconds since the start of the run, 0 or more"):
-        asking().reply("because", at=at)
+        pending_question().reply("because", at=at)
 
 
 def test_async_function_in_a_lambda_is_awaited() -> None:

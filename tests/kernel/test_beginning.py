@@ -31,7 +31,7 @@ def measure(number: Even | Odd, units: Metric | Imperial) -> Total:
 MEASURING = graph(edges(measure, on(Total, END)), start=measure)
 
 
-def refused(machine: Any, value: object) -> str:
+def input_error(machine: Any, value: object) -> str:
     with pytest.raises(InputError) as caught:
         begin(machine, value)
     return str(caught.value)
@@ -42,13 +42,13 @@ def test_run_begins_at_the_start_with_nothing_spent() -> None:
 
 
 def test_value_of_a_wrong_class_is_refused() -> None:
-    assert refused(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
+    assert input_error(DIAMOND, Even(3)) == "split takes Number, not Even; start the run with one"
     bound = bind(MEASURING, Metric())
-    assert refused(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
+    assert input_error(bound, Number(3)) == "measure takes Even | Odd, not Number; start the run with one"
     assert begin(bound, Odd(3)).value == Odd(3)
 
 
 def test_unbound_setting_is_reported_with_its_classes() -> None:
-    assert refused(MEASURING, Odd(3)) == (
+    assert input_error(MEASURING, Odd(3)) == (
         "measure needs a Metric | Imperial for units; run bind(machine, ...) with one"
     )

@@ -53,13 +53,13 @@ MACHINES = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True)
-def nothing_unraisable() -> Iterator[None]:
+def fail_on_unraisable() -> Iterator[None]:
     """Turn the warnings of freed generators into errors."""
     yield
     gc.collect()
 
 
-def ran(machine: Any, context: RunContext, how: str) -> Any:
+def run_with(machine: Any, context: RunContext, how: str) -> Any:
     return run(machine, Topic("tea"), context) if how == "sync" else asyncio.run(arun(machine, Topic("tea"), context))
 
 
@@ -100,7 +100,7 @@ class Answers:
 def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(2)
     with pytest.raises(OSError, match="it broke"):
-        ran(machine, answers.context(how, Limits()), how)
+        run_with(machine, answers.context(how, Limits()), how)
     assert answers.asked == ["go on"] * 3
 
 
@@ -108,7 +108,7 @@ def test_error_wins_over_the_cleanup(machine: Any, how: str) -> None:
 @MACHINES
 def test_deadline_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(2, "hang")
-    done = ran(machine, answers.context(how, Limits(seconds=0.5)), how)
+    done = run_with(machine, answers.context(how, Limits(seconds=0.5)), how)
     answers.released.set()
     assert done.outcome.limit.limit == "seconds"
     assert answers.asked == ["go on"] * 3
@@ -118,7 +118,7 @@ def test_deadline_wins_over_the_cleanup(machine: Any, how: str) -> None:
 @MACHINES
 def test_limit_wins_over_the_cleanup(machine: Any, how: str) -> None:
     answers = Answers(99)
-    done = ran(machine, answers.context(how, Limits(fan_out=4)), how)
+    done = run_with(machine, answers.context(how, Limits(fan_out=4)), how)
     assert done.outcome.limit.limit == "fan_out"
     assert answers.asked == ["go on"] * 4
 
@@ -159,7 +159,7 @@ def breaks_while_closed(topic: Topic) -> Asks[Question, Interview]:
 def test_error_in_the_cleanup_is_raised(how: str) -> None:
     machine = machine_of(breaks_while_closed)
     with pytest.raises(RuntimeError, match="the cleanup broke"):
-        ran(machine, Answers(99).context(how, Limits(fan_out=4)), how)
+        run_with(machine, Answers(99).context(how, Limits(fan_out=4)), how)
 
 
 @charged(when_spent=Stopped)
@@ -174,7 +174,7 @@ def never_gives_up(topic: Topic) -> Asks[Question, Interview]:
 @pytest.mark.filterwarnings("ignore:Exception ignored:pytest.PytestUnraisableExceptionWarning")
 def test_node_that_never_stops_yielding_is_abandoned(how: str) -> None:
     answers = Answers(99)
-    done = ran(machine_of(never_gives_up), answers.context(how, Limits(fan_out=4)), how)
+    done = run_with(machine_of(never_gives_up), answers.context(how, Limits(fan_out=4)), how)
     assert done.outcome.limit.limit == "fan_out"
     assert answers.asked == ["go on"] * 4
     # Python reports the abandoned generator to the hook that the fixture replaced.

@@ -49,7 +49,7 @@ from tests.verify.traces import proof_of, trace_of
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 
 
-def costing(limits: Limits, *costs: float) -> RunContext:
+def context_with_costs(limits: Limits, *costs: float) -> RunContext:
     """Return a context whose model calls have these costs in turn; the last cost repeats."""
     left = list(costs)
 
@@ -59,14 +59,14 @@ def costing(limits: Limits, *costs: float) -> RunContext:
     return make_run_context({CallModel: answer}, limits=limits)
 
 
-def spent_on(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
-    result = run_script(lambda: Script(PROMPTS, Prompt(), costing(limits, *costs)))
+def run_with_costs(limits: Limits, *costs: float) -> tuple[Exhausted, Spent]:
+    result = run_script(lambda: Script(PROMPTS, Prompt(), context_with_costs(limits, *costs)))
     assert isinstance(result.outcome, Stopped)
     return result.outcome.limit, result.spent
 
 
 def test_last_call_can_exceed_the_cost_limit() -> None:
-    limit, spent = spent_on(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
+    limit, spent = run_with_costs(agent_limits(cost=1.0), 0.25, 0.5, 4.0)
     assert spent["model_calls"] == 3
     assert spent["cost"] == 4.75
     assert limit == Exhausted("cost", 1.0, 4.75)
@@ -74,7 +74,7 @@ def test_last_call_can_exceed_the_cost_limit() -> None:
 
 
 def test_no_call_follows_an_exactly_reached_limit() -> None:
-    limit, spent = spent_on(agent_limits(cost=1.0), 0.5)
+    limit, spent = run_with_costs(agent_limits(cost=1.0), 0.5)
     assert (spent["model_calls"], spent["cost"], limit.reached) == (2, 1.0, 1.0)
 
 
@@ -85,19 +85,19 @@ def test_small_cost_is_shown_with_six_digits() -> None:
 @pytest.mark.parametrize("cost", [-1.0, -math.inf, math.inf, math.nan, True, "0.5", 10**400])
 def test_invalid_cost_is_refused(cost: Any) -> None:
     with pytest.raises(InvalidReplyError, match=r"with cost=.*; pass a finite number, 0 or more, or None"):
-        run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), cost))
+        run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), cost))
 
 
 def test_cost_never_decreases() -> None:
     with pytest.raises(InvalidReplyError) as caught:
-        run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
+        run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=5), 1.0, -10.0))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert (snapshot.spent["model_calls"], snapshot.spent["cost"]) == (2, 1.0)
 
 
 def test_call_without_a_cost_costs_nothing() -> None:
-    done = run(PROMPTS, Prompt(), costing(agent_limits(model_calls=3, cost=0.5), 0.0))
+    done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(model_calls=3, cost=0.5), 0.0))
     assert (done.outcome.limit.limit, done.spent["cost"]) == ("model_calls", 0.0)
 
 
@@ -106,7 +106,7 @@ def test_call_without_a_cost_costs_nothing() -> None:
     most=st.floats(0.01, 6),
 )
 def test_call_needs_a_cost_below_the_limit(costs: list[float], most: float) -> None:
-    done = run(PROMPTS, Prompt(), costing(agent_limits(cost=most, model_calls=len(costs)), *costs))
+    done = run(PROMPTS, Prompt(), context_with_costs(agent_limits(cost=most, model_calls=len(costs)), *costs))
     spent, calls = 0.0, 0
     while calls < len(costs) and spent < most:
         spent, calls = spent + costs[calls], calls + 1
@@ -143,7 +143,7 @@ POLL = graph(edges(poll, on(Tick, END) | on(Stopped, END)), start=poll)
 
 
 def test_every_reply_of_a_batch_is_charged() -> None:
-    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), costing(agent_limits(cost=1), 0.5)))
+    result = run_script(lambda: Script(POLL, Topics(("tea", "milk")), context_with_costs(agent_limits(cost=1), 0.5)))
     assert result.outcome == Stopped(Topics(("tea", "milk")), Exhausted("cost", 1, 1.0))
     assert result.spent["cost"] == 1.0
 
@@ -153,7 +153,7 @@ def test_cost_survives_serialization() -> None:
     again = Snapshot.from_json(snapshot.to_json(), PROMPTS)
     assert again == snapshot
     assert again.spent["cost"] == 0.1 + 0.2
-    done = run(PROMPTS, again, costing(agent_limits(cost=0.5), 0.15))
+    done = run(PROMPTS, again, context_with_costs(agent_limits(cost=0.5), 0.15))
     assert (done.spent["model_calls"], done.spent["cost"]) == (5, 0.1 + 0.2 + 0.15 + 0.15)
 
 
@@ -180,7 +180,7 @@ def test_proof_covers_the_edge_of_a_cost_limit() -> None:
 
 
 def test_explorer_tries_a_call_that_costs_everything() -> None:
-    executor = spending(0.0)
+    executor = executor_with_costs(0.0)
     oracle = replies_of(executor)
 
     def dear(limits: Limits) -> set[str]:
@@ -200,7 +200,7 @@ def test_explorer_tries_a_call_that_costs_everything() -> None:
 
 
 def test_explorer_finds_the_run_stopped_by_cost() -> None:
-    executor = spending(0.0)
+    executor = executor_with_costs(0.0)
     start = Ready(Run({"input": "q"}))
     free = explore(executor.graph, Limits(iterations=3), start, replies_of(executor))
     paid = explore(executor.graph, agent_limits(iterations=3, cost=0.5), start, replies_of(executor))
@@ -212,14 +212,14 @@ def test_explorer_finds_the_run_stopped_by_cost() -> None:
 # ---- the executor
 
 
-def spending(*costs: float, **limits: Any) -> AgentExecutor:
+def executor_with_costs(*costs: float, **limits: Any) -> AgentExecutor:
     model = ScriptedModel([ModelReply(ACT, cost=cost) for cost in costs], repeat_last=True)
     return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], **limits)
 
 
 @pytest.mark.parametrize("driver", ALL_DRIVERS)
 def test_executor_stops_at_its_cost_limit(driver: Any) -> None:
-    executor = spending(0.5, 0.25, max_cost=1.0)
+    executor = executor_with_costs(0.5, 0.25, max_cost=1.0)
     result = driver(Script(executor.graph, *_start(executor)))
     assert isinstance(result.outcome, StoppedResponse)
     assert (result.outcome.reason, result.outcome.output) == (
@@ -253,21 +253,21 @@ def test_callable_agent_costs_nothing() -> None:
 
 
 def test_result_has_its_cost() -> None:
-    result = spending(0.5, max_iterations=2).run("q")
+    result = executor_with_costs(0.5, max_iterations=2).run("q")
     assert result.spent["cost"] == 1.0
 
 
 @pytest.mark.parametrize("cost", [0.25, 0.5, 3.0])
 def test_trace_with_costs_conforms(cost: float) -> None:
-    executor = spending(cost, max_cost=1.0, max_iterations=9)
-    found = audit(trace_of(spending(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
+    executor = executor_with_costs(cost, max_cost=1.0, max_iterations=9)
+    found = audit(trace_of(executor_with_costs(cost, max_cost=1.0, max_iterations=9)), proof_of(executor))
     assert found.violations == ()
     assert found.status == "stopped"
 
 
 def test_trace_stopped_below_its_limit_does_not_conform() -> None:
-    executor = spending(0.5, max_cost=1.0)
-    trace = trace_of(spending(0.5, max_cost=1.0))
+    executor = executor_with_costs(0.5, max_cost=1.0)
+    trace = trace_of(executor_with_costs(0.5, max_cost=1.0))
     for record in trace:
         if "cost" in record.get("spent", {}):
             record["spent"]["cost"] = 0.5 if record["spent"]["cost"] else 0.0
@@ -276,8 +276,8 @@ def test_trace_stopped_below_its_limit_does_not_conform() -> None:
 
 @pytest.mark.parametrize("cost", [-0.5, math.inf, math.nan])
 def test_trace_with_an_invalid_cost_does_not_conform(cost: float) -> None:
-    executor = spending(0.5, max_iterations=2)
-    trace = trace_of(spending(0.5, max_iterations=2))
+    executor = executor_with_costs(0.5, max_iterations=2)
+    trace = trace_of(executor_with_costs(0.5, max_iterations=2))
     result = next(record for record in trace if record["event"] == "answered")
     result["spent"]["cost"] = cost
     facts = [violation.fact for violation in audit(trace, proof_of(executor)).violations]

@@ -14,13 +14,13 @@ row: Any = edges
 lax: Any = draft
 
 
-def unfinished() -> Any:
+def incomplete_diamond() -> Any:
     """Return the diamond without an edge for odd numbers, and with a node that has no row."""
     return draft(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
 
 
 def test_incomplete_table_can_be_drafted() -> None:
-    machine = unfinished()
+    machine = incomplete_diamond()
     assert (str(machine), machine.start) == ("split --Even--> halve\nhalve --Sum--> join", "split")
     with pytest.raises(GraphError):
         graph(row(split, on(Even, halve)) | row(halve, on(Sum, join)), start=split)
@@ -40,13 +40,13 @@ def test_draft_of_a_total_table_equals_its_graph() -> None:
 
 def test_draft_runs_until_an_edge_is_missing() -> None:
     with pytest.raises(UnhandledOutcomeError) as caught:
-        run_script(lambda: Script(unfinished(), Number(3), without_handlers()))
+        run_script(lambda: Script(incomplete_diamond(), Number(3), without_handlers()))
     error = caught.value
     assert (error.node, error.outcome) == ("split", Odd(3))
     assert str(error) == "split returned an Odd, which no edge takes; add on(Odd, ...) to its row"
     assert error.__cause__ is None
     with pytest.raises(UnhandledOutcomeError, match="join returned a Total, which no edge takes"):
-        run_script(lambda: Script(unfinished(), Number(4), without_handlers()))
+        run_script(lambda: Script(incomplete_diamond(), Number(4), without_handlers()))
 
 
 def test_draft_keeps_rowless_and_unreachable_nodes() -> None:
@@ -75,7 +75,7 @@ def test_edge_of_a_missing_node_leads_nowhere() -> None:
 
 
 def test_verification_reports_the_faults_of_a_draft() -> None:
-    verdict = unfinished().verify()
+    verdict = incomplete_diamond().verify()
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
 

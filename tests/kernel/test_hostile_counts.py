@@ -44,7 +44,7 @@ SCALES = graph(edges(weigh, on(Left, weigh) | on(Total, END) | on(Stopped, END))
 COINS_ONLY = Limits({COINS: 5})
 
 
-def weighing(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
+def run_scales(reply: Any, count: int = 9, limits: Limits = COINS_ONLY) -> Any:
     return SCALES.run(Left(count), handlers={Weigh: lambda effect: reply}, limits=limits)
 
 
@@ -56,7 +56,7 @@ def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
     with pytest.raises(
         InputError, match=r"weigh asked for Weigh, whose measure returned .*; return a whole number of coins"
     ) as caught:
-        weighing((amount, 0.0))
+        run_scales((amount, 0.0))
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     resumed = SCALES.run(snapshot, handlers={Weigh: lambda effect: (0, 0)}, limits=Limits({COINS: 50}))
@@ -68,23 +68,23 @@ def test_invalid_amount_of_a_whole_meter_is_refused(amount: Any) -> None:
 )
 def test_invalid_amount_of_a_fractional_meter_is_refused(amount: Any) -> None:
     with pytest.raises(InputError, match=r"whose measure returned .*; return a finite number of grams, 0 or more"):
-        weighing((1, amount))
+        run_scales((1, amount))
 
 
 @pytest.mark.parametrize("amounts", [None, 3, "ab", (), (1,), (1, 2.0, 3), {1, 2}, {"coins": 1}], ids=repr)
 def test_wrong_number_of_measured_amounts_is_refused(amounts: Any) -> None:
     with pytest.raises(InputError, match="return an amount, or None, for each of coins, grams"):
-        weighing(amounts)
+        run_scales(amounts)
 
 
 def test_amounts_are_counted_beyond_what_is_prepaid() -> None:
-    done = weighing((2, 0.5), count=1)
+    done = run_scales((2, 0.5), count=1)
     assert (done.spent[COINS], done.spent[GRAMS]) == (4, 1.0)
-    assert weighing((0, 0), count=1).spent.meters == {"coins": 2}
+    assert run_scales((0, 0), count=1).spent.meters == {"coins": 2}
 
 
 def test_sum_of_fractions_stays_finite() -> None:
-    done = weighing((0, 1.7e308), count=3)
+    done = run_scales((0, 1.7e308), count=3)
     assert done.spent[GRAMS] == add_counts(1.7e308, 1.7e308) < math.inf
     assert math.isfinite(json.loads(done.snapshot.to_json())["spent"]["meters"]["grams"])
 
@@ -176,7 +176,7 @@ GOOD = json.loads(Snapshot("interview", Topic("tea")).to_json())
 WEIGHED = json.loads(Snapshot("weigh", Left(3)).to_json())
 
 
-def refused(text: str, machine: Any = INTERVIEW) -> str:
+def snapshot_error(text: str, machine: Any = INTERVIEW) -> str:
     with pytest.raises(SnapshotError) as caught:
         Snapshot.from_json(text, machine)
     return str(caught.value)
@@ -190,14 +190,14 @@ def test_stored_counts_that_are_invalid_are_refused(name: str, text: str) -> Non
     if (name, text) == ("seconds", "0.5"):
         return
     stored_value = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: "#"}}).replace('"#"', text)
-    assert refused(stored_value).startswith(f"Spent has {name}=")
+    assert snapshot_error(stored_value).startswith(f"Spent has {name}=")
 
 
 @pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', f"-1{'0' * 5000}"])
 @pytest.mark.parametrize("name", ["budgets", "meters"])
 def test_stored_counts_by_name_that_are_invalid_are_refused(name: str, text: str) -> None:
     stored_value = json.dumps({**GOOD, "spent": {**GOOD["spent"], name: {"coins": "#"}}}).replace('"#"', text)
-    assert refused(stored_value).startswith(f"Spent has {name}['coins']=")
+    assert snapshot_error(stored_value).startswith(f"Spent has {name}['coins']=")
 
 
 @pytest.mark.parametrize("text", ["-1", "true", "1e400", "NaN", "null", '"3"', "[]"])
@@ -205,7 +205,7 @@ def test_stored_counts_by_name_that_are_invalid_are_refused(name: str, text: str
 def test_stored_limits_that_are_invalid_are_refused(name: str, text: str) -> None:
     limit = {"limit": "seconds", "value": 1, "reached": 2, name: "#"}
     stored_value = json.dumps({**GOOD, "replies": [{"exhausted": limit}]}).replace('"#"', text)
-    assert refused(stored_value).startswith(f"Exhausted has {name}=")
+    assert snapshot_error(stored_value).startswith(f"Exhausted has {name}=")
 
 
 @final
@@ -238,12 +238,12 @@ def stored_value(field: str, text: str, notes: tuple[str, ...] = ()) -> str:
 @pytest.mark.parametrize("field", ["count", "weight", "value", "reached", "wanted"])
 @pytest.mark.parametrize("notes", [(), ("\ud800",)], ids=["plain", "half a surrogate pair"])
 def test_number_within_a_stored_value_is_not_converted(field: str, text: str, notes: tuple[str, ...]) -> None:
-    assert "does not fit this graph" in refused(stored_value(field, text, notes), NOTES)
+    assert "does not fit this graph" in snapshot_error(stored_value(field, text, notes), NOTES)
 
 
 @pytest.mark.parametrize("text", ["1.0", "1.5"])
 def test_stored_fraction_as_an_integer_is_refused(text: str) -> None:
-    assert "does not fit this graph" in refused(stored_value("count", text), NOTES)
+    assert "does not fit this graph" in snapshot_error(stored_value("count", text), NOTES)
 
 
 @pytest.mark.parametrize("count", [HUGE, -HUGE, 0], ids=["huge", "negative", "zero"])

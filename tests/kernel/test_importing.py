@@ -9,7 +9,7 @@ import textwrap
 MOST = 150
 
 
-def loaded(*lines: str) -> set[str]:
+def imported_modules(*lines: str) -> set[str]:
     program = textwrap.dedent("""
         import sys
         before = set(sys.modules)
@@ -21,24 +21,24 @@ def loaded(*lines: str) -> set[str]:
 
 
 def test_import_loads_few_modules() -> None:
-    modules = loaded("import graphexec")
+    modules = imported_modules("import graphexec")
     heavy = {"asyncio", "httpx", "networkx", "typer", "rich", "pydantic", "xllamacpp"}
     assert modules & heavy == set()
     assert len(modules) <= MOST, f"{len(modules)} modules: {sorted(modules)}"
 
 
 def test_models_load_no_client_before_the_first_call() -> None:
-    modules = loaded("import graphexec.models")
+    modules = imported_modules("import graphexec.models")
     assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
 def test_drawing_is_imported_by_the_first_picture() -> None:
-    assert not any(name.startswith("graphexec.draw") for name in loaded("import graphexec"))
-    assert "graphexec.draw" in loaded("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
+    assert not any(name.startswith("graphexec.draw") for name in imported_modules("import graphexec"))
+    assert "graphexec.draw" in imported_modules("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
 
 
 def test_first_proof_does_not_import_networkx() -> None:
-    modules = loaded(
+    modules = imported_modules(
         "import graphexec",
         "from graphexec.models import ScriptedModel",
         "agent = graphexec.create_react_agent(ScriptedModel([]), [])",

@@ -122,7 +122,7 @@ def office(solve: Node[Task, Any]) -> Graph[Task, Report]:
     return machine
 
 
-def reported(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
+def run_office(machine: Graph[Task, Any], *tries: int, within: RunContext | None = None) -> str:
     outcome = run_script(lambda: Script(machine, Task(tries), within or without_handlers())).outcome
     assert isinstance(outcome, Report)
     return outcome.text
@@ -187,24 +187,24 @@ def test_embedded_node_has_the_types_of_its_graph() -> None:
 
 def test_subgraph_runs_like_its_inlined_nodes() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    assert reported(machine, 2, 0, 1) == "all solved"
+    assert run_office(machine, 2, 0, 1) == "all solved"
 
 
 def test_each_entry_resets_own_budgets() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    assert reported(machine, 2, 2, 2, 2) == "all solved"
-    assert reported(machine, 2, 3) == "Trying (0,): the limit of 3 solve.tries was reached (3 spent)"
+    assert run_office(machine, 2, 2, 2, 2) == "all solved"
+    assert run_office(machine, 2, 3) == "Trying (0,): the limit of 3 solve.tries was reached (3 spent)"
 
 
 def test_other_budgets_are_shared_with_the_outer_graph() -> None:
     machine = office(embed(solver(TRIES), "solve"))
     assert machine.budgets == {"tries": 3}
-    assert reported(machine, 2, 2) == "Trying (2,): the limit of 3 tries was reached (3 spent)"
+    assert run_office(machine, 2, 2) == "Trying (2,): the limit of 3 tries was reached (3 spent)"
 
 
 def test_limits_use_the_full_names_of_own_budgets() -> None:
     machine = office(embed(solver(TRIES), "solve", own=[TRIES]))
-    assert reported(machine, 4, 4, within=without_handlers(Limits(budgets={"solve.tries": 5}))) == "all solved"
+    assert run_office(machine, 4, 4, within=without_handlers(Limits(budgets={"solve.tries": 5}))) == "all solved"
 
 
 def test_subgraph_may_own_iterations() -> None:
@@ -213,7 +213,7 @@ def test_subgraph_may_own_iterations() -> None:
     result = run_script(lambda: Script(machine, Task((2, 2, 2)), limited(iterations=1)))
     assert (result.outcome, result.spent) == (Report("all solved"), Spent(budgets={"solve.iterations": 3}))
     shared = office(embed(solver(ITERATIONS), "solve"))
-    assert reported(shared, 2, 2, within=limited(iterations=4)) == (
+    assert run_office(shared, 2, 2, within=limited(iterations=4)) == (
         "Trying (1,): the limit of 4 iterations was reached (4 spent)"
     )
 
@@ -270,7 +270,7 @@ def test_graph_embedded_twice_has_separate_budgets() -> None:
     assert machine.budgets == {"first.tries": 3, "second.tries": 1}
     result = run_script(lambda: Script(machine, Task((2, 0)), without_handlers()))
     assert (result.outcome, result.spent.budgets) == (Solved(()), {"first.tries": 3, "second.tries": 1})
-    assert reported(machine, 2, 1) == "Trying (0,): the limit of 1 second.trie was reached (1 spent)"
+    assert run_office(machine, 2, 1) == "Trying (0,): the limit of 1 second.trie was reached (1 spent)"
 
 
 def test_subgraph_may_lead_to_another_or_itself() -> None:
@@ -288,7 +288,7 @@ def test_subgraph_may_lead_to_another_or_itself() -> None:
         start=solve,
     )
     assert "choose.begin_again --Task (resets solve.tries)--> solve.look" in str(machine).splitlines()
-    assert reported(machine, 2, 2, 2) == "done"
+    assert run_office(machine, 2, 2, 2) == "done"
 
     @metered(when_spent=Failed, budget=TRIES)
     @node
@@ -310,8 +310,8 @@ def test_subgraphs_may_contain_subgraphs() -> None:
     assert list(machine.nodes) == ["work.solve.look", "work.solve.attempt", "work.deliver", "work.apologise"]
     assert machine.start == "work.solve.look"
     assert machine.budgets == {"work.solve.tries": 2}
-    assert reported(machine, 1, 1) == "all solved"
-    assert reported(machine, 1, 2) == "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)"
+    assert run_office(machine, 1, 1) == "all solved"
+    assert run_office(machine, 1, 2) == "Trying (0,): the limit of 2 work.solve.tries was reached (2 spent)"
 
 
 def test_inner_subgraph_keeps_its_own_budgets() -> None:
@@ -458,7 +458,7 @@ def test_outer_edge_may_reset_an_inner_budget() -> None:
         start=solve,
     )
     assert "solve.attempt --Solved (resets tries)--> deliver" in str(machine).splitlines()
-    assert reported(machine, 2, 2, 2) == "all solved"
+    assert run_office(machine, 2, 2, 2) == "all solved"
 
 
 # ---- drafts with subgraphs

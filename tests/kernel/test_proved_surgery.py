@@ -81,7 +81,7 @@ UNPROVED: Graph[Step, Result] = graph(
 )
 
 
-def again(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
+def add_free_loop(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
     """Return the machine with a node on its last edge that may lead to itself and spends nothing."""
 
     @node
@@ -98,7 +98,7 @@ def again(of: Graph[Any, Any], **options: bool) -> Graph[Any, Any]:
 
 def test_splice_of_a_free_loop_is_refused() -> None:
     with pytest.raises(GraphError) as caught:
-        again(machine(Budget("patience", 5)))
+        add_free_loop(machine(Budget("patience", 5)))
     (fault,) = caught.value.faults
     assert fault.code == "GX010"
     assert "check" in fault.text
@@ -107,7 +107,7 @@ def test_splice_of_a_free_loop_is_refused() -> None:
 
 
 def test_free_loop_is_spliced_on_request() -> None:
-    changed = again(machine(Budget("patience", 5)), allow_nonterminating=True)
+    changed = add_free_loop(machine(Budget("patience", 5)), allow_nonterminating=True)
     assert "ponder" in changed
     assert not changed.verify().proved
     assert run_script(lambda: Script(changed, Step(0), without_handlers())).outcome == Result(3)
@@ -115,13 +115,13 @@ def test_free_loop_is_spliced_on_request() -> None:
 
 def test_unproved_machine_may_stay_unproved() -> None:
     assert not UNPROVED.verify().proved
-    assert "ponder" in again(UNPROVED)
+    assert "ponder" in add_free_loop(UNPROVED)
 
 
 def test_budget_without_a_limit_counts_as_limited() -> None:
     assert not machine(PATIENCE).verify().proved
     with pytest.raises(GraphError):
-        again(machine(PATIENCE))
+        add_free_loop(machine(PATIENCE))
 
     @metered(when_spent=Halted, budget=PATIENCE)
     @node
@@ -174,7 +174,7 @@ class Late:
     limit: Exhausted
 
 
-def reviewed(effect: type[Effect[str]], **options: bool) -> Graph[Any, Any]:
+def add_review(effect: type[Effect[str]], **options: bool) -> Graph[Any, Any]:
     """Return the machine with a node that checks the result with one effect, and may lead back."""
 
     def review(result: Result) -> Any:
@@ -196,14 +196,14 @@ def plain(step: Step) -> Result:
 
 
 def test_loop_that_some_limit_ends_may_be_spliced() -> None:
-    machine = reviewed(Call)
+    machine = add_review(Call)
     assert not machine.verify().proved
     assert machine.verify(Limits({CALLS: 10})).proved
 
 
 def test_loop_that_no_limit_ends_is_refused() -> None:
     with pytest.raises(GraphError, match=r"this loop can run forever: .*; it spends no budget; meter conclude: "):
-        reviewed(Fetch)
+        add_review(Fetch)
 
 
 def test_loop_made_by_one_limit_is_spliced() -> None:

@@ -150,7 +150,7 @@ def test_too_many_restarts_stop_reserved_calls() -> None:
 TEN = Limits(seconds=10)
 
 
-def concluding(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
+def first_reserved_call(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
     """Return the run at its first reserved call, after the deadline."""
     first = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), limits)
     assert isinstance(first, PendingEffect)
@@ -162,14 +162,14 @@ def concluding(limits: Limits = TEN, *, at: float = 11.0) -> PendingEffect:
 
 
 def test_grace_extends_the_deadline() -> None:
-    assert concluding().deadline == 12
+    assert first_reserved_call().deadline == 12
     other = advance(LAST_WORDS, begin(LAST_WORDS, Prompt()), agent_limits(model_calls=0))
     assert isinstance(other, PendingEffect)
     assert other.deadline is None
 
 
 def test_cut_after_the_grace_reports_the_runs_limit() -> None:
-    settled = concluding().cut(at=11.5)
+    settled = first_reserved_call().cut(at=11.5)
     done = advance(LAST_WORDS, Snapshot.from_json(settled.to_json(), LAST_WORDS), TEN)
     assert done == advance(LAST_WORDS, settled, TEN)
     assert not isinstance(done, PendingEffect)
@@ -180,20 +180,20 @@ def test_cut_after_the_grace_reports_the_runs_limit() -> None:
 
 
 def test_reserved_calls_stop_after_the_grace() -> None:
-    state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=12.0), TEN)
+    state = advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=12.0), TEN)
     assert not isinstance(state, PendingEffect)
     assert state.outcome == Silent(Stopped(Prompt(1), Exhausted("seconds", 10, 11.0)), Exhausted("seconds", 10, 12.0))
     assert state.spent["model_calls"] == 2
 
 
 def test_reserved_calls_continue_during_the_grace() -> None:
-    state = advance(LAST_WORDS, concluding().reply(ModelReply("at last"), at=11.9), TEN)
+    state = advance(LAST_WORDS, first_reserved_call().reply(ModelReply("at last"), at=11.9), TEN)
     assert isinstance(state, PendingEffect)
     assert state.deadline == 12
 
 
 def test_cut_batch_keeps_finished_replies() -> None:
-    words = concluding().reply(ModelReply("a"), at=11.0)
+    words = first_reserved_call().reply(ModelReply("a"), at=11.0)
     second = advance(LAST_WORDS, words, TEN)
     assert isinstance(second, PendingEffect)
     mails = advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
