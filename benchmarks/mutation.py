@@ -353,7 +353,7 @@ def _report(folder: Path, modules: Sequence[str], seconds: float) -> bool:
 
 
 def _place(name: str) -> tuple[str, str]:
-    """The module and the function of a mutant's name: `graphexec.kernel.execution.xǁExecutionǁpath__mutmut_3`."""
+    """The module and the function of a mutant's name: `graphexec.kernel.execution.xǁExecutionǁrun__mutmut_3`."""
     dotted, _, mangled = name.rpartition("__mutmut_")[0].rpartition(".")
     function = ".".join(mangled.split("ǁ")[1:]) if "ǁ" in mangled else mangled.removeprefix("x_")
     return dotted.replace(".", "/") + ".py", function

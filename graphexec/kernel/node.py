@@ -82,7 +82,7 @@ class Subgraph:
     own: tuple[Budget, ...]
 
     def renamed_budgets(self, name: str) -> dict[str, Budget]:
-        """Map each own budget, also of graphs within this one, to its copy with the prefix `name`, by its old name."""
+        """Return the own budgets of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
         deeper = [budget for node in self.nodes for budget in node.meters if "." in budget.name]
         return {budget.name: Budget(f"{name}.{budget.name}", budget.limit) for budget in (*deeper, *self.own)}
 
@@ -121,7 +121,7 @@ class Node(Generic[In_contra, Out_co]):
     grace: float | None = None
     # The parameters that are not bound yet, with their classes.
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
-    # All values that `bind` was given: they identify the agent that a node which asks belongs to.
+    # All values that `bind` was given; for an asking node, they identify its agent.
     bound: tuple[object, ...] = ()
     # The graph that takes the node's place.
     inner: Subgraph | None = None

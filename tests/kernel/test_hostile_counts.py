@@ -296,7 +296,7 @@ def test_limits_that_a_float_cannot_hold_are_refused(limits: Any) -> None:
         Limits(**limits)
 
 
-def test_negative_limit_of_any_size_is_refused_by_its_name() -> None:
+def test_negative_limit_of_any_size_is_refused() -> None:
     with pytest.raises(LimitsError, match=r"the limit iterations is -1.0e\+5000; give 0 or more"):
         Limits(iterations=-HUGE)
 
