@@ -104,19 +104,22 @@ def top_page() -> str:
 
 def module_page(name: str) -> str:
     """Return the page of a package or module, which mkdocstrings fills in."""
+    module = importlib.import_module(name)
     owners = documented_at()
-    members = {one: identifier(name, one) for one in public_names(importlib.import_module(name)) if owners[one] == name}
+    own = [one for one in public_names(module) if owners[one] == name]
+    # The names that mkdocstrings finds and that have a docstring; the others need a block each.
+    members = [one for one in own if identifier(name, one) == f"{name}.{one}" and first_line(getattr(module, one))]
     lines = [f"# {name}", "", f"::: {name}", "    options:", "      members:"]
     # In quotes: `on` is a truth value in YAML.
-    lines += [f'        - "{one}"' for one, path in members.items() if path == f"{name}.{one}"]
-    for one, path in members.items():
-        if path != f"{name}.{one}":
+    lines += [f'        - "{one}"' for one in members]
+    options = ("show_root_heading", "show_root_toc_entry", "show_if_no_docstring")
+    for one in own:
+        if one not in members:
             lines += [
                 "",
-                f"::: {path}",
+                f"::: {identifier(name, one)}",
                 "    options:",
-                "      show_root_heading: true",
-                "      show_root_toc_entry: true",
+                *(f"      {option}: true" for option in options),
             ]
     return "\n".join([*lines, ""])
 

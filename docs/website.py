@@ -101,9 +101,8 @@ def site_files() -> dict[PurePosixPath, bytes]:
         else:
             pages[place] = path.read_bytes()
     pages[PurePosixPath("llms.txt")] = llms_txt(pages).encode()
-    # The navigation comes last. (With `repo_url`, some themes ask a server about the repository.)
-    configuration = f"{(DOCS / 'mkdocs.yml').read_text(encoding='utf-8')}  - Source code: {repository()}\n"
-    return {PurePosixPath("mkdocs.yml"): configuration.encode(), **{"pages" / path: pages[path] for path in pages}}
+    configuration = (DOCS / "mkdocs.yml").read_bytes()
+    return {PurePosixPath("mkdocs.yml"): configuration, **{"pages" / path: pages[path] for path in pages}}
 
 
 def copy_files() -> None:
