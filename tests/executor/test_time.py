@@ -132,7 +132,7 @@ def test_slow_callable_agent_is_cut(how: str, released: threading.Event) -> None
             released.wait(30)
         return act("echo", text="done before")
 
-    executor = AgentExecutor(agent=decide, tools=[echo], max_execution_time=0.1)
+    executor = AgentExecutor(agent=decide, tools=[echo], max_execution_time=SECONDS)
     result, elapsed = time_run(executor, how, released)
     assert elapsed < AT_MOST
     assert [step.observation for step in result.steps] == ["done before"]

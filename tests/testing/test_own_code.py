@@ -192,6 +192,20 @@ def test_hanging_code_is_interrupted() -> None:
     assert turns[0] == last
 
 
+def test_hang_in_a_library_names_the_users_line() -> None:
+    library: dict[str, Any] = {"__name__": "library"}
+    source = "def spin(done):\n    while not done():\n        pass\n"
+    exec(compile(source, "/usr/lib/site-packages/library.py", "exec"), library)  # noqa: S102 - a library's file
+    turns = itertools.count()
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        return library["spin"](lambda: next(turns) < 0)
+
+    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    with pytest.raises(HangError, match=r"it is at \S+test_own_code\.py:\d+ in \S*decide"):
+        Watchdog(0.2).run(lambda: made.run("q"))
+
+
 def test_an_exception_of_a_check_is_raised() -> None:
     def check() -> None:
         raise KeyError("mine")

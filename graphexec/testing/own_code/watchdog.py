@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar, final
 
@@ -138,7 +139,9 @@ class Watchdog:
             kind.run = original
 
     def _describe_hang(self, stack: list[FrameType], begun: _Begun) -> str:
-        place = describe_frame(stack[0]) if stack else ", ".join(begun.waiting_tasks()) or "an unknown place"
+        # The user's own line rather than one in a library that it calls, or in a tracer.
+        lines = [frame for frame in stack if not _is_installed(frame)] or stack
+        place = describe_frame(lines[0]) if lines else ", ".join(begun.waiting_tasks()) or "an unknown place"
         return self.describe(self._who_stands(stack), place)
 
     def describe(self, who: str, place: str) -> str:
@@ -219,6 +222,10 @@ def _is_running(ident: int) -> bool:
     before = time.clock_gettime(clock)
     time.sleep(_LOOK)
     return time.clock_gettime(clock) > before
+
+
+def _is_installed(frame: FrameType) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(frame.f_code.co_filename).parts)
 
 
 def _is_engine(frame: FrameType) -> bool:
