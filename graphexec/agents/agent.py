@@ -25,7 +25,7 @@ class Runnable(Protocol):
         """Return an action, a list of actions or a finish: of our classes, or with the same attributes."""
 
 
-def make_decide(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
+def make_agent_function(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
     """Make a function of the steps and the inputs that invokes the runnable; async runs call it in a thread.
 
     An error of an output parser becomes a `ParseError`. Actions from native tool calls raise `AgentError`.
@@ -172,7 +172,7 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     if getattr(function, "__module__", "").startswith(_PACKAGE):
         name = getattr(function, "__name__", "")
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    decides = function if callable(function) else make_decide(function)
+    decides = function if callable(function) else make_agent_function(function)
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))

@@ -21,7 +21,7 @@ class Arguments(NamedTuple):
     """A tool's `arguments`, and the parameters that the model does not set: those for the run and for the call."""
 
     arguments: TypeAdapter[Any]
-    given_the_run: tuple[str, ...]
+    run_parameters: tuple[str, ...]
     call_parameter: str | None
     context_type: type | None
 
@@ -37,7 +37,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     except TypeError as error:
         raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
     fields: dict[str, Any] = {}
-    given_the_run: list[str] = []
+    run_parameters: list[str] = []
     parameters = {key: hint for key, hint in hints.items() if key != "return"}
     call_parameter, context_type = find_call_parameter(parameters)
     for parameter in inspect.signature(function).parameters.values():
@@ -47,7 +47,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
             raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
         kind = hints[parameter.name]
         if _is_run(kind):
-            given_the_run.append(parameter.name)
+            run_parameters.append(parameter.name)
             continue
         if parameter.name == call_parameter:
             continue
@@ -66,7 +66,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     except PydanticUserError as error:
         first = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
-    return Arguments(adapter, tuple(given_the_run), call_parameter, context_type)
+    return Arguments(adapter, tuple(run_parameters), call_parameter, context_type)
 
 
 def _is_run(kind: object) -> bool:

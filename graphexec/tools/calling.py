@@ -82,8 +82,8 @@ def make_tool_handler(
             return ToolResult(str(error), "bad_arguments")
         except Exception as error:  # noqa: BLE001 - a user's validator may raise any exception, as a tool may
             return _handle_error(tool, error)
-        if tool.given_the_run:
-            arguments.update(dict.fromkeys(tool.given_the_run, Run({}) if effect.run is None else effect.run))
+        if tool.run_parameters:
+            arguments.update(dict.fromkeys(tool.run_parameters, Run({}) if effect.run is None else effect.run))
         if tool.call_parameter is not None:
             arguments[tool.call_parameter] = call
         if tool.timeout is None and tool.retry is None:

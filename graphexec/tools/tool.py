@@ -83,7 +83,7 @@ class Tool(Generic[P, R_co]):
     """A function that a model may call. Calling the tool calls the function.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
-    `parameters` is the JSON schema of the arguments. The parameters in `given_the_run` receive the run so far; the
+    `parameters` is the JSON schema of the arguments. The parameters in `run_parameters` receive the run so far; the
     `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
     `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
     `async_function`, if there is one, instead of `function`. For a tool that runs an executor, `nested` describes what
@@ -102,7 +102,7 @@ class Tool(Generic[P, R_co]):
     is_async: bool = False
     retry: RetryPolicy | None = None
     max_observation: int | None = None
-    given_the_run: tuple[str, ...] = ()
+    run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
@@ -344,7 +344,7 @@ def _make_tool(function: Callable[..., Any], name: str | None, description: str 
         function,
         read.arguments,
         is_async=is_async,
-        given_the_run=read.given_the_run,
+        run_parameters=read.run_parameters,
         call_parameter=read.call_parameter,
         context_types=() if read.context_type is None else (read.context_type,),
     )

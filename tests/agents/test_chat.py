@@ -14,7 +14,7 @@ from graphexec.agents.langchain.chat import read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.agents.texts import names, objects, plain
+from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import echo, messages, run_executor
 
 BLOB = '{"action": "search", "action_input": "cats"}'

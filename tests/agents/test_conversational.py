@@ -11,7 +11,7 @@ from graphexec.agents.langchain.conversational import read
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.texts import names, plain
+from tests.agents.strategies import names, plain
 from tests.executor.actors import echo, prompt
 
 

@@ -13,7 +13,7 @@ from graphexec import AgentFinish, ParseError
 from graphexec.agents import Decision, react
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.messages import ModelReply
-from tests.agents.texts import PIECES, any_text
+from tests.agents.strategies import PIECES, any_text
 
 READERS = [module.read for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)]
 

@@ -16,7 +16,7 @@ from graphexec.agents.langchain.json_chat import read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, SystemMessage, UserMessage
 from graphexec.models import ScriptedModel
-from tests.agents.texts import names, objects, plain
+from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import echo, messages, run_executor
 
 BLOB = '{"action": "echo", "action_input": "a"}'

@@ -13,7 +13,7 @@ from graphexec.agents.langchain.self_ask import read
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.texts import plain
+from tests.agents.strategies import plain
 from tests.executor.actors import echo, observations, prompt, run_executor
 
 

@@ -14,7 +14,7 @@ from graphexec.agents.langchain.structured_chat import read
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.texts import names, objects, plain
+from tests.agents.strategies import names, objects, plain
 from tests.executor.actors import messages, observations, run_executor
 
 

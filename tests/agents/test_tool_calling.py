@@ -44,7 +44,7 @@ def run_and_record(*replies: ScriptedReply, **settings: Any) -> tuple[Any, list[
 HEAD = [SystemMessage("Be good."), UserMessage("q")]
 
 
-def calls_precede_results(conversation: list[Message]) -> bool:
+def results_follow_calls(conversation: list[Message]) -> bool:
     """Return whether the results of the calls follow each message directly and in order."""
     open_calls: list[str] = []
     for message in conversation:
@@ -184,6 +184,6 @@ def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], da
         dropped = data.draw(st.integers(0, len(decision) - 1))
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
     conversation = list(step_messages(Steps(steps)))
-    assert calls_precede_results(conversation)
+    assert results_follow_calls(conversation)
     results = [message for message in conversation if isinstance(message, ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

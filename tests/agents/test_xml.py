@@ -13,7 +13,7 @@ from graphexec.agents.langchain.xml import escape_tags, format_scratchpad, read,
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
-from tests.agents.texts import any_text, names
+from tests.agents.strategies import any_text, names
 from tests.executor.actors import echo, observations, prompt, run_executor
 
 TAGGED = st.lists(

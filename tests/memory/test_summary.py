@@ -24,7 +24,7 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from tests.memory.stores import SlowHistory, turn
-from tests.models.ways import record_reports
+from tests.models.call_modes import record_reports
 
 # A summary that is the prompt itself, so that a test sees its turns.
 ECHO = "{summary} {turns}"

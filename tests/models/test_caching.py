@@ -58,7 +58,15 @@ from graphexec.models import (
 )
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, blocking, every_way, in_a_loop, record_reports, streamed
+from tests.models.call_modes import (
+    Ask,
+    Typewriter,
+    all_modes,
+    call_async,
+    call_blocking,
+    record_reports,
+    stream_blocking,
+)
 
 FULL = ModelReply("text", (ToolCall("c1", "add", '{"a": 1'),), Usage(3, 4), finish_reason="length", model="m", cost=0.5)
 
@@ -68,7 +76,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
     return MemoryCache() if request.param == "memory" else SQLiteCache(tmp_path / "replies.db")
 
 
-@every_way
+@all_modes
 def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
     inner = ScriptedModel([FULL])
     model = cached(inner, store, name="tiny")
@@ -84,10 +92,10 @@ def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
 
 def test_reply_is_found_in_all_call_modes(store: CacheStore) -> None:
     model = cached(Typewriter(["hello"]), store)
-    assert {ask(model).content for ask in (streamed, blocking, in_a_loop)} == {"hello"}
+    assert {ask(model).content for ask in (stream_blocking, call_blocking, call_async)} == {"hello"}
 
 
-@every_way
+@all_modes
 def test_error_is_not_stored(ask: Ask) -> None:
     model = cached(ScriptedModel([ServerError("down"), "up"]))
     with pytest.raises(ServerError):
@@ -159,7 +167,7 @@ def test_request_must_be_json() -> None:
 
 
 @settings(max_examples=50)
-@given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([blocking, streamed])), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from(DIFFERENT), st.sampled_from([call_blocking, stream_blocking])), max_size=12))
 def test_equal_requests_have_equal_replies_in_any_order(asked: list[tuple[ModelRequest, Ask]]) -> None:
     inner = ScriptedModel([str(number) for number in range(len(asked))])
     model = cached(inner)
@@ -196,7 +204,7 @@ def test_file_keeps_any_reply(tmp_path: Path) -> None:
     assert again == replace(reply, cost=0.0)
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize(
     "broken",
     [
@@ -330,7 +338,7 @@ def test_processes_can_write_concurrently(tmp_path: Path) -> None:
     assert all(cache.get(f"{name}{number}") == "kept" for name in ("own", "other") for number in range(30))
 
 
-@every_way
+@all_modes
 def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> None:
     model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
     assert ask(model).content == "one"
@@ -387,7 +395,7 @@ WRAPS: dict[str, Wrap] = {
 }
 
 
-@every_way
+@all_modes
 @settings(max_examples=30)
 @given(st.permutations(sorted(WRAPS)))
 def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:

@@ -10,12 +10,12 @@ from graphexec.errors import ContextOverflowError, InputError, ModelError, Model
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import FellBack, ScriptedModel, with_fallbacks
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, both_streams, every_way, record_reports
+from tests.models.call_modes import Ask, Typewriter, all_modes, both_streams, record_reports
 
 DOWN = ServerError("503: busy")
 
 
-@every_way
+@all_modes
 def test_next_model_is_called_after_a_failure(ask: Ask) -> None:
     long = ContextOverflowError("too long")
     second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
@@ -26,7 +26,7 @@ def test_next_model_is_called_after_a_failure(ask: Ask) -> None:
     assert unasked.requests == []
 
 
-@every_way
+@all_modes
 def test_last_error_has_notes_about_the_others(ask: Ask) -> None:
     last = ServerError("the last")
     first, second = Typewriter([DOWN], identity="first"), Typewriter([ModelTimeoutError("slow")], identity="second")
@@ -39,7 +39,7 @@ def test_last_error_has_notes_about_the_others(ask: Ask) -> None:
     ]
 
 
-@every_way
+@all_modes
 def test_other_errors_are_raised_at_once(ask: Ask) -> None:
     second = ScriptedModel(["unasked"])
     with pytest.raises(ValueError, match="a bug"):
@@ -49,7 +49,7 @@ def test_other_errors_are_raised_at_once(ask: Ask) -> None:
     assert second.requests == []
 
 
-@every_way
+@all_modes
 def test_models_share_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     first, second = Typewriter([DOWN], time, takes=4), Typewriter([DOWN], time, takes=4)
@@ -58,7 +58,7 @@ def test_models_share_the_timeout(ask: Ask) -> None:
     assert (first.timeouts, second.timeouts, third.timeouts) == ([10], [6], [2])
 
 
-@every_way
+@all_modes
 def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     second = ScriptedModel(["too late"])

@@ -12,7 +12,7 @@ from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import Price, ScriptedModel, priced
 from tests.models.actors import HELLO
-from tests.models.ways import Ask, Typewriter, every_way
+from tests.models.call_modes import Ask, Typewriter, all_modes
 
 PRICES = {"gpt-4o": Price(2.5, 10), "gpt-4o-mini": Price(0.15, 0.6), "gpt": Price(100, 100)}
 MILLIONS = Usage(1_000_000, 2_000_000)
@@ -22,7 +22,7 @@ def cost(name: str, prices: dict[str, Price] | Price) -> float | None:
     return priced(ScriptedModel([ModelReply("", usage=MILLIONS, model=name)]), prices).complete(HELLO).cost
 
 
-@every_way
+@all_modes
 def test_reply_has_its_cost(ask: Ask) -> None:
     reply = ask(priced(Typewriter(["four"], model="tw-1"), {"tw-1": Price(prompt=3, completion=15)}))
     assert reply.cost == pytest.approx(10 * 3e-6 + 4 * 15e-6)
@@ -40,7 +40,7 @@ def test_single_price_holds_for_every_model() -> None:
     assert cost("", Price(1, 2)) == cost("anything", Price(1, 2)) == 5
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize("name", ["claude", "", "gp"])
 def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
     model = priced(Typewriter(["hm"], model=name), PRICES)

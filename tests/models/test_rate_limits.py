@@ -19,10 +19,10 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import Clock, ScriptedModel, Waited, WrappedModel, rate_limited
 from graphexec.models.wrappers.rate_limits import Gate, Pace
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, every_way, record_reports
+from tests.models.call_modes import Ask, Typewriter, all_modes, record_reports
 
 
-@every_way
+@all_modes
 def test_calls_above_the_rate_wait(ask: Ask) -> None:
     time = FakeTime()
     model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
@@ -32,7 +32,7 @@ def test_calls_above_the_rate_wait(ask: Ask) -> None:
     assert news == [Waited(1.0, "2 per second")]
 
 
-@every_way
+@all_modes
 def test_too_late_turn_is_rejected_and_passed_on(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter(["a", "b"], time)
@@ -49,7 +49,7 @@ def test_too_late_turn_is_rejected_and_passed_on(ask: Ask) -> None:
     assert inner.timeouts == [10, 1], "waiting counts towards the timeout"
 
 
-@every_way
+@all_modes
 def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
     model = rate_limited(Typewriter(["a", ValueError("a bug"), "c"]), at_once=1)
     assert ask(model).content == "a"
@@ -58,7 +58,7 @@ def test_every_end_of_a_call_frees_its_place(ask: Ask) -> None:
     assert ask(model, timeout=5).content == "c"
 
 
-@every_way
+@all_modes
 def test_call_without_a_turn_times_out(ask: Ask) -> None:
     model = rate_limited(Typewriter(["held", "free"]), at_once=1)
     holder = model.stream(HELLO)
@@ -210,7 +210,7 @@ def test_wait_for_a_place_is_reported() -> None:
     assert waited.why == "1 at once"
 
 
-@every_way
+@all_modes
 def test_sleep_that_ends_early_is_continued(ask: Ask) -> None:
     time = FakeTime()
 

@@ -20,44 +20,51 @@ from graphexec.errors import (
 from graphexec.messages import ModelReply
 from graphexec.models import OpenAICompatible, Retried
 from tests.models.actors import HELLO, FakeTime, read_stream, scripted_server, sse
+from tests.models.call_modes import record_reports
 from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
-from tests.models.ways import record_reports
 
 GOOD = httpx.Response(200, content=CHAT)
 
 
-def busy(after: str | None = None, status: int = 429) -> httpx.Response:
+def busy_response(after: str | None = None, status: int = 429) -> httpx.Response:
     return httpx.Response(status, headers={} if after is None else {"retry-after": after}, content=b"busy")
 
 
 Ask = Callable[..., ModelReply]
 
 
-def blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+def call_blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
     return model.complete(HELLO, timeout=timeout)
 
 
-def in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+def call_async(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
     return asyncio.run(model.acomplete(HELLO, timeout=timeout))
 
 
-def streamed(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+def stream_blocking(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
     return read_stream(model.stream(HELLO, timeout=timeout))
 
 
-def streamed_in_a_loop(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
+def stream_async(model: OpenAICompatible, timeout: float | None = None) -> ModelReply:
     async def run() -> ModelReply:
         return read_stream(iter([piece async for piece in model.astream(HELLO, timeout=timeout)]))
 
     return asyncio.run(run())
 
 
-every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, streamed_in_a_loop])
+all_modes = pytest.mark.parametrize("ask", [call_blocking, call_async, stream_blocking, stream_async])
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize(
-    "failure", [busy(), busy(status=500), busy(status=503), httpx.ConnectError("refused"), httpx.ReadError("reset")]
+    "failure",
+    [
+        busy_response(),
+        busy_response(status=500),
+        busy_response(status=503),
+        httpx.ConnectError("refused"),
+        httpx.ReadError("reset"),
+    ],
 )
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
@@ -71,7 +78,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: htt
     assert all(isinstance(one.error, ModelError) for one in retries)
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
@@ -90,42 +97,46 @@ def test_permanent_errors_are_raised_at_once(
     assert time.slept == news == []
 
 
-@every_way
+@all_modes
 def test_last_server_error_is_raised(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(ServerError, match="503: busy"):
-        ask(scripted_server(busy(status=500), busy(status=500), busy(status=503), GOOD, time=time))
+        ask(
+            scripted_server(
+                busy_response(status=500), busy_response(status=500), busy_response(status=503), GOOD, time=time
+            )
+        )
     assert len(time.slept) == 2
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize(("after", "wait"), [("7", 7.0), ("0", 0.0), ("Thu, 01 Jan 1970 00:17:10 GMT", 30.0)])
 def test_server_determines_the_wait(ask: Ask, after: str, wait: float) -> None:
     time = FakeTime()
-    assert ask(scripted_server(busy(after), GOOD, time=time)) == CHAT_REPLY
+    assert ask(scripted_server(busy_response(after), GOOD, time=time)) == CHAT_REPLY
     assert time.slept == [wait]
 
 
-@every_way
+@all_modes
 def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError, match=r"asks for 61 s, more than this client waits \(60 s\)") as caught:
-        ask(scripted_server(busy("61"), GOOD, time=time))
+        ask(scripted_server(busy_response("61"), GOOD, time=time))
     assert time.slept == []
     assert caught.value.retry_after == 61
-    assert ask(scripted_server(busy("60"), GOOD, time=time)) == CHAT_REPLY
+    assert ask(scripted_server(busy_response("60"), GOOD, time=time)) == CHAT_REPLY
     assert time.slept == [60]
 
 
-@every_way
+@all_modes
 def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError):
-        ask(scripted_server(busy("7"), busy("7"), GOOD, time=time), timeout=10)
+        ask(scripted_server(busy_response("7"), busy_response("7"), GOOD, time=time), timeout=10)
     assert time.slept == [7.0]
 
 
-@every_way
+@all_modes
 def test_zero_timeout_fails_before_sending(ask: Ask) -> None:
     with pytest.raises(ModelTimeoutError, match=r"tiny at http://127\.0\.0\.1:1/v1 did not answer within 0 s"):
         ask(scripted_server(), timeout=0)
@@ -136,14 +147,14 @@ def test_attempt_has_the_remaining_time() -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         seen.append(request.extensions["timeout"])
-        return busy("7") if len(seen) == 1 else GOOD
+        return busy_response("7") if len(seen) == 1 else GOOD
 
     assert scripted_server(answer, answer).complete(HELLO, timeout=30) == CHAT_REPLY
     assert [timeouts["read"] for timeouts in seen] == [30, 23]
     assert [timeouts["connect"] for timeouts in seen] == [10, 10]
 
 
-@every_way
+@all_modes
 def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     time = FakeTime()
     dropped = httpx.RemoteProtocolError("Server disconnected without sending a response.")
@@ -157,7 +168,7 @@ def test_idle_connection_is_replaced_only_once(ask: Ask) -> None:
     assert [seconds > 0 for seconds in time.slept] == [False, False, True, True]
 
 
-@every_way
+@all_modes
 def test_dropped_new_connection_is_a_failure(ask: Ask) -> None:
     time = FakeTime()
     assert ask(scripted_server(httpx.RemoteProtocolError("gone"), GOOD, time=time)) == CHAT_REPLY
@@ -169,7 +180,7 @@ def test_a_cancellation_is_never_retried() -> None:
         raise asyncio.CancelledError
 
     time = FakeTime()
-    model = scripted_server(busy(), cancel, GOOD, time=time)
+    model = scripted_server(busy_response(), cancel, GOOD, time=time)
 
     async def run() -> None:
         with pytest.raises(asyncio.CancelledError):

@@ -23,12 +23,12 @@ from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta
 from graphexec.models import Retried, ScriptedModel, retrying
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from tests.models.actors import HELLO, FakeTime
-from tests.models.ways import Ask, Typewriter, both_streams, every_way, record_reports, streamed
+from tests.models.call_modes import Ask, Typewriter, all_modes, both_streams, record_reports, stream_blocking
 
 DOWN = ServerError("503: busy")
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize(
     "error", [DOWN, RateLimitError("slow down"), ModelConnectionError("reset"), ModelTimeoutError("slow")]
 )
@@ -42,7 +42,7 @@ def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: Model
     assert news == [Retried(error, 1, first), Retried(error, 2, second)]
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
 def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
@@ -52,7 +52,7 @@ def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None
     assert (time.slept, news) == ([], [])
 
 
-@every_way
+@all_modes
 def test_last_error_is_raised(ask: Ask) -> None:
     last = ServerError("the last")
     scripted = ScriptedModel([DOWN, DOWN, last, "never asked for"])
@@ -63,7 +63,7 @@ def test_last_error_is_raised(ask: Ask) -> None:
     assert len(news) == 2, "no wait follows the last attempt"
 
 
-@every_way
+@all_modes
 def test_retried_errors_can_be_selected(ask: Ask) -> None:
     model = retrying(ScriptedModel([InvalidReplyError("hm"), "fine"]), on=(InvalidReplyError,), clock=FakeTime().clock)
     assert ask(model).content == "fine"
@@ -71,7 +71,7 @@ def test_retried_errors_can_be_selected(ask: Ask) -> None:
         ask(retrying(ScriptedModel([DOWN]), on=(InvalidReplyError,), clock=FakeTime().clock))
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize("advised", [0.0, 7.0, 60.0])
 def test_server_determines_the_wait(ask: Ask, advised: float) -> None:
     time = FakeTime()
@@ -81,7 +81,7 @@ def test_server_determines_the_wait(ask: Ask, advised: float) -> None:
     assert time.slept == [advised]
 
 
-@every_way
+@all_modes
 def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     time = FakeTime()
     with pytest.raises(RateLimitError):
@@ -89,7 +89,7 @@ def test_waits_above_a_minute_are_errors(ask: Ask) -> None:
     assert time.slept == []
 
 
-@every_way
+@all_modes
 def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     time = FakeTime()
     busy = RateLimitError("busy", retry_after=6)
@@ -98,7 +98,7 @@ def test_wait_beyond_the_timeout_is_not_started(ask: Ask) -> None:
     assert time.slept == [6]
 
 
-@every_way
+@all_modes
 def test_each_attempt_has_the_remaining_time(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([RateLimitError("", retry_after=3), "up"], time, takes=1.0)
@@ -196,10 +196,10 @@ def test_model_may_have_only_one_stream_method(ask: Ask, way: str) -> None:
 
     setattr(Half, way, staticmethod(getattr(inner, way)))
     assert ask(retrying(Half())).content == "hello"
-    assert inner.handed_out == ("hello" if (way == "stream") == (ask is streamed) else "")
+    assert inner.handed_out == ("hello" if (way == "stream") == (ask is stream_blocking) else "")
 
 
-@every_way
+@all_modes
 @pytest.mark.parametrize("reply", ["a text", None])
 def test_invalid_return_value_is_an_error(ask: Ask, reply: object) -> None:
     class Wrong:

@@ -17,7 +17,7 @@ from graphexec.runtime import ASYNC, BLOCKING, IO
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.io import iterate_sync
 from tests.models.actors import HELLO
-from tests.models.ways import Typewriter
+from tests.models.call_modes import Typewriter
 
 Work = Callable[[IO], Coroutine[Any, Any, None]]
 

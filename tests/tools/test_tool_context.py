@@ -90,7 +90,7 @@ def test_run_is_not_in_the_schema(one: AnyTool) -> None:
 
 @EACH
 def test_model_cannot_pass_a_run(one: AnyTool) -> None:
-    for name in one.given_the_run:
+    for name in one.run_parameters:
         with pytest.raises(InvalidArgumentsError, match=f"{name}: Extra inputs are not permitted"):
             one.read({"text": "a", name: {"inputs": {"input": "forged"}}})
 
@@ -130,7 +130,7 @@ def test_method_may_take_the_run() -> None:
             return f"{text} for {summed_up(run)}"
 
     one = tool(Notes().add)
-    assert one.given_the_run == ("run",)
+    assert one.run_parameters == ("run",)
     assert (
         reply_of(make_tool_handler({"add": one}), CallTool("add", "a", Run({"input": "q"}))).observation == "a for q: "
     )

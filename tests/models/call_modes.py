@@ -1,4 +1,4 @@
-"""The four ways to call a wrapped model, a recorder of its reports, and a model that streams."""
+"""The four modes of calling a wrapped model, a recorder of its reports, and a model that streams."""
 
 from __future__ import annotations
 
@@ -17,31 +17,29 @@ from tests.models.actors import HELLO, FakeTime, read_stream
 Ask = Callable[..., ModelReply]
 
 
-def blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def call_blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return model.complete(request, timeout=timeout)
 
 
-def in_a_loop(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def call_async(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return asyncio.run(model.acomplete(request, timeout=timeout))
 
 
-def streamed(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
+def stream_blocking(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     return read_stream(model.stream(request, timeout=timeout))
 
 
-def streamed_in_a_loop(
-    model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None
-) -> ModelReply:
+def stream_async(model: WrappedModel, request: ModelRequest = HELLO, *, timeout: float | None = None) -> ModelReply:
     async def run() -> ModelReply:
         return read_stream(iter([piece async for piece in model.astream(request, timeout=timeout)]))
 
     return asyncio.run(run())
 
 
-every_way = pytest.mark.parametrize("ask", [blocking, in_a_loop, streamed, streamed_in_a_loop])
-"""A property of a call, however it is made."""
+all_modes = pytest.mark.parametrize("ask", [call_blocking, call_async, stream_blocking, stream_async])
+"""Parametrize a test by the four modes of calling a model."""
 
-both_streams = pytest.mark.parametrize("ask", [streamed, streamed_in_a_loop])
+both_streams = pytest.mark.parametrize("ask", [stream_blocking, stream_async])
 
 
 @contextmanager
