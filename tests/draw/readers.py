@@ -33,7 +33,7 @@ _CELL = re.compile(r"(?<!\\)\|")
 _TOP = re.compile(r"[╭╔┏╒┌][─═━╌┈]+[╮╗┓╕┐]")
 _TITLE = re.compile(r"[│║┃╎┆] (?:▸ )?(?:!! |! |~ )?(.*?) *[│║┃╎┆]")
 _BRANCH = re.compile(
-    r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \((?:of |no such limit|resets ).*\))? "
+    r" [├╰][─━┄┅] (?:!! |! |~ )?(.+?)(?: \((?:limit: |limit not set|resets ).*\))? "
     r"[─━┄┅]+▶ (?:◎ (END)|(.+?) [▲▼↻])(?:  .*)?"
 )
 

@@ -92,12 +92,11 @@ class Arrow:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines of its label: the outcome, the limits that cause it, the budgets that it resets, and the notes."""
-        spent: tuple[str, ...] = ()
+        limits: tuple[str, ...] = ()
         if self.limits is not None:
-            names = ", ".join(self.limits).replace("_", " ")
-            spent = (f"of {names}" if names else "no such limit is set",)
+            limits = (f"limit: {', '.join(self.limits)}" if self.limits else "limit not set",)
         resets = (f"resets {', '.join(self.resets)}",) if self.resets else ()
-        return (self.outcome, *spent, *resets, *self.notes)
+        return (self.outcome, *limits, *resets, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
