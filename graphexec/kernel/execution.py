@@ -134,8 +134,9 @@ class Execution(Counters):
         """Run from the current position to the end; return the outcome.
 
         The generator yields each request, a call or a `Batch`. It receives `(answer, at, seconds)`: the answer, the
-        second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as a whole or,
-        `by_member`, with `MemberStarted` and `MemberReply`, and is yielded again until every member has its reply.
+        second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as a whole, or
+        one member at a time (`by_member`) with `MemberStarted` and `MemberReply`; it is yielded again until every
+        member has its reply.
 
         If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
         `notify`, it calls that function with each event instead.
@@ -260,7 +261,7 @@ class Execution(Counters):
         return step.function(value, **{str(step.call_parameter): self.call()})
 
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
-        """Charge, yield and answer what a node asks for; return its outcome, or the `Exhausted` that stops it."""
+        """Charge and yield the effects of an asking node; return its outcome, or the `Exhausted` that stops it."""
         node: GeneratorType[Any, Any, Any]
         node = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
         if type(node) not in _GENERATORS:
