@@ -323,14 +323,14 @@ def _make_tool(function: Callable[..., Any], name: str | None, description: str 
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     if not callable(function):
         raise ToolDefinitionError(f"tool was given {format_value(function)}; write @tool above a function, with def")
-    called = name or str(getattr(function, "__name__", type(function).__name__))
-    described = description or inspect.getdoc(function)
-    if not described:
-        raise ToolDefinitionError(f"{called} has no docstring, so no model knows what it does; write one line")
+    tool_name = name or str(getattr(function, "__name__", type(function).__name__))
+    summary = description or inspect.getdoc(function)
+    if not summary:
+        raise ToolDefinitionError(f"{tool_name} has no docstring, so no model knows what it does; write one line")
     # Loads pydantic, which programs without tools do not need.
     from graphexec.tools.arguments import read_signature
 
-    read = read_signature(function, called)
+    read = read_signature(function, tool_name)
     schema = read.arguments.json_schema()
     schema.pop("title", None)
     schema.setdefault("properties", {})
@@ -338,8 +338,8 @@ def _make_tool(function: Callable[..., Any], name: str | None, description: str 
         argument.pop("title", None)
     is_async = inspect.iscoroutinefunction(function)
     return Tool(
-        called,
-        described,
+        tool_name,
+        summary,
         schema,
         function,
         read.arguments,

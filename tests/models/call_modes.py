@@ -45,9 +45,9 @@ both_streams = pytest.mark.parametrize("ask", [stream_blocking, stream_async])
 @contextmanager
 def record_reports() -> Generator[list[object], None, None]:
     """Collect the reports inside the block."""
-    news: list[object] = []
-    with listen_with(Listener(news.append)):
-        yield news
+    reports: list[object] = []
+    with listen_with(Listener(reports.append)):
+        yield reports
 
 
 @dataclass

@@ -80,11 +80,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> CacheStore:
 def test_repeated_request_is_free(ask: Ask, store: CacheStore) -> None:
     inner = ScriptedModel([FULL])
     model = cached(inner, store, name="tiny")
-    with record_reports() as news:
+    with record_reports() as reports:
         assert ask(model) == FULL
-        assert news == []
+        assert reports == []
         assert ask(model) == replace(FULL, usage=Usage(), cost=0.0)
-    (notice,) = news
+    (notice,) = reports
     assert isinstance(notice, Cached)
     assert str(notice) == "<ScriptedModel: 0 of 1 replies left> was not called: its reply was in the cache"
     assert len(inner.requests) == 1
@@ -313,9 +313,9 @@ def test_threads_can_create_the_file_concurrently(tmp_path: Path) -> None:
         for number in range(10):
             cache.put(f"{name}{number}", name)
 
-    with record_reports() as news:
+    with record_reports() as reports:
         run_threads(*[partial(work, name) for name in "abcdef"])
-    assert news == []
+    assert reports == []
     cache = SQLiteCache(tmp_path / "c")
     assert all(cache.get(f"{name}{number}") == name for name in "abcdef" for number in range(10))
 
@@ -343,9 +343,9 @@ def test_broken_file_is_reported_without_failing(ask: Ask, tmp_path: Path) -> No
     model = cached(ScriptedModel(["one", "two"]), SQLiteCache(tmp_path / "c"), name="a")
     assert ask(model).content == "one"
     (tmp_path / "c").write_bytes(b"this is no database, and long enough to be seen as none" * 100)
-    with record_reports() as news:
+    with record_reports() as reports:
         assert ask(model).content == "two"
-    read, written = news
+    read, written = reports
     assert isinstance(read, CacheFailed)
     assert isinstance(written, CacheFailed)
     assert str(read) == "the cache failed with DatabaseError: file is not a database; the run continues without it"
@@ -404,14 +404,14 @@ def test_wrappers_nest_in_any_order(ask: Ask, order: list[str]) -> None:
     model = priced(inner, Price(0, 0))
     for name in order:
         model = WRAPS[name](model)
-    with record_reports() as news:
+    with record_reports() as reports:
         first, second, third = [ask(model, timeout=5) for _ in range(3)]
     falls = order.index("with_fallbacks") < order.index("retrying")
     assert first.content == ("fallen" if falls else "up")
     # A cache inside the fallbacks has no reply of the first call.
     assert second.content == third.content
     assert (third.usage, third.cost) == (Usage(), 0)
-    recovery, *others = [type(notice) for notice in news]
+    recovery, *others = [type(notice) for notice in reports]
     assert recovery is (FellBack if falls else Retried)
     assert set(others) == {Cached}
     assert all(timeout is not None and timeout <= 5 for timeout in inner.timeouts)

@@ -20,9 +20,9 @@ def test_next_model_is_called_after_a_failure(ask: Ask) -> None:
     long = ContextOverflowError("too long")
     second, third = Typewriter([long], identity="second"), Typewriter(["yes"], identity="third")
     unasked = ScriptedModel([])
-    with record_reports() as news:
+    with record_reports() as reports:
         assert ask(with_fallbacks(ScriptedModel([DOWN]), second, third, unasked)).content == "yes"
-    assert news == [FellBack(DOWN, "<second>"), FellBack(long, "<third>")]
+    assert reports == [FellBack(DOWN, "<second>"), FellBack(long, "<third>")]
     assert unasked.requests == []
 
 
@@ -62,12 +62,12 @@ def test_models_share_the_timeout(ask: Ask) -> None:
 def test_no_model_is_called_after_the_timeout(ask: Ask) -> None:
     time = FakeTime()
     second = ScriptedModel(["too late"])
-    with record_reports() as news, pytest.raises(ModelTimeoutError) as caught:
+    with record_reports() as reports, pytest.raises(ModelTimeoutError) as caught:
         ask(
             with_fallbacks(Typewriter([ModelTimeoutError("slow")], time, takes=10), second, clock=time.clock),
             timeout=10,
         )
-    assert (news, second.requests) == ([], [])
+    assert (reports, second.requests) == ([], [])
     assert not hasattr(caught.value, "__notes__")
 
 
@@ -83,7 +83,7 @@ def test_stream_falls_back_only_before_first_piece(ask: Ask) -> None:
 @given(st.lists(st.booleans(), min_size=2, max_size=8))
 def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     models = [ScriptedModel([str(number) if it else ServerError(str(number))]) for number, it in enumerate(up)]
-    with record_reports() as news:
+    with record_reports() as reports:
         try:
             text, notes = with_fallbacks(*models).complete(HELLO).content, len(up) - 1
         except ModelError as error:
@@ -92,7 +92,7 @@ def test_first_successful_model_is_the_last_called(up: list[bool]) -> None:
     last = up.index(True) if any(up) else len(up) - 1
     assert text == str(last)
     assert [len(model.requests) for model in models] == [1] * (last + 1) + [0] * (len(up) - last - 1)
-    assert len(news) == last
+    assert len(reports) == last
 
 
 def test_instant_needs_instant_models() -> None:
@@ -118,7 +118,7 @@ def test_progress_is_readable() -> None:
         async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
             return ModelReply("")
 
-    with record_reports() as news:
+    with record_reports() as reports:
         with_fallbacks(ScriptedModel([DOWN]), Plain()).complete(HELLO)
-    assert [str(each) for each in news] == ["a model failed with ServerError: 503: busy; Plain is called instead"]
+    assert [str(each) for each in reports] == ["a model failed with ServerError: 503: busy; Plain is called instead"]
     assert repr(with_fallbacks(Plain(), Typewriter([]))) == "with_fallbacks(Plain, <typewriter>)"

@@ -26,10 +26,10 @@ from tests.models.call_modes import Ask, Typewriter, all_modes, record_reports
 def test_calls_above_the_rate_wait(ask: Ask) -> None:
     time = FakeTime()
     model = rate_limited(Typewriter(["a", "b", "c"], time), per_second=2, clock=time.clock)
-    with record_reports() as news:
+    with record_reports() as reports:
         assert [ask(model).content for _ in "abc"] == ["a", "b", "c"]
     assert time.slept == [1.0]
-    assert news == [Waited(1.0, "2 per second")]
+    assert reports == [Waited(1.0, "2 per second")]
 
 
 @all_modes
@@ -201,10 +201,10 @@ def test_wait_for_a_place_is_reported() -> None:
     holder = threading.Thread(target=lambda: model.complete(HELLO))
     holder.start()
     assert gate_held.wait(10)
-    with record_reports() as news:
+    with record_reports() as reports:
         model.complete(HELLO)
     holder.join(10)
-    (waited,) = news
+    (waited,) = reports
     assert isinstance(waited, Waited)
     assert waited.seconds > 0
     assert waited.why == "1 at once"

@@ -68,12 +68,12 @@ all_modes = pytest.mark.parametrize("ask", [call_blocking, call_async, stream_bl
 )
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, failure: httpx.Response | Exception) -> None:
     time = FakeTime()
-    with record_reports() as news:
+    with record_reports() as reports:
         assert ask(scripted_server(failure, failure, GOOD, time=time)) == CHAT_REPLY
     first, second = time.slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
     # Each retry is reported.
-    retries = [one for one in news if isinstance(one, Retried)]
+    retries = [one for one in reports if isinstance(one, Retried)]
     assert [(one.attempt, one.wait) for one in retries] == [(1, first), (2, second)]
     assert all(isinstance(one.error, ModelError) for one in retries)
 
@@ -92,9 +92,9 @@ def test_permanent_errors_are_raised_at_once(
     ask: Ask, failure: httpx.Response | Exception, kind: type[ModelError]
 ) -> None:
     time = FakeTime()
-    with pytest.raises(kind), record_reports() as news:
+    with pytest.raises(kind), record_reports() as reports:
         ask(scripted_server(failure, GOOD, time=time))
-    assert time.slept == news == []
+    assert time.slept == reports == []
 
 
 @all_modes

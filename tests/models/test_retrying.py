@@ -35,32 +35,32 @@ DOWN = ServerError("503: busy")
 def test_transient_errors_are_retried_after_growing_waits(ask: Ask, error: ModelError) -> None:
     time = FakeTime()
     model = retrying(ScriptedModel([error, error, "up"]), clock=time.clock)
-    with record_reports() as news:
+    with record_reports() as reports:
         assert ask(model).content == "up"
     first, second = time.slept
     assert 0.25 <= first <= 0.5 <= second <= 1.0
-    assert news == [Retried(error, 1, first), Retried(error, 2, second)]
+    assert reports == [Retried(error, 1, first), Retried(error, 2, second)]
 
 
 @all_modes
 @pytest.mark.parametrize("error", [BadRequestError("no"), InvalidReplyError("hm"), ValueError("a bug")])
 def test_permanent_errors_are_raised_at_once(ask: Ask, error: Exception) -> None:
     time = FakeTime()
-    with record_reports() as news, pytest.raises(type(error)) as caught:
+    with record_reports() as reports, pytest.raises(type(error)) as caught:
         ask(retrying(ScriptedModel([error]), clock=time.clock))
     assert caught.value is error
-    assert (time.slept, news) == ([], [])
+    assert (time.slept, reports) == ([], [])
 
 
 @all_modes
 def test_last_error_is_raised(ask: Ask) -> None:
     last = ServerError("the last")
     scripted = ScriptedModel([DOWN, DOWN, last, "never asked for"])
-    with record_reports() as news, pytest.raises(ServerError) as caught:
+    with record_reports() as reports, pytest.raises(ServerError) as caught:
         ask(retrying(scripted, attempts=3, clock=FakeTime().clock))
     assert caught.value is last
     assert len(scripted.requests) == 3
-    assert len(news) == 2, "no wait follows the last attempt"
+    assert len(reports) == 2, "no wait follows the last attempt"
 
 
 @all_modes
@@ -110,10 +110,10 @@ def test_each_attempt_has_the_remaining_time(ask: Ask) -> None:
 def test_stream_is_retried_only_before_first_piece(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([DOWN, ("ha", DOWN), "never asked for"], time)
-    with record_reports() as news, pytest.raises(ServerError):
+    with record_reports() as reports, pytest.raises(ServerError):
         ask(retrying(inner, clock=time.clock))
     assert inner.handed_out == "ha"
-    assert len(news) == len(inner.timeouts) - 1 == 1
+    assert len(reports) == len(inner.timeouts) - 1 == 1
 
 
 def test_cancelled_call_is_not_retried() -> None:

@@ -38,7 +38,7 @@ from tests.models.actors import HELLO
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
 A_MODEL = "give a model, such as OpenAICompatible('gpt-5-mini')"
-A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for one of its own"
+A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"
 MONEY = "give money per million tokens, 0 or more"

@@ -195,7 +195,7 @@ def test_hanging_code_is_interrupted() -> None:
 def test_hang_in_a_library_names_the_users_line() -> None:
     library: dict[str, Any] = {"__name__": "library"}
     source = "def spin(done):\n    while not done():\n        pass\n"
-    exec(compile(source, "/usr/lib/site-packages/library.py", "exec"), library)  # noqa: S102 - a library's file
+    exec(compile(source, "/usr/lib/site-packages/library.py", "exec"), library)
     turns = itertools.count()
 
     def decide(steps: Any, inputs: Any) -> Any:

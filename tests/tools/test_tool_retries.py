@@ -103,11 +103,11 @@ def test_retries_stop_at_success_or_the_limit(
     retries: int, failures: int, kind: str, how: Callable[[AnyTool], Any]
 ) -> None:
     one, calls = flaky(*[OSError(str(number)) for number in range(failures)], kind=kind, retries=retries)
-    news: list[Any] = []
-    with listen_with(Listener(news.append)):
+    reports: list[Any] = []
+    with listen_with(Listener(reports.append)):
         result = how(one) if how is call_blocking else asyncio.run(how(one))
     assert calls == list(range(1, min(retries, failures) + 2))
-    assert [(one.tool, str(one.error), one.attempt) for one in news] == [
+    assert [(one.tool, str(one.error), one.attempt) for one in reports] == [
         ("flaky", str(number), number + 1) for number in range(min(retries, failures))
     ]
     if failures <= retries:
@@ -122,10 +122,10 @@ def test_retry_progress_has_tool_error_and_wait(
 ) -> None:
     errors = [OSError("a"), OSError("b")]
     one, _ = flaky(*errors, retries=2, retry_wait=0.0001)
-    news: list[object] = []
-    with listen_with(Listener(news.append)):
+    reports: list[object] = []
+    with listen_with(Listener(reports.append)):
         how(one)
-    assert news == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
+    assert reports == [ToolRetried("flaky", errors[0], 1, 0.0001), ToolRetried("flaky", errors[1], 2, 0.0002)]
 
 
 def test_retry_progress_is_readable() -> None:
@@ -145,11 +145,11 @@ def test_waits_double_up_to_a_minute() -> None:
         await call_async(one)
         return loop_time()
 
-    news: list[Any] = []
-    with listen_with(Listener(news.append)):
+    reports: list[Any] = []
+    with listen_with(Listener(reports.append)):
         seconds = run_virtually(main())
-    assert [one.wait for one in news] == [8, 16, 32, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
-    assert seconds == sum(one.wait for one in news)
+    assert [one.wait for one in reports] == [8, 16, 32, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
+    assert seconds == sum(one.wait for one in reports)
     assert len(calls) == 8
 
 

@@ -117,8 +117,8 @@ class RemoteModel(ClosableModel):
             ("max_tokens", max_tokens, optional(whole(1), "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
-            ("client", client, optional(_BLOCKING, "one of its own")),
-            ("async_client", async_client, optional(_ASYNC, "one of its own")),
+            ("client", client, optional(_BLOCKING, "a new one")),
+            ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
         # The message does not show the value, because it may contain the key.
         if not optional(STRING).fits(api_key):

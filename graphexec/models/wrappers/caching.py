@@ -167,9 +167,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     If you pass a store, the `identity` of the model and the `name` distinguish its replies from those of other models;
     raises `InputError` if both are missing. A lookup takes time linear in the length of the conversation.
     """
-    validate(
-        "cached", ("model", model, MODEL), ("store", store, optional(STORE, "one of its own")), ("name", name, STRING)
-    )
+    validate("cached", ("model", model, MODEL), ("store", store, optional(STORE, "a new one")), ("name", name, STRING))
     model_key = [name, identity(model)]
     if store is not None and not any(model_key):
         raise InputError(

@@ -15,14 +15,14 @@ from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recovera
 from graphexec.runtime.retry import retry
 from graphexec.runtime.retry_policy import RetryPolicy
 
-MAY_PASS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
+TRANSIENT_ERRORS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
 
 
 def retrying(
     model: Model,
     *,
     attempts: int = 3,
-    on: Sequence[type[Exception]] = MAY_PASS,
+    on: Sequence[type[Exception]] = TRANSIENT_ERRORS,
     first_wait: float = FIRST_WAIT,
     longest_wait: float = LONGEST_WAIT,
     clock: Clock = REAL_TIME,
