@@ -218,7 +218,7 @@ def _causes(verdict: Verdict) -> dict[tuple[str, str], tuple[str, ...]]:
 def _lines(node: Node[Any, Any], limits: Limits | None) -> tuple[str, ...]:
     kind = look_of(node)
     own = [effect.__name__ for effect in node.effects if effect is not Perform]
-    asks = f"asks for {', '.join(own)}" if kind == "effect" else DESCRIPTIONS[kind]
+    asks = f"requests {', '.join(own)}" if kind == "effect" else DESCRIPTIONS[kind]
     costs = [_cost(budget, limits) for budget in node.meters]
     reserved = "calls are reserved" if node.grace is not None else ""
     return tuple(line for line in (asks, *costs, reserved) if line)
