@@ -44,7 +44,7 @@ AUDITING = (
     ),
     Defect(
         "charges not compared with requests",
-        "tests/verify/test_audit_members.py::test_charges_within_that_were_changed_are_named",
+        "tests/verify/test_audit_members.py::test_changed_nested_charges_are_reported",
         Change(
             _TRACE,
             "            if not (0 if open_ else least[name]) <= count <= most:\n",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.defects.defect import Change, Defect
 
 _VERIFY = "tests/verify/test_"
-_TAMPERED = f"{_VERIFY}tampered_certificates.py::test_a_tampered_certificate_is_refused"
+_TAMPERED = f"{_VERIFY}tampered_certificates.py::test_tampered_certificate_is_refused"
 _CHECKER, _NUMBERS = "verify/proof/checker.py", "verify/proof/number_checker.py"
 
 PROVING = (
     Defect(
         "forged number accepted",
-        f"{_VERIFY}numbers.py::test_a_forged_number_is_refused",
+        f"{_VERIFY}numbers.py::test_forged_number_is_refused",
         Change(_NUMBERS, "if bound.number != most:", "if bound.number > most:"),
     ),
     Defect(

@@ -1,4 +1,4 @@
-"""Machines whose runs do not all end, one for each way of going wrong; and machines that look like them, and end."""
+"""Machines with endless runs, one for each cause, and similar machines whose runs all end."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from graphexec.kernel import ITERATIONS, rename
 from graphexec.messages import CompletionRequest
 from graphexec.verify.proof.flow import flow_of
 
-# ---- parse asks the model again, for ever: nobody counts
+# ---- parse asks the model again without spending a budget
 
 
 @final
 @dataclass(frozen=True)
 class Unclear:
-    """The reply could not be read."""
+    """The reply was unreadable."""
 
     run: Run
 
@@ -110,7 +110,7 @@ class Over:
 @final
 @dataclass(frozen=True)
 class Left:
-    """A limit is spent."""
+    """A limit is reached."""
 
     given: object
     limit: Exhausted
@@ -136,7 +136,7 @@ def come_back(b: B) -> A | Over:
     return A()
 
 
-# A meter that is reset inside the loop which it bounds.
+# The loop resets the budget that should bound it.
 RESET_INSIDE = graph(
     edges(go_left, on(B, come_back) | on(Over, END) | on(Left, END))
     | edges(come_back, on(A, go_left, resets=[LEFT]) | on(Over, END)),
@@ -148,7 +148,7 @@ RESET_OUTSIDE = graph(
     start=go_left,
 )
 
-# Two loops, each of which refills what the other spends.
+# Two loops, each of which resets the budget of the other.
 EACH_OTHERS = graph(
     edges(go_left, on(B, go_right, resets=[RIGHT]) | on(Over, END) | on(Left, END))
     | edges(go_right, on(A, go_left, resets=[LEFT]) | on(Over, END) | on(Left, END)),
@@ -174,7 +174,7 @@ def still_reached(reached: LimitReached, limit: Exhausted) -> LimitReached:
 
 
 def generating(generate: Any, rows: Any) -> Graph[Ready, Any]:
-    """The agent's machine with `generate` in the place of the stopped response, and its rows."""
+    """The agent's machine with `generate` instead of the stopped response."""
     return graph(
         edges(plan, on(Replied, parse) | on(LimitReached, generate))
         | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
@@ -194,7 +194,7 @@ GENERATE_ON_ITS_OWN = generating(
     | edges(stopped_response, on(StoppedResponse, END)),
 )
 
-# ---- a person who grants more, as often as they like
+# ---- a person who may grant more without a limit
 
 
 @final
@@ -213,7 +213,7 @@ def ask_for_more(reached: LimitReached) -> Asks[AskHuman, Ready | LimitReached]:
 
 
 def extending(asker: Any) -> Graph[Ready, Any]:
-    """The agent's machine in which a person may refill the iterations."""
+    """The agent's machine in which a person may reset the iterations."""
     return graph(
         edges(plan, on(Replied, parse) | on(LimitReached, asker))
         | edges(parse, on(Acted, dispatch_tools) | on(Ready, plan) | on(AgentFinish, END))
@@ -236,7 +236,7 @@ PAID_EXTENSION_FLOW = flow_of(PAID_EXTENSION)
 @final
 @dataclass(frozen=True)
 class Task:
-    """What a parent gives its child."""
+    """The task that a parent passes to its child."""
 
 
 @node
@@ -255,7 +255,7 @@ def give_up(stopped: StoppedResponse) -> Over:
 
 
 def parent(child: Any, deliverer: Any, routes: Any) -> Graph[Task, Any]:
-    """A machine that hands tasks to `child`, one after another."""
+    """Return a machine that passes tasks to `child`, one after another."""
     return graph(
         edges(take_on, on(Ready, child))
         | edges(child, on(AgentFinish, deliverer) | on(StoppedResponse, give_up))
@@ -269,7 +269,7 @@ TASKS = Budget("tasks", 3)
 counting_deliver = metered(when_spent=Left, budget=TASKS)(deliver)
 OWN = [Budget("iterations", 5)]
 _more = on(Task, take_on) | on(Over, END)
-CHILD_FOR_EVER = parent(embed(AGENT_EXECUTOR, "research", own=OWN), deliver, _more)
+ENDLESS_CHILD = parent(embed(AGENT_EXECUTOR, "research", own=OWN), deliver, _more)
 CHILD_COUNTED = parent(embed(AGENT_EXECUTOR, "research", own=OWN), counting_deliver, _more | on(Left, END))
 
 
@@ -279,7 +279,7 @@ def hand_back(finish: AgentFinish) -> Ready | Over:
 
 
 def handing_back(routes: Any) -> Graph[Ready, Any]:
-    """A parent agent whose every action is handed to a child, which shares its iterations."""
+    """Return a parent agent that passes every action to a child; they share the iterations."""
     child = embed(AGENT_EXECUTOR, "child")
     return graph(
         edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
@@ -301,7 +301,7 @@ def delegate(acted: Acted) -> Ready:
 REFILLS_ITS_PARENT = handing_back(on(Ready, plan, resets=[ITERATIONS]) | on(Over, END))
 SHARES_WITH_ITS_PARENT = handing_back(on(Ready, plan) | on(Over, END))
 
-# ---- tables that `graph` does not build: drafts
+# ---- drafts: tables that `graph` refuses
 
 
 @node
@@ -324,7 +324,7 @@ def unused(b: B) -> Over:
     return Over()
 
 
-# What a type checker would say, too.
+# A type checker reports these, too.
 UNFINISHED: Any = on(Over, END)
 UNHANDLED = draft(edges(look, on(B, turn) | on(Over, END)) | edges(turn, UNFINISHED), start=look)
 HANDLED = graph(edges(turn, on(Over, END) | on(A, unheard)) | edges(unheard, on(Over, END)), start=turn)

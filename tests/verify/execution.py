@@ -1,4 +1,4 @@
-"""One run of the table on the real engine: the one that a witness tells of, or the one that an adversary chooses."""
+"""Run the table on the real engine: along a witness, or as an adversary chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
     """Make the engine follow the witness, its stem and then its loop repeatedly, for at most so many transitions.
 
     Returns the number taken: `steps`, if the loop is one. Where it is in the states that it was in a round before, it
-    takes the same way for ever, and is not followed any more. Raises `AssertionError` if the engine goes another way.
+    repeats forever, and is not followed further. Raises `AssertionError` if the engine goes another way.
     """
     machine = StubMachine(graph, witness.limits)
     places: list[Snapshot | Over] = [machine.start_run()]
@@ -42,7 +42,7 @@ def execute(graph: Graph[Any, Any], witness: Witness, steps: int) -> int:
 
 
 def _next_steps(machine: StubMachine, places: Iterable[Snapshot | Over]) -> list[StubStep]:
-    """Return every step on from any of these places, or from where they crash."""
+    """Return every step from these places, and from their crashes."""
     seen: dict[Hashable, Snapshot] = {}
     found: list[StubStep] = []
     waiting = list(places)
@@ -57,7 +57,7 @@ def _next_steps(machine: StubMachine, places: Iterable[Snapshot | Over]) -> list
 
 
 def _where(snapshot: Snapshot | Over) -> str:
-    # Bare values cannot be shown.
+    # Bare values have no usable repr.
     return "the end" if isinstance(snapshot, Over) else f"{snapshot.node} with {snapshot.spent}"
 
 

@@ -1,4 +1,4 @@
-"""Small flows: the executor's, bad ones made by hand, random ones; and what becomes of them, by walking them all."""
+"""Small flows (the executor's, bad ones, random ones), and their longest runs by exhaustive search."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of
 
 FINISHED = Transition("stop", "Stopped", "END")
 
-# What an effect charges: a model call takes a token at least. The rest is only measured.
+# The charges of effects: a model call takes at least one token. Other meters are only measured.
 MODEL_CALL = (("model_calls", 1), ("tokens", 1), ("completion_tokens", 0), ("cost", 0), ("prompt_tokens", 0))
 TOOL_CALL = (("tool_calls", 1),)
 
 
 def calling(*, models: int | None = 0, tools: int | None = 0, others: int = 0) -> dict[str, Any]:
-    """The fields of a transition whose visit makes at most so many calls, or any number; `others` cost nothing."""
+    """Return fields of a transition with at most so many calls (`None`: any number); `others` cost nothing."""
     kinds = [kind for kind, most in ((MODEL_CALL, models), (TOOL_CALL, tools), ((), others)) if most != 0]
     most = None if models is None or tools is None else max(models, tools, others)
-    # Tools that are cut say so, and their node goes on.
+    # Cut tools have a reply, so their node continues.
     return {"most": most, "kinds": tuple(kinds), "answered": kinds == [TOOL_CALL]}
 
 
-# ---- flows with a run that does not end, and why
+# ---- flows with an endless run, by cause
 
 SPENDS_NOTHING = Flow(
     "plan",
@@ -81,7 +81,7 @@ STOPS_BY_WHAT_IS_SPENT = Flow(
     ),
 )
 
-# Not endless, but they do not end either: there is no way to leave once the limit is spent, or no way at all.
+# Stuck flows: there is no transition once the limit is reached, or none at all.
 STUCK = Flow("plan", ("plan",), (Transition("plan", "Replied", "plan", spends=(("iterations", 1),)),))
 LOST = Flow("plan", ("plan",), (Transition("plan", "Replied", "parse"), Transition("plan", "AgentFinish", "END")))
 
@@ -94,11 +94,11 @@ BAD = {
     "no way on": LOST,
 }
 
-# A loop that changes nothing at all, which TLA+ would not see but for the tick.
+# A loop that changes nothing. Without the tick, TLA+ would not see it.
 SPINNING = Flow("wait", ("wait",), (Transition("wait", "Waited", "wait"), Transition("wait", "Done", "END")))
 
-# Keywords, labels that mean something to SPIN, a macro of its preprocessor, ends of comments, and names that are the
-# same once what an identifier cannot have is gone.
+# Keywords, special labels of SPIN, a macro of its preprocessor, ends of comments, and names that differ only in
+# characters that identifiers cannot have.
 AWKWARD_NAMES = ("if", "end", "accept_all", "progress", "linux", "a.b", "a_b", "é", "ê", '"', "\\", "*/", "(*", "Next")
 AWKWARD = Flow(
     AWKWARD_NAMES[0],
@@ -110,7 +110,7 @@ AWKWARD = Flow(
     tuple((name, 1) for name in AWKWARD_NAMES),
 )
 
-# The calls that `look` made may be missing to `say`, though none is sure to have been made: four steps with two calls.
+# `look` may use up the calls that `say` needs, though it may also make none: four steps with two calls.
 MISSING_CALLS = Flow(
     "look",
     ("look", "say", "stop", "leave"),
@@ -124,13 +124,13 @@ MISSING_CALLS = Flow(
     ),
 )
 
-# ---- random ones
+# ---- random flows
 
 BUDGETS = ("iterations", "drafts", "questions")
 
 
 def sometimes(values: st.SearchStrategy[tuple[str, ...]], *, out_of: int) -> st.SearchStrategy[tuple[str, ...]]:
-    """These values once `out_of` so many times, and otherwise none."""
+    """Return these values in one of `out_of` cases, and otherwise none."""
     return st.integers(1, out_of).flatmap(lambda number: values if number == out_of else st.just(()))
 
 
@@ -144,7 +144,7 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
     some = st.sets(st.sampled_from(BUDGETS), min_size=1, max_size=2).map(lambda names: tuple(sorted(names)))
     found: list[Transition] = []
     for place, node in enumerate(nodes):
-        # Without a way back for free, most flows end.
+        # Without free back edges, most flows end.
         onwards = st.sampled_from((*nodes[place + 1 :], "END"))
         anywhere = st.sampled_from((*nodes, "END"))
         entry = tuple((name, 1) for name in draw(st.one_of(some, some, st.just(()))))
@@ -167,18 +167,18 @@ def flows(draw: st.DrawFn, *, asking: bool = True) -> Flow:
 
 @st.composite
 def limits(draw: st.DrawFn) -> Limits:
-    """Random small limits for these flows, none among them."""
+    """Return random small limits for these flows; some are `None`."""
     small = st.sampled_from((0, 1, 2, 3, 4, None))
     own: dict[str, int | None] = draw(st.dictionaries(st.sampled_from(BUDGETS[1:]), small))
     seconds = draw(st.sampled_from((None, None, 9.0)))
     return agent_limits(iterations=draw(small), model_calls=draw(small), seconds=seconds, budgets=own)
 
 
-# ---- what becomes of them
+# ---- exhaustive search
 
 
 def longest_run(flow: Flow, limits: Limits) -> int | None:
-    """The most transitions of any run, or `None` if some run does not end: each state is visited, by hand.
+    """Return the most transitions of any run, or `None` if some run does not end, by visiting each state.
 
     The third opinion, made of `Transition`'s docstring alone.
     """

@@ -1,4 +1,4 @@
-"""Random machines: nodes of every kind, with meters, charges and edges as they come. Their bodies are never called."""
+"""Random machines: nodes of every kind with random meters, charges and edges. Their bodies are never called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphexec.kernel import ITERATIONS, Budget, Edge, Limits, Meter, Node, Perf
 
 FIRST, SECOND = Budget("first", 1), Budget("second", 2)
 BUDGETS = [ITERATIONS, FIRST, SECOND]
-# A class of outcomes for each node and target: what a node takes is no matter here.
+# An outcome class for each node and target; the inputs of nodes do not matter here.
 KINDS = [final(make_dataclass(f"Outcome{number}", (), frozen=True)) for number in range(4)]
 SPENT = final(make_dataclass("Spent", (), frozen=True))
 
@@ -22,13 +22,13 @@ GOLD, SILVER = Meter("gold"), Meter("silver")
 
 
 class Buy(Effect[None]):
-    """It takes two meters, of one several units."""
+    """Charges two meters, one of them several units."""
 
     charges: ClassVar[Mapping[Meter, int]] = {GOLD: 3, SILVER: 1}
 
 
 class Weigh(Effect[float]):
-    """What it takes of one meter is known when it is done."""
+    """Its reply reports the amount of one meter."""
 
     charges: ClassVar[Mapping[Meter, int]] = {SILVER: 2}
     measures: ClassVar[tuple[Meter, ...]] = (GOLD,)
@@ -37,7 +37,7 @@ class Weigh(Effect[float]):
         return (reply,)
 
 
-# What a node may ask for: mostly one kind of effects.
+# The effects of a node: mostly one kind.
 ASKED: list[tuple[type[Effect[Any]], ...]] = [
     (Buy,),
     (Weigh,),
@@ -65,7 +65,7 @@ def _never_leaves(value: object, limit: object) -> Any:
 
 @st.composite
 def graphs(draw: st.DrawFn, most_nodes: int = 4) -> Graph[Any, Any]:
-    """A graph whose every outcome has an edge, and whose first node leads to the end when a limit is spent."""
+    """Return a graph with an edge for each outcome, whose first node leads to the end when a limit is reached."""
     names = [f"n{number}" for number in range(draw(st.integers(1, most_nodes)))]
     nodes: list[Node[Any, Any]] = []
     edges: list[Edge] = []
@@ -109,7 +109,7 @@ def _nodes(draw: st.DrawFn, name: str) -> Node[Any, Any]:
 
 @st.composite
 def limits(draw: st.DrawFn, most: int = 2) -> Limits:
-    """Limits as small as they come; most of them are none."""
+    """Return small random limits; most are `None`."""
     some = st.sampled_from([None, *range(most + 1)])
     more = st.sampled_from([None, *range(3 * most + 1)])
     return Limits(
@@ -122,7 +122,7 @@ def limits(draw: st.DrawFn, most: int = 2) -> Limits:
         },
         iterations=draw(some),
         seconds=draw(st.sampled_from([None, None, 0.0, 1.0])),
-        # Less than a node asks for at least would shut it.
+        # A lower limit would make the node impossible to enter.
         fan_out=draw(st.sampled_from([None, 2, 3])),
         restarts=draw(st.sampled_from([None, None, 0, 1])),
     )

@@ -1,4 +1,4 @@
-"""Orders that are paid and sent: a machine whose effects take something else than calls of models and tools."""
+"""Orders that are paid and sent: a machine whose effects charge other meters than model and tool calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAYMENTS, PARCELS, WEIGHT = Meter("payments"), Meter("parcels"), Meter("weight",
 @final
 @dataclass(frozen=True)
 class Pay(Effect[bool]):
-    """A payment, of which each counts."""
+    """A payment; each one counts."""
 
     charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 1}
 
@@ -23,7 +23,7 @@ class Pay(Effect[bool]):
 @final
 @dataclass(frozen=True)
 class Ship(Effect[float]):
-    """An order is sent in two parcels; what they weigh is known then."""
+    """Send an order in two parcels; the reply reports their weight."""
 
     charges: ClassVar[Mapping[Meter, int]] = {PARCELS: 2, PAYMENTS: 1}
     measures: ClassVar[tuple[Meter, ...]] = (WEIGHT,)

@@ -1,4 +1,4 @@
-"""What the official schema of SARIF 2.1.0 says of the objects that graphexec writes: a subset, written by hand.
+"""The subset of the official SARIF 2.1.0 schema for the objects that graphexec writes.
 
 The schema itself is in no Python package. Where an object is written here, nothing but these properties may stand in
 it, which is stricter than the official schema; what is required, and what values may be, is the same.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# Untyped; as a module of any type it asks no checker for stubs.
+# Any: the package has no types.
 _jsonschema: Any = importlib.import_module("jsonschema")
 
 
@@ -91,5 +91,5 @@ SCHEMA = _object(
 
 
 def validate(log: object) -> None:
-    """Raise an error that says where a log is not SARIF."""
+    """Raise an error with the position at which a log is not SARIF."""
     _jsonschema.validate(log, SCHEMA)

@@ -1,4 +1,4 @@
-"""Machines with their proofs, and proofs and traces with parts of them exchanged."""
+"""Machines with proofs, and changes of proofs and traces."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from graphexec.kernel.serialization import format_json
 from tests.verify.bad_machines import CHILD_COUNTED
 from tests.verify.writing import WRITER, Chapter, GivenUp, Text
 
-# The keys of objects and the places of lists, from the outside in.
+# Keys of objects and indexes of lists, from the outside in.
 Path: TypeAlias = tuple[str | int, ...]
 
-# In the place of a value: there is none.
+# Stands for a removed value.
 GONE: Any = object()
 
 # More than a float holds.
@@ -59,7 +59,7 @@ def start(chapter: Chapter) -> Text:
     return Text("")
 
 
-# What is left to do is more when the limit is spent: its number is proved by states.
+# A run can count more after its limit is reached, so the number is proved by states.
 TIDYING: Graph[Chapter, Any] = graph(
     edges(start, on(Text, END) | on(GivenUp, tidy)) | edges(tidy, on(Text, rewrite)) | edges(rewrite, on(Text, END)),
     start=start,
@@ -96,7 +96,7 @@ def ask_for_page(chapter: Chapter) -> Asks[Page, Text]:
     return Text((yield from ask(Page())))
 
 
-# Its meter has the name of a bound.
+# Its meter has the same name as a bound.
 COUNTING: Graph[Chapter, Any] = graph(
     edges(ask_for_page, on(Text, rewrite) | on(GivenUp, END)) | edges(rewrite, on(Text, END)), start=ask_for_page
 )
@@ -112,7 +112,7 @@ MACHINES: Mapping[str, tuple[Graph[Any, Any], Limits]] = {
 
 
 def proof_data(name: str) -> dict[str, Any]:
-    """The JSON of a machine's certificate."""
+    """Return the JSON data of a machine's certificate."""
     machine, limits = MACHINES[name]
     certificate = machine.verify(limits).certificate
     assert certificate is not None
@@ -121,7 +121,7 @@ def proof_data(name: str) -> dict[str, Any]:
 
 
 def sealed(data: Mapping[str, Any], **texts: str) -> str:
-    """Certificate data as text, with sums that fit; strings that are names of `texts` are exchanged for these."""
+    """Return certificate data as text with correct checksums; strings that are keys of `texts` are replaced."""
     data = {**data, "digest": hashlib.sha256(format_json(data.get("flow"), sort_keys=True).encode()).hexdigest()}
     data.pop("sha256", None)
     total = hashlib.sha256(format_json(data, sort_keys=True).encode()).hexdigest()
@@ -132,7 +132,7 @@ def sealed(data: Mapping[str, Any], **texts: str) -> str:
 
 
 def changed(data: Any, path: Path, new: Any) -> Any:
-    """A copy of JSON data with the value at a path exchanged, by a function of it, or taken out."""
+    """Return a copy of JSON data with the value at a path replaced, mapped or removed."""
     data = copy.deepcopy(data)
     inner = data
     for name in path[:-1]:
@@ -145,14 +145,14 @@ def changed(data: Any, path: Path, new: Any) -> Any:
 
 
 def paths(data: Any, path: Path = ()) -> list[Path]:
-    """All places in JSON data."""
+    """Return all paths in JSON data."""
     items: Any = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType]
     return [path] * bool(path) + [found for name, one in items for found in paths(one, (*path, name))]
 
 
 @dataclass(frozen=True)
 class Tampering:
-    """A change of a certificate's JSON, or of several places of it, and the message about it."""
+    """Changes of a certificate's JSON, and the expected message."""
 
     machine: str
     changes: tuple[tuple[Path, Any], ...]
@@ -164,7 +164,7 @@ class Tampering:
         return f"{self.machine} {'.'.join(map(str, place))} {value[:20]}"
 
     def apply(self) -> str:
-        """The text of the certificate that was changed."""
+        """Return the text of the changed certificate."""
         data = proof_data(self.machine)
         for path, new in self.changes:
             data = changed(data, path, new)
@@ -202,7 +202,7 @@ CHANGES: list[Callable[[Any], Any] | None] = [None, less, more, shorter, doubled
 
 
 def exchange(proof: Any, path: Path, change: Callable[[Any], Any] | None, value: Any) -> Any:
-    """The proof with a value changed, or another in its place where it cannot be, or has no such place any more."""
+    """Return the proof with a value changed, or replaced if it cannot be changed."""
 
     def other(_: Any) -> Any:
         return value

@@ -1,4 +1,4 @@
-"""Traces against certificates: what ran conforms, and what did not run does not."""
+"""Audits of traces: traces of real runs conform, and changed traces do not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def index(trace: Trace, event: str, node: str) -> int:
 
 
 def call_at(trace: Trace, sequence: int, member: int = 0) -> dict[str, Any]:
-    """What the records of another call of the run say of it."""
+    """Return the record fields of another call of the run."""
     return {"call": {**trace[index(trace, "asked", "plan")]["call"], "sequence": sequence, "member": member}}
 
 
@@ -63,7 +63,7 @@ def test_every_run_conforms_to_its_proof(script: list[int], iterations: int, **l
 
 
 @given(wishes=st.text("pm", max_size=12), iterations=st.integers(0, 4), revisions=st.integers(0, 3))
-def test_budgets_of_its_own_that_are_refilled_conform(wishes: str, iterations: int, revisions: int) -> None:
+def test_run_that_resets_own_budgets_conforms(wishes: str, iterations: int, revisions: int) -> None:
     limits = Limits(iterations=iterations, budgets={"revisions": revisions})
     found = audit(written(wishes, limits), writer_proof(limits))
     assert found.violations == ()
@@ -79,7 +79,7 @@ def test_trace_without_transition_or_node_does_not_conform(script: list[int], da
 
 
 @given(wishes=st.text("pm", min_size=1, max_size=8), data=st.data())
-def test_a_counter_that_was_changed_does_not_conform(wishes: str, data: st.DataObject) -> None:
+def test_changed_counter_does_not_conform(wishes: str, data: st.DataObject) -> None:
     limits = Limits(iterations=4)
     trace = written(wishes, limits)
     record = data.draw(st.sampled_from([record for record in trace if "spent" in record]))
@@ -91,15 +91,15 @@ def test_a_counter_that_was_changed_does_not_conform(wishes: str, data: st.DataO
 
 def test_budget_is_full_after_a_reset() -> None:
     limits = Limits(iterations=4)
-    told: set[str] = set()
+    found_facts: set[str] = set()
     for at in range(len(written("mpmp", limits))):
         trace = written("mpmp", limits)
         if "spent" in trace[at]:
             trace[at]["spent"]["budgets"]["revisions"] += 1
-            told |= {
+            found_facts |= {
                 fact.split(" resets ")[-1] for fact in facts(audit(trace, writer_proof(limits))) if " resets " in fact
             }
-    assert told == {"revisions, but 1 is spent after it"}
+    assert found_facts == {"revisions, but 1 is spent after it"}
 
 
 def test_run_needs_limits_of_the_proof() -> None:
@@ -147,9 +147,9 @@ def test_limit_edge_is_taken_only_at_a_limit() -> None:
     ]
 
 
-def test_what_exceeds_a_bound_is_named() -> None:
+def test_exceeded_bound_is_reported() -> None:
     trace, _ = two_steps()
-    # It is said to be a run of the same machine within lower limits.
+    # The trace claims to be a run of the same machine within lower limits.
     proof = proof_of(acting([1, 1], max_iterations=1, max_tool_calls=1))
     trace[0]["limits"] |= {"iterations": 1, "tool_calls": 1}
     found = facts(audit(trace, proof))
@@ -167,7 +167,7 @@ def test_wrong_status_is_reported() -> None:
     assert facts(audit(trace, proof_of(stopped))) == ["the run ended with StoppedResponse, but its status is answered"]
 
 
-def test_records_of_another_run_are_named() -> None:
+def test_records_of_another_run_are_reported() -> None:
     trace, proof = two_steps()
     assert "another run begins here, but a trace has one run" in facts(audit([trace[0], *trace], proof))
     again = facts(audit([*trace, trace[-1]], proof))
@@ -198,7 +198,7 @@ def test_truncated_trace_has_one_violation() -> None:
         assert facts(audit(trace[:end], proof)) == ["the trace ends before the run does"]
 
 
-def test_a_run_that_an_exception_ended_conforms() -> None:
+def test_failed_run_conforms() -> None:
     trace, proof = two_steps()
     asked = index(trace, "asked", "dispatch_tools")
     result = trace[-1] | {"status": "error", "spent": trace[asked - 1]["spent"]}
@@ -206,7 +206,7 @@ def test_a_run_that_an_exception_ended_conforms() -> None:
     assert (found.conforms, found.status) == (True, "error")
 
 
-def test_an_answer_without_the_end_does_not_conform() -> None:
+def test_answered_run_must_reach_the_end() -> None:
     trace, proof = two_steps()
     end = index(trace, "entered", "parse")
     result = trace[-1] | {"spent": trace[end]["spent"]}
@@ -216,7 +216,7 @@ def test_an_answer_without_the_end_does_not_conform() -> None:
     ]
 
 
-def test_a_certificate_that_proves_nothing_is_refused_first() -> None:
+def test_invalid_certificate_is_reported_first() -> None:
     trace, proof = two_steps()
     found = audit(trace, replace(proof, ranks=dict.fromkeys(proof.ranks or (), ((1, ()),))))
     assert [violation.line for violation in found.violations] == [0]
@@ -230,14 +230,14 @@ def test_invalid_trace_is_one_violation() -> None:
         assert len(audit(broken, proof).violations) == 1
 
 
-# ---- what was asked for
+# ---- effects
 
 
-def test_a_limit_that_is_not_set_stops_nothing() -> None:
+def test_unset_limit_stops_nothing() -> None:
     trace, proof = two_steps()
     asked = index(trace, "asked", "dispatch_tools")
     spent = trace[asked - 1]["spent"]
-    # The limit on the effects of a visit is finite unless told otherwise.
+    # The limit on the effects of a visit is finite by default.
     trace[0]["limits"]["fan_out"] = None
     meters = {**proof.bounds.meters, "tool_calls": Bound(None, None)}
     bounds = replace(proof.bounds, meters=meters)
@@ -253,7 +253,7 @@ def test_a_limit_that_is_not_set_stops_nothing() -> None:
         "dispatch_tools --LimitReached--> stopped_response is taken when a limit stops an effect, but none of "
         "tool_calls, fan_out, seconds, restarts can have"
     ]
-    # With such a limit, this one could have.
+    # With this limit, the transition is possible.
     limited = acting([1, 1], max_tool_calls=5)
     stopped[0] = trace_of(limited)[0]
     assert audit(stopped, proof_of(limited)).conforms
@@ -272,7 +272,7 @@ def test_only_reserve_may_exceed_limit() -> None:
     assert "6 of model_calls is spent, but the limit is 5" in facts(audit(trace, proof))
 
 
-def test_a_limit_that_is_not_spent_stops_nothing() -> None:
+def test_unreached_limit_stops_nothing() -> None:
     executor = acting([1], max_model_calls=5, max_execution_time=60)
     trace, proof = trace_of(executor), proof_of(executor)
     moved = index(trace, "moved", "plan")
@@ -295,13 +295,13 @@ def test_every_request_is_counted_and_answered(script: list[int], data: st.DataO
     one = data.draw(st.sampled_from(several))
     assert not audit([*trace[:one], *trace[one + 1 :]], proof).conforms
     assert not audit([*trace[:one], trace[one], *trace[one:]], proof).conforms
-    # A request and its answer, elsewhere.
+    # An effect and its answer at another node.
     place = data.draw(st.integers(1, len(trace) - 1))
     pair = trace[one : one + 2] if trace[one]["event"] == "asked" else trace[one - 1 : one + 1]
     assert not audit([*trace[:place], *pair, *trace[place:]], proof).conforms
 
 
-def test_what_asks_without_being_entered_is_named() -> None:
+def test_asking_without_entry_is_reported() -> None:
     trace, proof = two_steps()
     nowhere = {**call_at(trace, 1), "event": "asked", "node": "nowhere", "effects": [{"effect": "CallTool"}]}
     line = index(trace, "asked", "plan")
@@ -334,7 +334,7 @@ def test_visit_beyond_fan_out_is_reported() -> None:
     assert "dispatch_tools asks for 2 effects in one visit, but the limit fan_out is 1" in facts(audit(trace, proof))
 
 
-def test_more_requests_than_a_node_declares_are_named() -> None:
+def test_undeclared_number_of_effects_is_reported() -> None:
     """Also those that charge nothing."""
     trace, proof = two_steps()
     after = index(trace, "answered", "plan") + 1
@@ -400,7 +400,7 @@ def test_custom_effects_may_be_free_or_charged() -> None:
     assert "plan asked for 1 effects, but more calls are counted" in facts(audit(trace, proof))
 
 
-def test_calls_that_are_not_counted_are_named() -> None:
+def test_uncounted_calls_are_reported() -> None:
     trace, proof = two_steps()
     for record in trace:
         if "spent" in record:
@@ -408,7 +408,7 @@ def test_calls_that_are_not_counted_are_named() -> None:
     assert facts(audit(trace, proof))[0] == "dispatch_tools asked for 1 tool calls, but 0 are counted"
 
 
-# ---- what is counted
+# ---- counts
 
 
 @given(script=calls, data=st.data(), seconds=st.sampled_from([-5.0, -0.1, float("nan"), float("inf")]))
@@ -425,8 +425,8 @@ def test_no_time_is_below_0(script: list[int], data: st.DataObject, seconds: flo
 def test_the_clock_does_not_go_back() -> None:
     trace, proof = two_steps()
     trace[index(trace, "answered", "dispatch_tools")]["spent"]["seconds"] = 7.0
-    told = facts(audit(trace, proof))
-    assert told[0].startswith("seconds goes back from 7 to 0")
+    found_facts = facts(audit(trace, proof))
+    assert found_facts[0].startswith("seconds goes back from 7 to 0")
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, None, "1", True])
@@ -436,7 +436,7 @@ def test_invalid_count_is_reported(count: object) -> None:
     assert facts(audit(trace, proof)) == [f"model_calls is {count!r}; counts are whole numbers of at least 0"]
 
 
-def test_a_run_begins_with_nothing_spent() -> None:
+def test_run_must_begin_with_zero_counts() -> None:
     trace, proof = two_steps()
     for record in trace:
         if "spent" in record:
@@ -465,7 +465,7 @@ def ending_with(error: type[BaseException], at: int) -> AgentExecutor:
 
 @pytest.mark.parametrize("at", [0, 2, 4])
 @pytest.mark.parametrize(("error", "status"), [(ValueError, "error"), (KeyboardInterrupt, "interrupted")])
-def test_a_run_that_was_broken_off_conforms(error: type[BaseException], status: str, at: int) -> None:
+def test_interrupted_run_conforms(error: type[BaseException], status: str, at: int) -> None:
     executor = ending_with(error, at)
     found = audit(trace_of(executor), proof_of(executor))
     assert (found.violations, found.status) == ((), status)
@@ -474,7 +474,7 @@ def test_a_run_that_was_broken_off_conforms(error: type[BaseException], status: 
 def test_an_interrupt_between_two_records_conforms() -> None:
     trace, proof = two_steps()
     for end in range(2, len(trace) - 1):
-        # It is told what was known at the last entry.
+        # The result has the amounts of the last entry.
         spent = next(record["spent"] for record in reversed(trace[:end]) if record["event"] == "entered")
         assert audit([*trace[:end], trace[-1] | {"status": "interrupted", "spent": spent}], proof).conforms
 

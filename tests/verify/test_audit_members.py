@@ -1,4 +1,4 @@
-"""Traces of batches, whose members are asked for and answered one by one, and of runs within calls."""
+"""Traces of batches, with one record for each member, and of nested runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TOOLS: list[AnyTool] = [quick, slow, broken]
 
 
 def calling(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> AgentExecutor:
-    """An executor that calls these tools together, and then has an answer."""
+    """Return an executor that calls these tools together, and then answers."""
 
     def decide(steps: Sequence[object], inputs: object) -> list[AgentAction] | AgentFinish:
         return AgentFinish({"output": "done"}) if steps else [AgentAction(name, "x", "") for name in names]
@@ -59,7 +59,7 @@ def calling(*names: str, tools: Sequence[AnyTool] = TOOLS, **options: Any) -> Ag
 
 
 def recorded(executor: AgentExecutor, **options: Any) -> Trace:
-    """The records of an async run on a virtual clock, whatever ends it."""
+    """Return the records of an async run on a virtual clock."""
     recorder = Recorder(executor.verify())
 
     async def watched() -> None:
@@ -74,7 +74,7 @@ def recorded(executor: AgentExecutor, **options: Any) -> Trace:
 
 
 def members(trace: Trace) -> list[tuple[str, int, float | None]]:
-    """The records of the tools in their order: event, member, and how long it took."""
+    """Return the tool records in order: event, member and duration."""
     return [
         (record["event"], record["call"]["member"], record.get("seconds"))
         for record in trace
@@ -126,7 +126,7 @@ def test_failed_tool_keeps_other_results() -> None:
     assert seconds == pytest.approx(0.02)
     found = audit(trace, proof_of(executor))
     assert (found.violations, found.status) == ((), "error")
-    # One that fails before the others have begun has paid for them.
+    # All members are charged before the first one starts.
     in_turn = calling("quick", "broken", "slow", handle_tool_errors="raise", tool_concurrency=1)
     trace = recorded(in_turn)
     assert [event for event, _, _ in members(trace)] == ["asked", "answered", "asked"]
@@ -138,13 +138,13 @@ def test_a_deadline_cuts_each_member_alone(concurrency: int) -> None:
     executor = calling("quick", "slow", "slow", max_execution_time=0.1, tool_concurrency=concurrency)
     trace = recorded(executor)
     times = {member: seconds for event, member, seconds in members(trace) if event == "answered"}
-    # One that had not begun is cut as it would begin.
+    # A member that has not begun is cut at its start.
     began = {1: {1: 0.02, 2: 0.1}, 2: {1: 0.0, 2: 0.02}, 8: {1: 0.0, 2: 0.0}}[concurrency]
     assert times == {0: pytest.approx(0.02), **{one: pytest.approx(0.1 - at) for one, at in began.items()}}
     assert audit(trace, proof_of(executor)).violations == ()
 
 
-# ---- what does not conform
+# ---- violations
 
 
 def test_unrequested_answer_is_reported() -> None:
@@ -162,7 +162,7 @@ def test_unrequested_answer_is_reported() -> None:
     ]
 
 
-def test_a_member_that_is_answered_twice_is_named() -> None:
+def test_second_answer_to_member_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     line = line_of(trace, "answered", 0)
@@ -171,7 +171,7 @@ def test_a_member_that_is_answered_twice_is_named() -> None:
     ]
 
 
-def test_a_member_without_an_answer_is_named() -> None:
+def test_unanswered_member_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     line = line_of(trace, "answered", 0)
@@ -180,14 +180,14 @@ def test_a_member_without_an_answer_is_named() -> None:
     ]
 
 
-def test_a_member_out_of_its_order_is_named() -> None:
+def test_member_out_of_order_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     trace[line_of(trace, "asked", 1)]["call"]["member"] = 3
     assert facts(audit(trace, proof))[0] == "dispatch_tools asks for CallTool as 2.3, but 2.1 or 3.0 was due"
 
 
-def test_a_call_of_another_run_is_named() -> None:
+def test_call_of_another_run_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     call = trace[line_of(trace, "answered", 1)]["call"]
@@ -196,7 +196,7 @@ def test_a_call_of_another_run_is_named() -> None:
 
 
 @given(calls=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
-def test_a_charge_too_few_is_named(calls: list[int], data: st.DataObject) -> None:
+def test_missing_charge_is_reported(calls: list[int], data: st.DataObject) -> None:
     executor = acting(calls)
     trace = trace_of(executor)
     answers = [record for record in trace if record["event"] == "answered" and record["node"] == "dispatch_tools"]
@@ -205,7 +205,7 @@ def test_a_charge_too_few_is_named(calls: list[int], data: st.DataObject) -> Non
     assert not audit(trace, proof_of(executor)).conforms
 
 
-# ---- runs within calls
+# ---- nested runs
 
 
 def nesting(inner_calls: int, **options: Any) -> tuple[AgentExecutor, list[Trace]]:
@@ -225,7 +225,7 @@ def nesting(inner_calls: int, **options: Any) -> tuple[AgentExecutor, list[Trace
     return calling("delegate", "quick", tools=[delegate, quick], **options), traces
 
 
-def test_charges_of_runs_within_a_call_are_recorded() -> None:
+def test_nested_charges_are_recorded() -> None:
     executor, traces = nesting(2)
     trace = recorded(executor)
     (record,) = [record for record in trace if "within" in record]
@@ -245,12 +245,12 @@ def timeline_of(trace: Trace) -> str:
 def test_recorded_result_has_nested_charges() -> None:
     executor, _ = nesting(2)
     result = run_virtually(on_loop_time(executor).arun("go on"))
-    told = [record["within"] for record in recording_of(result).records if "within" in record]
-    assert told == [record["within"] for record in recorded(executor) if "within" in record]
+    recorded_charges = [record["within"] for record in recording_of(result).records if "within" in record]
+    assert recorded_charges == [record["within"] for record in recorded(executor) if "within" in record]
 
 
 @pytest.mark.parametrize("by", [1, -1])
-def test_charges_within_that_were_changed_are_named(by: int) -> None:
+def test_changed_nested_charges_are_reported(by: int) -> None:
     executor, _ = nesting(2)
     trace, proof = recorded(executor), proof_of(executor)
     (record,) = [record for record in trace if "within" in record]
@@ -267,7 +267,7 @@ def test_nested_run_stays_within_outer_limits() -> None:
     (stopped,) = traces
     assert stopped[-1]["limit"]["outer"] is True
     assert audit(stopped, proof_of(acting([1] * 9))).violations == ()
-    # Without the word of the run around it, nothing would have stopped it.
+    # Without the outer limit, nothing could have stopped it.
     for record in stopped:
         limit = record.get("value", {}).get("limit") if record["event"] == "moved" else None
         if limit:
@@ -276,7 +276,7 @@ def test_nested_run_stays_within_outer_limits() -> None:
 
 
 class User:
-    """A run's context, which must be told nobody."""
+    """The context of a run, which must not be recorded."""
 
     def __repr__(self) -> str:
         return "the-user-is-4711"
@@ -297,9 +297,9 @@ def test_context_appears_in_no_record_or_page() -> None:
     run_virtually(watched())
     recording = recorder.recording
     assert recording.result is not None
-    for told in (recording.to_json_lines(), html(recording.machine, recording), timeline(recording)):
-        assert "4711" not in told
-        assert "User" not in told
+    for recorded_charges in (recording.to_json_lines(), html(recording.machine, recording), timeline(recording)):
+        assert "4711" not in recorded_charges
+        assert "User" not in recorded_charges
 
 
 def test_records_of_other_nodes_are_reported() -> None:
@@ -322,7 +322,7 @@ def test_early_batch_member_is_reported() -> None:
     )
 
 
-def test_an_answer_of_another_kind_is_named() -> None:
+def test_answer_of_another_kind_is_reported() -> None:
     executor = calling("quick", "slow")
     trace, proof = recorded(executor), proof_of(executor)
     trace[line_of(trace, "answered", 1)]["replies"][0]["effect"] = "CallModel"

@@ -1,4 +1,4 @@
-"""How much a run takes at most: in the limits' names, and as a number."""
+"""Bounds of runs: closed forms and numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_seconds_bound_is_limit_plus_cleanup() -> None:
     assert str(bounds_of(AGENT_EXECUTOR, Limits()).seconds) == "no bound"
 
 
-def test_seconds_are_printed_with_what_they_assume() -> None:
+def test_seconds_bound_shows_its_assumption() -> None:
     bounds = bounds_of(AGENT_EXECUTOR, Limits(seconds=30))
     assumed = "nodes, policies and observers return at once and the event loop is not blocked"
     assert bounds.seconds.assuming == assumed
@@ -97,7 +97,7 @@ def test_embedded_graph_resets_own_budget_at_entry(iterations: int, own: int) ->
     bounds = bounds_of(bad.CHILD_COUNTED, limits)
     assert bounds.transitions.number == explore_table(bad.CHILD_COUNTED, limits).longest
     assert bounds.transitions.exact
-    # A child that may not plan at all gives up, and there is no second task: that the closed form does not know.
+    # A child without any plan gives up, so there is no second task; the closed form does not cover this.
     assert (bounds.transitions.number == bounds.transitions.value) == (own > 0 or iterations == 0)
 
 
@@ -131,10 +131,10 @@ def test_every_finding_and_verdict_has_text() -> None:
     )
 
 
-def test_what_is_counted_is_not_assumed() -> None:
+def test_counted_things_are_not_assumed() -> None:
     loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
     again = "no run is resumed after a crash, which charges an unanswered effect again (set Limits(restarts=...))"
-    # Without restarts and with what visits ask for, no limit of a run around it could stop it elsewhere.
+    # Without restarts and with a limit on fan-out, no outer limit can stop it elsewhere.
     within = (
         "nested in a run that has a limit which this machine does not have, it still ends, but may take more "
         "transitions"
@@ -158,6 +158,6 @@ def test_reserved_calls_exceed_limit_and_repeat_after_crash(restarts: int | None
     assert bound.number == number
 
 
-def test_reserved_model_calls_are_no_tool_calls() -> None:
+def test_reserved_model_calls_are_not_tool_calls() -> None:
     bound = bounds_of(GENERATING_AGENT_EXECUTOR, agent_limits(tool_calls=2)).tool_calls
     assert str(bound) == "tool_calls = 2 (at most)"

@@ -46,7 +46,7 @@ def transitions(following: Following) -> list[Transition]:
 
 
 @given(followings())
-def test_components_are_those_of_networkx(following: Following) -> None:
+def test_components_agree_with_networkx(following: Following) -> None:
     found = strongly_connected_components(following)
     assert list(map(set, found)) == [set(one) for one in nx.strongly_connected_components(network(following))]
     assert sorted(node for component in found for node in component) == sorted(following)
@@ -62,7 +62,7 @@ def test_components_come_in_reverse_topological_order(following: Following) -> N
 
 
 @given(followings(), st.sets(st.integers(0, 11)))
-def test_reachable_nodes_are_those_of_networkx(following: Following, starts: set[int]) -> None:
+def test_reachable_nodes_agree_with_networkx(following: Following, starts: set[int]) -> None:
     known = starts & following.keys()
     lengths = nx.multi_source_dijkstra_path_length(network(following), known) if known else {}
     assert reachable(known, following) == set(lengths)
@@ -75,7 +75,7 @@ def test_a_node_without_row_leads_nowhere() -> None:
 @given(followings().filter(bool))
 # The lowest node with a way to 3 that avoids those in between is 2, and what dominates it is 0.
 @example({0: [2, 1], 1: [3, 2], 2: [3], 3: []})
-def test_dominated_nodes_are_those_of_networkx(following: Following) -> None:
+def test_dominators_agree_with_networkx(following: Following) -> None:
     above = nx.immediate_dominators(network(following), 0)
     numbers = dominator_ranges(0, following)
     assert sorted(one.start for one in numbers.values()) == list(range(len(numbers)))
@@ -88,7 +88,7 @@ def test_dominated_nodes_are_those_of_networkx(following: Following) -> None:
 
 
 @given(followings(loops=False))
-def test_longest_way_is_that_of_networkx(following: Following) -> None:
+def test_longest_path_agrees_with_networkx(following: Following) -> None:
     if not following:
         return
     potentials = Potentials(lambda _: polynomial.number(1), {}, [])

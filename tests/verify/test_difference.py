@@ -1,4 +1,4 @@
-"""What two machines differ in."""
+"""Differences between two machines."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_limit_applies_to_machine_with_the_budget() -> None:
         diff(WRITER, PERFECTIONIST, Limits(budgets={"drafts": 1}))
 
 
-def test_nodes_and_edges_are_there_as_data() -> None:
+def test_difference_has_nodes_and_edges_as_data() -> None:
     found = diff(PERFECTIONIST, WRITER)
     assert [node.name for node in found.nodes.added] == ["revise"]
     assert [node.name for node in found.nodes.removed] == ["polish"]

@@ -1,4 +1,4 @@
-"""The explorer drives the real engine over every class of reply, and follows alike runs as one."""
+"""The explorer drives the real engine with every class of reply, and merges equal states."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ def all_limits(draw: st.DrawFn) -> Limits:
     )
 
 
-def seen(found: Exploration) -> tuple[object, ...]:
-    """What an exploration says of the machine, however it was made."""
+def comparable_results(found: Exploration) -> tuple[object, ...]:
+    """Return the results of an exploration that do not depend on pruning."""
     return (
         found.paths,
         found.longest,
@@ -170,7 +170,7 @@ def seen(found: Exploration) -> tuple[object, ...]:
     )
 
 
-# Two of them are broken by some runs.
+# Some runs break two of them.
 ASSERTIONS = (
     never_without(answered(CallTool), before=asked(CallTool), each=True),
     eventually(ended()),
@@ -180,7 +180,7 @@ ASSERTIONS = (
 )
 
 
-# More than of others: few of the limits lead to every kind of run.
+# More examples than elsewhere, because few limits lead to every kind of run.
 @settings(max_examples=2 * settings().max_examples)
 @given(limits=all_limits(), kind=st.sampled_from(KINDS), both=st.booleans())
 def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool) -> None:
@@ -190,7 +190,7 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
     tools = (look_up, answer_with) if both and limits.iterations == 1 else (look_up,)
     pruned = explored(limits, kind, tools, properties=ASSERTIONS)
     every = explored(limits, kind, tools, properties=ASSERTIONS, prune=False)
-    assert seen(pruned) == seen(every)
+    assert comparable_results(pruned) == comparable_results(every)
     assert every.runs == every.paths
     assert pruned.states <= every.states
 
@@ -207,7 +207,7 @@ def test_number_of_runs_follows_from_reply_classes(iterations: int) -> None:
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2])
-def test_as_many_runs_are_followed_one_by_one(iterations: int) -> None:
+def test_exhaustive_search_follows_every_run(iterations: int) -> None:
     found = explored(Limits(iterations=iterations))
     assert explored(Limits(iterations=iterations), prune=False).runs == found.paths
 
@@ -230,19 +230,19 @@ def test_explorer_and_driver_emit_same_events(data: st.DataObject, kind: Kind, i
     driven = list(stream(executor.graph, READY, make_run_context(answers, limits=limits, clock=lambda: 0.0)))
     assert isinstance(driven[-1], Done)
     # The explorer answers a batch as a whole, and the driver each member as it is answered.
-    assert asked_first(told(executor.graph, limits, given)) == asked_first(driven)
+    assert asked_first(explored_events(executor.graph, limits, given)) == asked_first(driven)
 
 
 def asked_first(events: list[Event[Any]]) -> list[Event[Any]]:
-    """The events, with all that a visit asks for before what it is answered."""
+    """Return the events with all effects of a visit before their answers."""
     ordered: list[Event[Any]] = []
     for asks, some in groupby(events, lambda event: isinstance(event, (Asked, Answered))):
         ordered += sorted(some, key=lambda event: asks and isinstance(event, Answered))
     return ordered
 
 
-def told(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
-    """The events of the run that the explorer makes of these replies, given one after another."""
+def explored_events(graph: Graph[Ready, Any], limits: Limits, replies: list[object]) -> list[Event[Any]]:
+    """Return the events of the explorer's run with these replies in order."""
     stepping = Stepping(graph, limits)
     answers = iter(replies)
     events, then = stepping.start_run(READY)
@@ -458,7 +458,7 @@ def test_exception_of_node_has_shortest_run(
     assert list(map(str, raised.path)) == ["plan --Replied--> parse", "parse --Acted--> approve"]
     assert [choice.name for choice in raised.choices][-1] == "no"
     assert f"raises: approve raises {name}(" in str(found)
-    # What the world raises is counted apart, and nobody's fault.
+    # Injected exceptions are counted separately, and are not failures.
     assert set(found.exceptions) == {name, "ParseError"}
     assert set(found.injected) == {"ModelError", "an exception"}
     assert f"exceptions of nodes: ParseError in 2 runs, {name} in" in str(found)
@@ -563,7 +563,7 @@ def test_assertion_about_unknown_tool_is_refused() -> None:
         "never_without(~calls_tool('lookup'), before=left('parse')): there is no tool lookup; the tools are look_up; "
         "did you mean look_up? (a call of an unknown tool is one of no_such_tool)"
     )
-    # A model may call any, by the name that stands for all that there are not.
+    # A model may call any unknown tool, under the name that stands for all of them.
     assert not approved(CAREFUL, never(calls_tool("no_such_tool"))).holds
     # Which tools a bare graph's run_context has is not known.
     assert approval(GUARDED, never(calls_tool("anything"))).holds
@@ -580,7 +580,7 @@ def approval(graph: Graph[Any, Any], assertion: Assertion = APPROVAL, iterations
     return explore(graph, Limits(iterations=iterations), errands.Errand(), oracle, properties=[assertion])
 
 
-def test_a_machine_that_always_asks_has_no_failure() -> None:
+def test_machine_that_always_asks_has_no_failure() -> None:
     found = approval(GUARDED)
     assert found.failures == ()
     assert found.holds
@@ -599,7 +599,7 @@ def test_shortcut_around_approval_has_shortest_path() -> None:
 
 
 def test_an_approval_of_another_call_is_not_enough() -> None:
-    # After an approved deletion, and nothing else, an urgent one goes through.
+    # Only after an approved deletion is an urgent one allowed.
     once = never_without(calls_tool("delete_file"), before=left("approve", Approved))
     assert len(shortest(SHORTCUT, once).path) == 1
     looked = never_without(calls_tool("delete_file"), before=calls_tool("list_files"))
@@ -667,7 +667,7 @@ def test_failure_path_can_be_marked_in_picture() -> None:
     assert "linkStyle 2 stroke" in picture
 
 
-def test_a_person_is_known_to_answer() -> None:
+def test_oracle_knows_replies_of_a_person() -> None:
     assert [reply.value for reply in replies_of(GUARDED, REPLIES)(AskHuman("?"))] == ["yes", "no", ""]
 
 
@@ -684,7 +684,7 @@ def test_events_begin_at_the_start() -> None:
     assert [event.node for event in failure.events if isinstance(event, (Answered, Moved))] == ["decide", "decide"]
 
 
-# ---- what must not be left out, or taken for the same
+# ---- states that must not be merged
 
 
 FORMS: list[Callable[[Predicate, Predicate], Assertion]] = [
@@ -712,7 +712,7 @@ def test_pruned_search_finds_shortest_failures(machine: Graph[Any, Any], asserti
     oracle = replies_of(machine, REPLIES)
     pruned = explore(machine, limits, errands.Errand(), oracle, properties=[assertion])
     every = explore(machine, limits, errands.Errand(), oracle, properties=[assertion], prune=False)
-    assert seen(pruned) == seen(every)
+    assert comparable_results(pruned) == comparable_results(every)
     for failure in pruned.failures:
         assert breaks(assertion, machine, limits, errands.Errand(), failure.choices)
 
@@ -748,7 +748,7 @@ def test_unserializable_value_is_resumed_unchanged() -> None:
     assert "SnapshotError" not in found.exceptions
 
 
-def test_an_exploration_says_what_it_found() -> None:
+def test_exploration_text_lists_results() -> None:
     assert str(explored(Limits(iterations=3), tools=(look_up, answer_with))).splitlines()[0] == (
         "49 runs were followed, of 12 states, for 913 in all; at most 14 transitions, 3 model calls and 3 tool calls"
     )
@@ -783,7 +783,7 @@ def test_extra_choices_after_end_are_ignored() -> None:
     assert breaks(never(left("unpack")), PARCEL, Limits(), Parcel(CONTENTS), [REPLIED])
 
 
-def test_a_pasted_test_reads_like_one() -> None:
+def test_failure_test_is_readable() -> None:
     failure = shortest(SHORTCUT, dominates("approve", calls_tool("delete_file")))
     assert as_test(failure) == PASTED
 

@@ -1,4 +1,4 @@
-"""What a proof sees of a machine: the ways in which a visit to each kind of node can end, and what each spends."""
+"""Flows of machines: the transitions of each kind of node, and the amounts that each spends."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def look(given: Given) -> Asks[Look, Made]:
     return Made()
 
 
-# What the reply of a model reports besides the tokens.
+# The other meters that a model reply reports.
 REPORTED = ("completion_tokens", "cost", "prompt_tokens")
 
 
@@ -220,7 +220,7 @@ def test_metered_asking_node_has_gate_and_within() -> None:
     ]
 
 
-def test_who_is_not_let_in_asks_for_nothing() -> None:
+def test_node_behind_gate_asks_for_nothing() -> None:
     _, shut, _ = ways(metered(when_spent=Halted, budget=FIRST, asks=(1, 2))(use))
     assert shut == Transition("use", "Halted", "END", "gate", causes=("first", "seconds", "restarts"))
 
@@ -310,7 +310,7 @@ def test_a_move_is_always_possible() -> None:
     assert is_enabled(Transition("a", "A", "END", spends=(("x", 1),)), {"x": 0})
 
 
-# ---- what is said of a proof
+# ---- assumptions of proofs
 
 
 def asking(counted: Any) -> Graph[Given, Any]:
@@ -350,7 +350,7 @@ AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted(
         (Limits(seconds=9, restarts=2), 1, (CUT, LEFT, ONE, AGAIN, NESTED, BESIDE)),
     ],
 )
-def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
+def test_proof_lists_its_assumptions(limits: Limits, asks: Any, assumed: tuple[str, ...]) -> None:
     verdict = asking(charged(when_spent=Halted, asks=asks)(think)).verify(limits)
     assert verdict.proved
     assert verdict.assumptions == assumed
@@ -361,7 +361,7 @@ def test_a_proof_says_what_it_takes_for_granted(limits: Limits, asks: Any, assum
 
 
 @pytest.mark.parametrize("limits", [Limits(fan_out=None), agent_limits(tool_calls=3, fan_out=None)])
-def test_asks_that_nothing_bounds_are_unproved(limits: Limits) -> None:
+def test_unbounded_effects_are_unproved(limits: Limits) -> None:
     verdict = asking(charged(when_spent=Halted)(think)).verify(limits)
     assert (verdict.status, verdict.certificate, verdict.assumptions) == ("unproved", None, ())
     (finding,) = verdict.findings
@@ -382,7 +382,7 @@ def test_only_fan_out_bounds_free_effects() -> None:
 
 
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
-    """Which of them a visit asks for is not known, but that it asks for one is."""
+    """A visit asks for one of several effects, but it is unknown for which."""
 
     @node
     def model_or_tool(given: Given) -> Asks[CallModel | CallTool, Given]:
@@ -434,7 +434,7 @@ def test_witness_does_not_rely_on_cut_tool() -> None:
     assert ended == ["use: unproved, True", "think: refuted, False"]
 
 
-def test_every_node_whose_asks_nothing_bounds_is_named() -> None:
+def test_every_node_with_unbounded_effects_is_reported() -> None:
     @node
     def think_again(given: Given) -> Asks[CallModel, Made]:
         yield from ask(CallModel(CompletionRequest("?")))
@@ -462,7 +462,7 @@ def test_edges_to_missing_nodes_can_be_analysed() -> None:
     assert machine.verify().status == "refuted"
 
 
-# ---- what is said of a machine that is not proved
+# ---- findings
 
 
 @final

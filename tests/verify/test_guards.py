@@ -1,4 +1,4 @@
-"""GX027: a guard that stands on some of the exits, and not on those that lead past it."""
+"""GX027: guards that some exits bypass."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_step_in_the_loop_guards_no_exit() -> None:
     assert not warnings(splice(AGENT_EXECUTOR, edges(forget, on(Ready, plan)), after=check_return_direct, on=Ready))
 
 
-def test_a_node_behind_a_spent_limit_guards_nothing() -> None:
+def test_node_after_reached_limit_guards_nothing() -> None:
     @node
     def explain(reached: LimitReached) -> LimitReached | StoppedResponse:
         return reached
@@ -240,7 +240,7 @@ def test_an_earlier_exit_is_not_missed() -> None:
     assert not warnings(machine)
 
 
-def test_an_exit_behind_the_guard_is_not_missed() -> None:
+def test_exit_after_guard_is_not_missed() -> None:
     @node
     def review(cancelled: Cancelled) -> Cancelled | Order:
         return cancelled

@@ -1,4 +1,4 @@
-"""Random machines and replies that report anything: no run exceeds its proved bounds, or raises but our errors."""
+"""Random machines with hostile replies: no run exceeds its proved bounds, or raises a foreign error."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def replies(draw: st.DrawFn) -> ModelReply:
     ),
     allowed=limits(),
     amounts=st.lists(AMOUNTS, min_size=1, max_size=4),
-    said=st.lists(replies(), min_size=1, max_size=4),
+    model_replies=st.lists(replies(), min_size=1, max_size=4),
     choices=st.lists(st.integers(0, 5), max_size=4),
 )
 def test_no_report_makes_a_run_exceed_its_bounds(
-    drawn: DrawnGraph, allowed: Limits, amounts: list[Any], said: list[ModelReply], choices: list[int]
+    drawn: DrawnGraph, allowed: Limits, amounts: list[Any], model_replies: list[ModelReply], choices: list[int]
 ) -> None:
     verdict = drawn.graph.verify(allowed)
     if not verdict.proved or verdict.bounds is None:
@@ -60,7 +60,7 @@ def test_no_report_makes_a_run_exceed_its_bounds(
 
     nodes = [part for one in drawn.nodes for part in (one, *one.inner)]
     errands = [errand_class(errand) for one in nodes for errand in one.errands]
-    kinds: dict[type[Effect[Any]], list[Any]] = {CallModel: said, CallTool: [ToolResult("x")]}
+    kinds: dict[type[Effect[Any]], list[Any]] = {CallModel: model_replies, CallTool: [ToolResult("x")]}
     kinds |= dict.fromkeys(errands, amounts)
     handlers = {kind: answering(given) for kind, given in kinds.items()}
     steps = 0

@@ -40,12 +40,12 @@ def steps_proved(machine: Graph[Any, Any], limits: Limits) -> int | None:
 
 
 def spin_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
-    """Whether every run ends, after `bound` steps at most."""
+    """Return whether every run ends, after at most `bound` steps."""
     return spin(promela(flow, limits, bound=bound)).holds
 
 
 def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
-    """Whether every run ends, after `bound` steps at most."""
+    """Return whether every run ends, after at most `bound` steps."""
     return tlc(tla(flow, limits, bound=bound), tla_config(bound=bound)).holds
 
 
@@ -97,7 +97,7 @@ def test_bad_flow_has_endless_run(says: Says, flow: Flow) -> None:
     assert not says(flow, Limits(iterations=3))
 
 
-def test_a_loop_that_changes_nothing_is_seen() -> None:
+def test_loop_that_changes_nothing_is_found() -> None:
     assert not tlc_says(SPINNING, Limits())
 
 
@@ -161,7 +161,7 @@ def test_tla_counts_one_step_beyond_the_bound() -> None:
     assert "steps" not in tla(EXECUTOR, Limits(iterations=1)).partition("EXTENDS")[2]
 
 
-def test_what_a_checker_cannot_count_is_refused() -> None:
+def test_too_large_counts_are_refused() -> None:
     with pytest.raises(LimitsError, match="the limit iterations is 4294967296, which is too large for model checkers"):
         promela(EXECUTOR, Limits(iterations=2**32))
     with pytest.raises(LimitsError, match="the bound is -1"):

@@ -173,6 +173,6 @@ def test_trace_with_exchanged_value_is_drawn_or_refused(value: str) -> None:
 
 
 @pytest.mark.parametrize("text", [DEEP, "", "{", "1e400", '{"graphexec_certificate": 1' + "0" * 5000 + "}"])
-def test_text_that_is_no_certificate_is_refused(text: str) -> None:
+def test_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)

@@ -1,4 +1,4 @@
-"""Machines whose effects take something else than calls of models and tools: how they are proved, and what is said."""
+"""Machines whose effects charge other meters than model and tool calls: how they are proved, and reported."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_fan_out_or_meter_limits_effects() -> None:
 @final
 @dataclass(frozen=True)
 class Scan(Effect[int]):
-    """How many pages there were is known afterwards."""
+    """The reply reports the number of pages."""
 
     measures: ClassVar[tuple[Meter, ...]] = (Meter("pages"),)
 
@@ -153,7 +153,7 @@ def test_measured_meter_stops_visit_when_used_up(pages: int | None) -> None:
     limits = Limits({Meter("pages"): pages}, restarts=0)
     verdict = verify(machine, limits)
     found = explore_table(machine, limits)
-    # Nobody knows whether there will be any pages.
+    # There may be no pages.
     assert verdict.status == ("unproved" if pages == 0 else "refuted")
     assert (found.endless is None) == (pages == 0)
     once: Any = edges(scanning, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
@@ -173,7 +173,7 @@ def test_unreachable_charge_is_zero() -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 5])
-def test_what_is_reserved_may_ask_for_nothing(seconds: int | None) -> None:
+def test_reserved_visit_may_ask_for_nothing(seconds: int | None) -> None:
     silent: Any = reserved(when_spent=Cancelled, asks=0)(dataclasses.replace(pay, when_spent=None, spent_outcome=None))
     row: Any = edges(silent, on(Paid, END) | on(Refused, END) | on(Cancelled, END))
     bounds = certified(graph(row, start=silent), Limits(seconds=seconds)).bounds
@@ -195,7 +195,7 @@ def test_budget_and_meter_of_same_name_are_refused() -> None:
     assert verify(draft(row, start=both)).findings[0].code == "GX011"
 
 
-def test_two_meters_of_one_name_are_a_fault() -> None:
+def test_two_meters_of_same_name_are_refused() -> None:
     class Refund(Effect[bool]):
         measures: ClassVar[tuple[Meter, ...]] = (Meter("payments", whole=False),)
 
@@ -232,9 +232,9 @@ def test_meter_limit_on_own_budget_is_refused() -> None:
 def test_bounds_and_limits_are_reported_by_meter() -> None:
     verdict = certified(ORDERS, FIVE)
     assert verdict.bounds is not None
-    told = bounds_data(verdict.bounds)
-    assert told["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False, "assuming": None}
-    assert told["model_calls"] == {"form": "0", "number": 0, "exact": True, "assuming": None}
+    data = bounds_data(verdict.bounds)
+    assert data["meters"]["payments"] == {"form": "payments", "number": 5, "exact": False, "assuming": None}
+    assert data["model_calls"] == {"form": "0", "number": 0, "exact": True, "assuming": None}
     assert limits_data(FIVE)["payments"] == 5
     assert bound_lines(verdict.bounds) == [
         "  transitions  payments + 1 = 6 (exact)",
@@ -351,16 +351,16 @@ def test_run_with_custom_meters_conforms(accepted: list[bool], limits: Limits) -
 @pytest.mark.parametrize(
     ("meter", "more", "fact"),
     [
-        ("payments", 1, "ship --Delivered--> END makes at most 1 payments, and 2 are counted"),
-        ("payments", 1, "ship asked for 0 payments, and 2 are counted"),
-        ("parcels", 5, "ship asked for 0 parcels, and 7 are counted"),
-        ("parcels", 5, "the parcels of the run are 7, and at most 2 was proved"),
-        ("parcels", 0.5, "parcels is 2.5; what is counted is whole and not below 0"),
-        ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, of which 0 is spent before it and 0 after it"),
-        ("weight", -0.25, "weight go back from 0.5 to 0.25"),
+        ("payments", 1, "ship --Delivered--> END makes at most 1 payments, but 2 are counted"),
+        ("payments", 1, "ship asked for 0 payments, but 2 are counted"),
+        ("parcels", 5, "ship asked for 0 parcels, but 7 are counted"),
+        ("parcels", 5, "the run takes 7 parcels, but at most 2 is proved"),
+        ("parcels", 0.5, "parcels is 2.5; counts are whole numbers of at least 0"),
+        ("parcels", -2, "ship --Delivered--> END spends 2 of parcels, but 0 is spent before it and 0 after it"),
+        ("weight", -0.25, "weight goes back from 0.5 to 0.25"),
     ],
 )
-def test_what_is_charged_wrongly_is_a_violation(meter: str, more: float, fact: str) -> None:
+def test_wrong_charge_is_a_violation(meter: str, more: float, fact: str) -> None:
     records, proof = trace_of([False, True], FIVE)
     records[-1]["spent"][meter] += more
     assert fact in [violation.fact for violation in audit(records, proof).violations]
@@ -370,13 +370,13 @@ def test_run_beyond_meter_limit_is_a_violation() -> None:
     records, _ = trace_of([False, False, True], FIVE)
     proof = certified(ORDERS, Limits({PAYMENTS: 2})).certificate
     assert proof is not None
-    assert "the limit payments of the run is 5 and that of the proof 2" in str(audit(records, proof))
+    assert "the limit payments is 5 for the run and 2" in str(audit(records, proof))
     records[0]["limits"]["payments"] = 2
     facts = [violation.fact for violation in audit(records, proof).violations]
-    assert "3 of payments is spent, and the limit is 2" in facts
+    assert "3 of payments is spent, but the limit is 2" in facts
 
 
-# ---- puppets
+# ---- stub nodes
 
 
 def asking(least: int, most: int, *effects: type[Effect[Any]]) -> Graph[Any, Any]:
@@ -416,7 +416,7 @@ def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[l
 def _visited(
     batches: Sequence[Sequence[type[Effect[Any]]]], least: int, limits: Limits
 ) -> tuple[str | None, Counter[str]]:
-    """How a visit that asks for these ends, and what it is charged, by the limits' own words."""
+    """Return the expected end of a visit with these effects, and its charges."""
     spent: Counter[str] = Counter()
     for batch in batches:
         wanted = Counter(spent)
@@ -443,7 +443,7 @@ def meter_limits(draw: st.DrawFn) -> Limits:
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 @given(drawn=drawn_graphs(most=3), limits=meter_limits(), choices=st.lists(st.integers(0, 5), max_size=3))
 def test_proofs_of_random_machines_hold_for_every_run(drawn: DrawnGraph, limits: Limits, choices: list[int]) -> None:
-    """The nodes run as they are, on the real engine, whatever their effects report."""
+    """The nodes run as they are, on the real engine, with any reports of their effects."""
     verdict = verify(drawn.graph, limits)
     event(verdict.status)
     nodes = [one for outer in drawn.nodes for one in (outer, *outer.inner)]

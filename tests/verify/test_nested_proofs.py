@@ -1,4 +1,4 @@
-"""What is proved of a run holds with the runs within it: those of tools made of executors are added to the bounds."""
+"""Proofs of runs with nested runs: the charges of tools that run executors are added to the bounds."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_unbounded_calls_start_unbounded_runs() -> None:
         assert {name: str(bound) for name, bound in certificate.bounds.meters.items()} == {"others": expected}
 
 
-def test_what_runs_within_only_report_is_not_bounded() -> None:
+def test_reports_of_nested_runs_are_not_bounded() -> None:
     """The machine around them charges the same meter, and reports no more of it."""
     inner = REPORTING.verify().nested_runs("reporting", "pages")
     assert inner.charges == (("pages", None, None),)
@@ -236,7 +236,7 @@ def test_meters_and_limits_of_nested_runs_are_checked() -> None:
             check(dataclasses.replace(certificate, bounds=changed), executor.graph)
 
 
-def test_what_runs_within_charge_is_checked() -> None:
+def test_charges_of_nested_runs_are_checked() -> None:
     executor = delegating(caller_of(Caller(), echo, max_iterations=5), max_nested_runs=2)
     certificate = proof(executor).certificate
     assert certificate is not None
@@ -348,12 +348,12 @@ def test_meters_of_nested_runs_are_bounded() -> None:
     assert bounds(4, Limits()) == {"pages": "1 (exact)", "others": "4 (at most)"}
     assert bounds(4, Limits(nested_runs=0)) == {"pages": "1 (exact)", "others": "0 (exact)"}
     assert bounds(4, Limits({Meter("others"): 3})) == {"pages": "1 (exact)", "others": "others = 3 (at most)"}
-    # Where there is no bound, nothing is said of it.
+    # Without a bound there is no claim.
     assert bounds(None, Limits()) == {"pages": "1 (exact)"}
 
 
 def test_machine_may_loop_at_an_outer_limit() -> None:
-    """Where the runs around it have spent what it has no limit of, it is stopped by its certificate, not endless."""
+    """An outer limit that the machine lacks makes it loop; its certificate does not claim to hold within other runs."""
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_within
@@ -372,4 +372,4 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
         return str(executor.with_limits(limits).run("q").steps[0].observation)
 
     assert observed(Limits()) == "it"
-    assert "has a limit that the machine was proved without" in observed(Limits({PAGES: 0}))
+    assert "has a limit that the proof did not include" in observed(Limits({PAGES: 0}))

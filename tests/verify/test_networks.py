@@ -169,23 +169,23 @@ def test_exports_hold_every_attribute(machine: Graph[Any, Any]) -> None:
         assert read.graph.items() >= network.graph.items()
 
 
-def test_each_call_makes_a_graph_of_its_own() -> None:
+def test_each_call_returns_a_new_graph() -> None:
     PAYMENTS.to_networkx().remove_node("pay")
     assert "pay" in PAYMENTS.to_networkx()
 
 
 def test_missing_nodes_of_drafts_are_marked() -> None:
-    machine: Graph[Any, Any] = Graph([pay], [Edge("pay", Paid, "nowhere"), Edge("nobody", Over, "END")], "pay")
+    machine: Graph[Any, Any] = Graph([pay], [Edge("pay", Paid, "nowhere"), Edge("missing_source", Over, "END")], "pay")
     network = machine.to_networkx()
-    assert network.nodes["nowhere"] == network.nodes["nobody"] == {"kind": "missing"}
-    assert network.edges["nobody", "END", "Over"]["returned"] is False
+    assert network.nodes["nowhere"] == network.nodes["missing_source"] == {"kind": "missing"}
+    assert network.edges["missing_source", "END", "Over"]["returned"] is False
 
 
 # ---- dominators
 
 
 @given(sound_graphs(most=6))
-def test_dominators_are_those_of_networkx(machine: Graph[Any, Any]) -> None:
+def test_dominators_agree_with_networkx(machine: Graph[Any, Any]) -> None:
     network: nx.DiGraph[str] = nx.DiGraph(machine.to_networkx())
     for immediate, holds, root in (
         (nx.immediate_dominators(network, machine.start), dominates, machine.start),
@@ -217,7 +217,7 @@ def test_each_payment_needs_an_approval_of_its_own() -> None:
     assert dominates(AGENT_EXECUTOR, parse, dispatch_tools, outcome=Acted, each=True)
 
 
-def test_what_begins_is_completed() -> None:
+def test_started_work_is_completed() -> None:
     assert postdominates(PAYMENTS, decide, pay)
     assert postdominates(PAYMENTS, decide, pay, each=True)
     assert not postdominates(PAYMENTS, decide, ask_first)
@@ -264,7 +264,7 @@ def test_a_spliced_node_dominates_what_it_guards() -> None:
 
 
 @given(sound_graphs(most=6))
-def test_paths_are_as_short_as_those_of_networkx(machine: Graph[Any, Any]) -> None:
+def test_paths_agree_with_networkx(machine: Graph[Any, Any]) -> None:
     lengths = nx.single_source_dijkstra_path_length(machine.to_networkx(), machine.start)
     for name in (*machine.nodes, "END"):
         path = shortest_path(machine, name)

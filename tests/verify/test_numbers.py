@@ -48,11 +48,11 @@ def with_bound(certificate: Certificate, name: str, **changes: Any) -> Certifica
     "number", [3, 10**6, pytest.param(10**5000, id="huge"), float("nan"), float("inf"), 14.0, -1, True, None, "14"]
 )
 @pytest.mark.parametrize("name", ["transitions", "model_calls", "tool_calls"])
-def test_a_forged_number_is_refused(name: str, number: Any) -> None:
+def test_forged_number_is_refused(name: str, number: Any) -> None:
     certificate = certified()
     check(certificate, AGENT_EXECUTOR)
     if number is None and name != "transitions":
-        # Nothing is said of it, and nothing is wrong.
+        # No claim, so no fault.
         check(with_bound(certificate, name, number=None, form=None, value=None), AGENT_EXECUTOR)
         return
     with pytest.raises(CertificateError, match=f"the bound on {name.replace('_', ' ')} is not proved"):
@@ -65,7 +65,7 @@ def test_forged_seconds_are_refused(number: Any) -> None:
         check(with_bound(certified(), "seconds", number=number), AGENT_EXECUTOR)
 
 
-def test_a_meter_that_was_left_out_is_refused() -> None:
+def test_missing_meter_is_refused() -> None:
     certificate = certified()
     bounds = dataclasses.replace(certificate.bounds, meters={})
     with pytest.raises(CertificateError, match="the meters that it bounds are not those of its flow"):
@@ -80,7 +80,7 @@ def test_a_form_without_its_value_is_refused(form: str) -> None:
 
 @settings(FREELY, max_examples=40)
 @given(drawn=drawn_graphs(), limits=some_limits(), data=st.data())
-def test_a_potential_that_was_lowered_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:
+def test_lowered_potential_is_refused(drawn: DrawnGraph, limits: Limits, data: st.DataObject) -> None:
     """Of random machines: at a node that is reached, by a node that is left out, or in a state."""
     graph = drawn.graph
     verdict = graph.verify(limits)
@@ -199,7 +199,7 @@ def test_ten_thousand_iterations_are_exact() -> None:
     assert str(certified(Limits(iterations=10_000)).bounds.transitions) == "4*iterations + 2 = 40,002 (exact)"
 
 
-def test_what_is_read_again_proves_as_much() -> None:
+def test_deserialized_certificate_proves_the_same() -> None:
     certificate = certified()
     again = Certificate.from_json(certificate.to_json())
     for one, other in zip(certificate.bounds.rows(), again.bounds.rows(), strict=True):
@@ -283,7 +283,7 @@ def test_long_limits_are_written() -> None:
         (("iterations", -1), "a potential has a negative slope"),
     ],
 )
-def test_a_potential_falls_as_a_limit_is_spent(slope: tuple[str, int], fault: str) -> None:
+def test_potential_falls_with_remaining_limit(slope: tuple[str, int], fault: str) -> None:
     certificate = certified()
     potential = Potential(dict.fromkeys(certificate.flow.nodes, (100, (slope,))))
     with pytest.raises(CertificateError, match=fault):

@@ -1,4 +1,4 @@
-"""Shortest ways and cycles through labelled edges, with networkx as their oracle."""
+"""Shortest paths and cycles through labelled edges, compared with networkx."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def network(pairs: list[Pair]) -> nx.DiGraph[int]:
 
 
 @given(PAIRS, st.integers(0, 6), st.integers(0, 6))
-def test_ways_are_as_short_as_those_of_networkx(pairs: list[Pair], start: int, target: int) -> None:
+def test_paths_agree_with_networkx(pairs: list[Pair], start: int, target: int) -> None:
     made = network(pairs)
     way = find_path(made, start, target)
     made.add_nodes_from([start, target])
@@ -53,6 +53,6 @@ def test_cycles_are_the_shortest(pairs: list[Pair]) -> None:
         ("1:a-y 2:a-x 3:x-b 4:y-b", "14"),
     ],
 )
-def test_of_ways_as_short_the_first_is_found(edges: str, labels: str) -> None:
+def test_first_of_equal_paths_is_found(edges: str, labels: str) -> None:
     made = label_edges((edge[2], edge[4], edge[0]) for edge in edges.split())
     assert find_path(made, "a", "b") == list(labels)

@@ -92,8 +92,8 @@ def test_visit_beyond_fan_out_does_not_return() -> None:
     one = flow_with(way("a", "b", asks=1), within("a", "fan_out"), way("b", END.name))
     assert steps(Product(one, Limits(fan_out=0)), "a") == [("within", "END", ())]
     # Where it says itself how many it asks for, that is no matter.
-    said = flow_with(way("a", "b", asks=2), within("a"), way("b", END.name))
-    assert steps(Product(said, Limits(fan_out=1)), "a") == [("Tob", "b", ())]
+    declared = flow_with(way("a", "b", asks=2), within("a"), way("b", END.name))
+    assert steps(Product(declared, Limits(fan_out=1)), "a") == [("Tob", "b", ())]
 
 
 # ---- what is sure to be, without a clock
@@ -125,7 +125,7 @@ def test_limit_surely_stops_visit_that_wants_more() -> None:
     assert ("within", "END", (3,)) in steps(sure(anything, agent_limits(tool_calls=3)), "a", 3)
 
 
-def test_a_token_is_wanted_for_each_model_call() -> None:
+def test_each_model_call_needs_a_token() -> None:
     flow = flow_with(
         way("a", "a", "model_calls tokens", **calling(models=2), asks=1),
         within("a", "model_calls tokens", **calling(models=2)),
@@ -250,7 +250,7 @@ def test_run_without_restarts_may_wait() -> None:
     assert ("Tob", "b", (1, 0)) in steps(product, "a", 2, 1)
 
 
-def test_after_that_nothing_is_entered_that_costs_anything() -> None:
+def test_after_deadline_no_entry_costs_anything() -> None:
     product = sure(CLOCKED, FIVE)
     assert steps(product, "a", 2, 0) == [("gate", "END", (2, 0))]
     assert steps(product, "a", 0, 1) == [("gate", "END", (0, 1))]

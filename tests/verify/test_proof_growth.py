@@ -87,13 +87,13 @@ def check_growth(make: Callable[[int], Flow], count: int) -> None:
     ("make", "count"),
     [(chain, 300), pytest.param(ring, 1_500, marks=pytest.mark.slow), (loops_in_a_row, 200)],
 )
-def test_cost_grows_as_the_machine_does(make: Callable[[int], Flow], count: int) -> None:
+def test_cost_is_linear_in_the_machine(make: Callable[[int], Flow], count: int) -> None:
     check_growth(make, count)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [chain, ring, loops_in_a_row])
-def test_cost_of_large_machines_grows_as_they_do(make: Callable[[int], Flow]) -> None:
+def test_cost_of_large_machines_is_linear(make: Callable[[int], Flow]) -> None:
     check_growth(make, 2_500)
 
 

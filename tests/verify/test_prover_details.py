@@ -97,7 +97,7 @@ def test_loop_rank_recurses_after_its_budgets() -> None:
 
 
 def test_loops_within_loops_are_ranked_level_by_level() -> None:
-    # The inner loop spends y; the outer one spends x, and fills y again.
+    # The inner loop spends y; the outer loop spends x and resets y.
     ways = [way("a", "b", "x", "y"), way("b", "b", "y"), way("b", "a"), end("a")]
     assert rank_nodes("ab", ways, ["x", "y"]) == {
         "a": ((1, ("x",)), (1, ())),
@@ -204,7 +204,7 @@ def test_checker_counts_whole_limits(left: tuple[str, ...]) -> None:
         (("x",), ("x",), {"x": -1}),
         (("x",), ("x",), {"x": 1.5}),
         (("x", "z"), ("x", "z"), {"x": 1}),
-        # Refilled, though another budget of the level is spent.
+        # Reset, though another budget of the level is spent.
         (("x", "y"), ("x", "y"), {"x": 1, "y": 1}),
         # Not spent.
         (("z",), ("z",), {"x": 1, "z": 1}),
@@ -254,7 +254,7 @@ def test_checker_requires_rank_and_transition() -> None:
     ):
         with pytest.raises(CertificateError, match=r": c has no rank, or no transition$"):
             check_ranks(dataclasses.replace(lost, flow=flow))
-    # Whatever stands behind the end.
+    # END may have any rank.
     assert "c has no rank, or no transition" in refusal([end("a"), way("a", "c")], {"a": ((1, ()),)})
 
 
@@ -345,7 +345,7 @@ STRANGE = Certificate(
 )
 
 
-def test_a_certificate_is_read_as_it_was_written() -> None:
+def test_certificate_round_trips_through_json() -> None:
     text = STRANGE.to_json()
     assert Certificate.from_json(text) == STRANGE
     assert text.startswith('{\n  "graphexec_certificate": 3,\n  "digest": "')
@@ -357,7 +357,7 @@ def test_a_certificate_is_read_as_it_was_written() -> None:
 
 
 def broken(**changes: Any) -> str:
-    """What reading says of the text with some of its parts exchanged."""
+    """Return the message for the text with some parts replaced."""
     with pytest.raises(CertificateError) as caught:
         Certificate.from_json(json.dumps({**json.loads(STRANGE.to_json()), **changes}))
     return str(caught.value)
@@ -393,15 +393,15 @@ def test_certificate_fields_may_have_any_order() -> None:
 
 
 @pytest.mark.parametrize("accident", [{"sha256": "0"}, {"sha256": None}, {"limits": {"iterations": 3}}])
-def test_a_certificate_that_was_changed_says_so(accident: dict[str, Any]) -> None:
+def test_changed_certificate_has_a_clear_message(accident: dict[str, Any]) -> None:
     certificate = AGENT_EXECUTOR.verify(Limits()).certificate
     assert certificate is not None
     data = json.loads(certificate.to_json())
-    told = "^this certificate was changed since it was made; prove the machine again$"
-    with pytest.raises(CertificateError, match=told):
+    changed_message = "^this certificate was changed since it was made; prove the machine again$"
+    with pytest.raises(CertificateError, match=changed_message):
         Certificate.from_json(json.dumps(data | accident))
     del data["sha256"]
-    with pytest.raises(CertificateError, match=told):
+    with pytest.raises(CertificateError, match=changed_message):
         Certificate.from_json(json.dumps(data))
 
 
@@ -494,7 +494,7 @@ def test_sums_and_products_have_correct_values(one: Polynomial, other: Polynomia
 
 
 @given(polynomials(), polynomials(), POINTS)
-def test_the_more_of_two_is_at_least_both(one: Polynomial, other: Polynomial, point: dict[str, int]) -> None:
+def test_maximum_is_at_least_both(one: Polynomial, other: Polynomial, point: dict[str, int]) -> None:
     more = one.or_more(other)
     assert more.at(point) >= max(one.at(point), other.at(point))
     assert more == other.or_more(one)

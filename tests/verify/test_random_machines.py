@@ -27,7 +27,7 @@ from tests.verify.execution import adversary, execute
 # length; otherwise a shorter way, in which its limits, which are small, are spent long since.
 STEPS, FEWER = 1_200, 300
 
-# Machines are drawn freely, and many of them are none.
+# Many random machines are invalid.
 FREELY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
@@ -53,7 +53,7 @@ def some_limits(draw: st.DrawFn) -> Limits:
 
 
 def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FEWER) -> Verdict:
-    """Whatever the prover says of a machine, the engine bears it out."""
+    """The engine confirms every verdict of the prover."""
     graph = drawn.graph
     verdict = graph.verify(limits)
     if verdict.certificate is not None:
@@ -99,16 +99,16 @@ def agree(drawn: DrawnGraph, limits: Limits, seed: int = 0, *, endless: int = FE
 BATCH_ABOVE_TOKENS = DrawnGraph(
     (DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2),),
 )
-# It asks for two at once where one is left, is stopped, and begins again: that runs for ever.
+# It asks for two at once with one left, is stopped, and starts again: this runs forever.
 ASKS_FOR_TWO = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), asks="models", least=1, most=2, spent=0),))
-# It need not ask, may spend the last token the first time, and is stopped for ever from then on.
+# It need not ask, may spend the last token the first time, and is then stopped forever.
 MAY_ASK = DrawnGraph(
     (
         DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, spent=0),
         DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 0)), meters=("iterations",)),
     )
 )
-# Without a tool call nobody goes round the inner loop: its form was less than nothing, and the bound too small.
+# Without a tool call, the inner loop is impossible: its form was negative, and the bound too small.
 NO_ROUND = DrawnGraph(
     (
         DrawnNode((DrawnEdge("Red", 1),)),
@@ -117,7 +117,7 @@ NO_ROUND = DrawnGraph(
         DrawnNode((DrawnEdge("Red", None), DrawnEdge("Green", 2)), meters=("iterations", "alpha")),
     )
 )
-# Without iterations nobody comes to the second node, and it asks for nothing: that is no form for other limits.
+# Without iterations the second node is unreachable, so it asks for nothing; the form does not hold for other limits.
 NEVER_THERE = DrawnGraph(
     (
         DrawnNode((DrawnEdge("Red", 1), DrawnEdge("Green", 0, ("iterations",))), meters=("iterations", "alpha")),
@@ -139,7 +139,7 @@ EMBEDDED = DrawnGraph(
         ),
     )
 )
-# What is reserved uses up what the next node is stopped for; that goes back, and round for ever.
+# What is reserved uses up what the next node is stopped for; which leads back, forever.
 RESERVED_SPENDS = DrawnGraph(
     (
         DrawnNode((DrawnEdge("Red", 1),), asks="models", least=0, most=1, grace=0.0),

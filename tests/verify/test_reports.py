@@ -64,8 +64,8 @@ def test_proof_report_shows_bounds_and_assumptions() -> None:
 
 
 def test_refutation_report_shows_path_loop_and_remedy() -> None:
-    told = text([ENDLESS], root=ROOT)
-    first, finding = told.split("\n\n")
+    output = text([ENDLESS], root=ROOT)
+    first, finding = output.split("\n\n")
     assert first == "writing:PERFECTIONIST  REFUTED  some run does not end, or the table is invalid"
     head, *lines = [line.strip() for line in finding.splitlines()]
     assert re.fullmatch(r"GX010 at \w+: loop spends no budget  tests/verify/writing.py:\d+", head)
@@ -82,24 +82,24 @@ def _step(source: str, target: str) -> Transition:
     return Transition(source, "Done", target)
 
 
-def _told(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
+def _lines(stem: Sequence[Transition], loop: Sequence[Transition]) -> list[str]:
     """The lines of a finding with this witness, below its first."""
     around = ", ".join(dict.fromkeys(map(str, loop)))
     fact = f"this loop can run forever: {around}; it spends no budget"
-    finding = Finding("GX010", "error", "a", None, fact, "mend it", Witness(tuple(stem), tuple(loop), Limits()))
+    finding = Finding("GX010", "error", "a", None, fact, "fix it", Witness(tuple(stem), tuple(loop), Limits()))
     return [line.strip() for line in text([Subject("x", (finding,))]).splitlines()[3:]]
 
 
 def test_single_transition_loop_stays_in_sentence() -> None:
-    assert _told([], [_step("a", "a")]) == [
+    assert _lines([], [_step("a", "a")]) == [
         "This loop can run forever: a --Done--> a; it spends no budget.",
-        "Mend it.",
+        "Fix it.",
     ]
 
 
 def test_the_rounds_of_a_loop_are_counted() -> None:
     rounds = [_step("a", "b"), _step("b", "a")] * 3
-    assert _told([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
+    assert _lines([_step("s", "a"), *rounds], [*rounds, _step("a", "c"), *[_step("c", "c")] * 2, _step("c", "a")]) == [
         "This loop can run forever; it spends no budget.",
         "s --Done--> a  the path",
         "a --Done--> b",
@@ -109,16 +109,16 @@ def test_the_rounds_of_a_loop_are_counted() -> None:
         "a --Done--> c",
         "c --Done--> c  2 times",
         "c --Done--> a",
-        "Mend it.",
+        "Fix it.",
     ]
 
 
 def test_refused_table_is_located_where_built() -> None:
-    told = text([refused()], root=ROOT)
-    assert told.startswith(
+    output = text([refused()], root=ROOT)
+    assert output.startswith(
         "my_agent  REFUTED  its table cannot be built\n\n  GX002 at polish: unhandled outcome  my_agent.py:7\n"
     )
-    assert "polish may return Text, which no edge takes." in told
+    assert "polish may return Text, which no edge takes." in output
 
 
 def test_several_subjects_are_counted() -> None:
@@ -126,11 +126,11 @@ def test_several_subjects_are_counted() -> None:
     assert (status_of(EVERY), status_of([PROVED])) == ("refuted", "proved")
 
 
-def test_the_document_has_all_that_it_promises() -> None:
-    told: dict[str, Any] = json.loads(document(EVERY, root=ROOT))
-    assert (told["version"], told["status"]) == (1, "refuted")
-    endless, proved, table = told["targets"]
-    assert [one["status"] for one in told["targets"]] == ["refuted", "proved", "refuted"]
+def test_json_report_has_all_documented_fields() -> None:
+    output: dict[str, Any] = json.loads(document(EVERY, root=ROOT))
+    assert (output["version"], output["status"]) == (1, "refuted")
+    endless, proved, table = output["targets"]
+    assert [one["status"] for one in output["targets"]] == ["refuted", "proved", "refuted"]
     assert proved["bounds"]["transitions"]["exact"] is True
     assert proved["limits"] == {
         **dict.fromkeys(proved["limits"]),
@@ -152,7 +152,7 @@ def test_the_document_has_all_that_it_promises() -> None:
     assert {one["place"]["line"] for one in table["findings"]} == {7}
 
 
-def test_the_sarif_log_is_what_the_format_says() -> None:
+def test_sarif_log_is_valid() -> None:
     log = json.loads(sarif(EVERY, root=ROOT, version="0.1.0"))
     validate(log)
     (run,) = log["runs"]
@@ -196,7 +196,7 @@ def test_a_place_is_a_uri(file: str, artifact: dict[str, str]) -> None:
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == artifact
 
 
-def test_annotations_stand_at_the_nodes() -> None:
+def test_annotations_are_located_at_nodes() -> None:
     endless, proved, table, *_ = github(EVERY, root=ROOT).splitlines()
     assert re.match(
         r"::error file=tests/verify/writing.py,line=\d+,title=GX010::writing:PERFECTIONIST: GX010 at ", endless
@@ -207,9 +207,9 @@ def test_annotations_stand_at_the_nodes() -> None:
 
 @given(fact=st.text(), file=st.text(min_size=1), name=st.text())
 def test_annotation_is_always_one_line(fact: str, file: str, name: str) -> None:
-    finding = Finding("GX010", "error", None, None, fact, "mend it")
-    told = github([Subject(name, (finding,), place=SourceLocation(file, 1))])
-    found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", told)
+    finding = Finding("GX010", "error", None, None, fact, "fix it")
+    output = github([Subject(name, (finding,), place=SourceLocation(file, 1))])
+    found = re.fullmatch(r"::error file=([^,:\r\n]*),line=1,title=GX010::([^\r\n]*)\n", output)
     assert found is not None
     assert _plain(found[1]) == file.replace("\\", "/")
     assert _plain(found[2]) == f"{name}: {finding}"
@@ -227,13 +227,13 @@ def test_finding_is_located_at_first_user_node_of_loop() -> None:
     assert verdict is not None
     home, named = f"{ROOT}/tests", SourceLocation(f"{ROOT}/tests/verify/writing.py", 3)
     loop = (_step("plan", "polish"), _step("polish", "plan"))
-    finding = Finding("GX010", "error", "plan", None, "a fact", "mend it", Witness((), loop, Limits()))
+    finding = Finding("GX010", "error", "plan", None, "a fact", "fix it", Witness((), loop, Limits()))
     mixed: Graph[Any, Any] = Graph(
         [*AGENT_EXECUTOR, PERFECTIONIST["polish"]], AGENT_EXECUTOR.edges, AGENT_EXECUTOR.start
     )
     subject = Subject("x", (finding,), dataclasses.replace(verdict, graph=mixed), named)
     assert subject.place_of(finding, home) == LINE
-    without = Finding("GX013", "warning", "plan", None, "a fact", "mend it")
+    without = Finding("GX013", "warning", "plan", None, "a fact", "fix it")
     assert subject.place_of(without, home) == named
     # Nor is what is installed, though it be in a folder of the user's.
     own = place_of(AGENT_EXECUTOR["plan"].function)
@@ -280,8 +280,8 @@ def test_load_errors_appear_in_every_format() -> None:
     log = json.loads(sarif(both, root=ROOT))
     validate(log)
     (invocation,) = log["runs"][0]["invocations"]
-    told = [one["message"]["text"] for one in invocation["toolExecutionNotifications"]]
-    assert told == ["lost.py: lost.py cannot be imported", "nowhere: there is no module nowhere"]
+    output = [one["message"]["text"] for one in invocation["toolExecutionNotifications"]]
+    assert output == ["lost.py: lost.py cannot be imported", "nowhere: there is no module nowhere"]
     assert json.loads(sarif([PROVED]))["runs"][0]["invocations"] == [{"executionSuccessful": True}]
     assert github(both, root=ROOT).splitlines()[1:] == [
         "::error file=lost.py,line=4,title=graphexec::lost.py: lost.py cannot be imported",
@@ -290,7 +290,7 @@ def test_load_errors_appear_in_every_format() -> None:
 
 
 def test_every_code_is_reported() -> None:
-    findings = tuple(Finding(code, "warning", None, None, "a fact", "mend it") for code in CODES)
+    findings = tuple(Finding(code, "warning", None, None, "a fact", "fix it") for code in CODES)
     subject = [Subject("x", findings)]
     assert all(f"{code} (warning): {CODES[code]}" in text(subject) for code in CODES)
     validate(json.loads(sarif(subject)))

@@ -1,4 +1,4 @@
-"""StubMachine in the place of nodes: whatever these do, the engine follows the table within the limits."""
+"""Stub nodes: for all bodies of nodes, the engine follows the table within the limits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.verify import machines
 from tests.verify.errands import GUARDED, KINDS, READY, SHORTCUT, UNROUTED, Kind, executor_of, look_up
 from tests.verify.execution import adversary, execute
 
-# The same one, and it says that it asks once.
+# The same node, with a declared count of one.
 _once = replace(PROMPTS["prompt"], least=1, most=1)
 ASKING_ONCE: Graph[Any, Any] = graph(edges(_once, on(Prompt, _once) | on(Stopped, END)), start=_once)
 
@@ -78,7 +78,7 @@ def all_limits(draw: st.DrawFn, most: int = 3) -> Limits:
 
 
 @given(limits=all_limits(), kind=st.sampled_from(KINDS))
-def test_what_a_machine_does_its_table_allows(limits: Limits, kind: Kind) -> None:
+def test_table_allows_every_run_of_the_machine(limits: Limits, kind: Kind) -> None:
     executor = executor_of(kind, (look_up,))
     bodies = explore(executor.graph, limits, READY, replies_of(executor))
     table = explore_table(executor.graph, limits)
@@ -91,7 +91,7 @@ def test_what_a_machine_does_its_table_allows(limits: Limits, kind: Kind) -> Non
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(MACHINES)), limits=all_limits())
-def test_no_adversary_goes_further_than_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
+def test_no_adversary_exceeds_the_longest_run(data: st.DataObject, name: str, limits: Limits) -> None:
     machine = MACHINES[name]
     longest = explore_table(machine, limits).longest
     assert longest is not None
@@ -113,7 +113,7 @@ def test_undeclared_count_may_be_zero(limits: Limits) -> None:
     assert explore_table(ASKING_ONCE, limits).longest == 5
 
 
-# ---- a machine with a budget of its own, which an edge makes full again
+# ---- a machine with its own budget, which an edge resets
 
 
 @final
@@ -194,7 +194,7 @@ def test_engine_follows_witness_without_loop() -> None:
     assert execute(AGENT_EXECUTOR, Witness(ACTING, (), NO_LIMITS), 1000) == 4
 
 
-def test_the_engine_follows_the_edges_of_spent_limits() -> None:
+def test_engine_follows_edges_of_reached_limits() -> None:
     gate = replace(STOPPING[0], kind="gate")
     stop = moves(AGENT_EXECUTOR, ("stopped_response", "StoppedResponse"))
     assert execute(AGENT_EXECUTOR, Witness((*ACTING, gate, *stop), (), Limits(iterations=1)), 100) == 6
@@ -205,7 +205,7 @@ def test_the_engine_follows_the_edges_of_spent_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("witness", "told"),
+    ("witness", "message"),
     [
         (Witness((), UNREADABLE, Limits(iterations=3)), "was to be step 7"),
         (Witness((), moves(AGENT_EXECUTOR, ("parse", "Ready")), NO_LIMITS), "was to be step 1"),
@@ -213,8 +213,8 @@ def test_the_engine_follows_the_edges_of_spent_limits() -> None:
         (Witness(FINISHING, UNREADABLE, NO_LIMITS), "nowhere"),
     ],
 )
-def test_engine_rejects_wrong_witness(witness: Witness, told: str) -> None:
-    with pytest.raises(AssertionError, match=told):
+def test_engine_rejects_wrong_witness(witness: Witness, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         execute(AGENT_EXECUTOR, witness, 100)
 
 
@@ -354,7 +354,7 @@ def _charged(effect: type[Effect[Any]]) -> str | None:
 
 
 def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[list[str | None]]]:
-    """Every way to ask for at most so many, one by one and at once."""
+    """Return all sequences of at most so many effects, one by one and at once."""
     for count in range(most + 1):
         for asks in product([_charged(effect) for effect in effects], repeat=count):
             yield [[meter] for meter in asks]
@@ -362,7 +362,7 @@ def _batches(effects: Sequence[type[Effect[Any]]], most: int) -> Iterator[list[l
 
 
 def _visited(batches: Sequence[Sequence[str | None]], least: int, limits: Limits) -> tuple[str | None, tuple[int, int]]:
-    """How a visit that asks for these ends, and its model and tool calls, by the limits' own words."""
+    """Return the expected end of a visit with these effects, and its model and tool calls."""
     spent: Counter[str | None] = Counter()
     for batch in batches:
         wanted = spent + Counter(batch)
@@ -375,7 +375,7 @@ def _visited(batches: Sequence[Sequence[str | None]], least: int, limits: Limits
     return ending, (spent["model_calls"], spent["tool_calls"])
 
 
-# ---- the puppets and the proof judge each other
+# ---- stub nodes and proofs agree
 
 
 def check(machine: Graph[Any, Any], limits: Limits) -> None:

@@ -257,7 +257,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize("tampering", [*NUMBERS, *POTENTIALS, *RANKS, *LIMITS, *OF_ANOTHER, *INVALID], ids=str)
-def test_a_tampered_certificate_is_refused(tampering: Tampering) -> None:
+def test_tampered_certificate_is_refused(tampering: Tampering) -> None:
     machine, _ = MACHINES[tampering.machine]
     with pytest.raises(CertificateError, match=tampering.message):
         check(Certificate.from_json(tampering.apply()), machine)
@@ -282,7 +282,7 @@ def test_certificate_with_deep_json_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b'{"graphexec_certificate": "\xc3"}', b"\x00", b""])
-def test_bytes_that_are_no_text_are_refused(text: Any) -> None:
+def test_undecodable_bytes_are_refused(text: Any) -> None:
     with pytest.raises(CertificateError):
         Certificate.from_json(text)
 

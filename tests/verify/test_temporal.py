@@ -32,13 +32,13 @@ from graphexec.verify.explorer.temporal import (
     never_without,
     predicate,
 )
-from tests.verify.errands import Approved, Errand, Told, approve
+from tests.verify.errands import Approved, Errand, Replied, approve
 
 MODEL = CallModel(CompletionRequest("What next?"))
 DELETE = CallTool("delete_file", {})
 LOOK = CallTool("list_files", {})
 BATCH: Any = All((LOOK, DELETE))
-DONE: Event[Any] = Done(Told("so"), Snapshot("decide", Errand()))
+DONE: Event[Any] = Done(Replied("so"), Snapshot("decide", Errand()))
 APPROVED = Approved(Errand(), "delete_file")
 
 EVENTS: list[Event[Any]] = [
@@ -63,7 +63,7 @@ PREDICATES: list[Predicate] = [
     calls_tool("delete_file"),
     calls_tool("delete_file", "list_files"),
     ended(),
-    ended(Told),
+    ended(Replied),
     ended(Errand),
 ]
 
@@ -108,26 +108,26 @@ def test_assertions_mean_what_they_say(run: list[Event[Any]], what: Predicate, o
 
 
 @given(run=RUNS, what=TERMS, other=TERMS)
-def test_what_is_broken_stays_broken(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
+def test_broken_assertion_stays_broken(run: list[Event[Any]], what: Predicate, other: Predicate) -> None:
     for assertion in (always(what), never(what), never_without(what, before=other), dominates("approve", what)):
         if not holds(assertion, run):
             assert not holds(assertion, [*run, *EVENTS, DONE])
 
 
 @given(event=st.sampled_from([*EVENTS, DONE]), what=TERMS, other=TERMS)
-def test_predicates_join(event: Event[Any], what: Predicate, other: Predicate) -> None:
+def test_predicates_can_be_combined(event: Event[Any], what: Predicate, other: Predicate) -> None:
     assert (what | other)(event) == (what(event) or other(event))
     assert (what & other)(event) == (what(event) and other(event))
     assert (~what)(event) != what(event)
 
 
 @given(what=TERMS, other=TERMS, event=st.sampled_from([*EVENTS, DONE]))
-def test_an_assertion_is_written_as_it_shows_itself(what: Predicate, other: Predicate, event: Event[Any]) -> None:
+def test_assertion_text_is_its_source(what: Predicate, other: Predicate, event: Event[Any]) -> None:
     for assertion in (followed(what, by=other), never_without(what, before=other, each=True), always(what)):
         again: Assertion = eval(str(assertion), dict(globals()))
         assert again == assertion
         assert holds(again, [event]) == holds(assertion, [event])
-        assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Told, Errand}
+        assert set(assertion.uses) <= {Approved, CallTool, AskHuman, Replied, Errand}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_assertion_is_written_as_it_shows_itself(what: Predicate, other: Pred
         (answered(CallTool), [6, 7]),
         (left("approve"), [8, 9]),
         (left("approve", Approved), [8]),
-        (ended(Told), [10]),
+        (ended(Replied), [10]),
         (ended(Errand), []),
     ],
 )
@@ -177,7 +177,7 @@ def is_quiet(event: Event[Any]) -> bool:
         ((), "calls_tool is given nothing; give names of tools"),
     ],
 )
-def test_what_names_no_tool_is_refused(names: Any, text: str) -> None:
+def test_invalid_tool_names_are_refused(names: Any, text: str) -> None:
     with pytest.raises(InputError) as caught:
         calls_tool(*names)
     assert str(caught.value) == text

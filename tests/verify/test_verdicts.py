@@ -1,4 +1,4 @@
-"""Which machines are proved, which are refuted, and that the run which refutes them is a run."""
+"""Verdicts: proofs, refutations, and witnesses that the engine can run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.verify.execution import execute
 FIFTEEN = Limits(iterations=15)
 UNLIMITED = Limits(iterations=None)
 
-# The machine and limits that are refuted, the code and the node, and the same with the mend that the finding names.
+# A refuted machine and its limits, the code and the node, and the machine and limits with the remedy applied.
 REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Limits]] = {
     "a retry around parse without a meter": (
         bad.UNMETERED_RETRY, FIFTEEN, "GX010", "parse", bad.METERED_RETRY, FIFTEEN
@@ -41,7 +41,7 @@ REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Lim
         bad.REFILLS_ITS_PARENT, FIFTEEN, "GX015", "plan", bad.SHARES_WITH_ITS_PARENT, FIFTEEN
     ),
     "a nested agent entered again without end": (
-        bad.CHILD_FOR_EVER, FIFTEEN, "GX014", "research.plan", bad.CHILD_COUNTED, FIFTEEN
+        bad.ENDLESS_CHILD, FIFTEEN, "GX014", "research.plan", bad.CHILD_COUNTED, FIFTEEN
     ),
     "a free human extension": (bad.FREE_EXTENSION, FIFTEEN, "GX015", "plan", bad.PAID_EXTENSION, FIFTEEN),
 }  # fmt: skip
@@ -49,7 +49,7 @@ REFUTED: dict[str, tuple[Graph[Any, Any], Limits, str, str, Graph[Any, Any], Lim
 
 @pytest.mark.parametrize("case", REFUTED)
 def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
-    machine, limits, code, node, mended, mended_limits = REFUTED[case]
+    machine, limits, code, node, fixed, fixed_limits = REFUTED[case]
     verdict = machine.verify(limits)
     errors = [finding for finding in verdict.findings if finding.severity == "error"]
     assert verdict.status == "refuted"
@@ -64,10 +64,10 @@ def test_nonterminating_machine_is_refuted_until_fixed(case: str) -> None:
         assert finding.witness is not None
         steps = 2_000 if finding.witness.loop else len(finding.witness.stem)
         assert execute(machine, finding.witness, steps) == steps
-    proved = mended.verify(mended_limits)
+    proved = fixed.verify(fixed_limits)
     assert proved.proved, proved
     assert proved.certificate is not None
-    check(proved.certificate, mended)
+    check(proved.certificate, fixed)
 
 
 def test_machine_that_only_limits_end_gets_warning() -> None:
@@ -109,7 +109,7 @@ def test_call_limit_bounds_loop_like_iterations() -> None:
 
 
 @pytest.mark.parametrize("limits", [FIFTEEN, UNLIMITED, Limits(iterations=None, seconds=60)])
-def test_a_verdict_knows_what_it_is_of(limits: Limits) -> None:
+def test_verdict_has_graph_and_limits(limits: Limits) -> None:
     verdict = AGENT_EXECUTOR.verify(limits)
     assert verdict.graph is AGENT_EXECUTOR
     assert verdict.limits is limits

@@ -26,10 +26,10 @@ def proof_of(executor: AgentExecutor) -> Certificate:
 
 
 def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
-    """An executor that calls so many tools in each step, and then has an answer."""
+    """Return an executor that calls so many tools in each step, and then answers."""
 
     def decide(steps: Sequence[object], inputs: object) -> list[AgentAction] | AgentFinish:
-        # The steps so far say where in the script it is: each call is one.
+        # The number of steps is the position in the script.
         done, left = len(steps), list(calls)
         while left and done >= left[0]:
             done -= left.pop(0)
@@ -39,14 +39,14 @@ def acting(calls: Sequence[int], **limits: Any) -> AgentExecutor:
 
 
 def trace_of(executor: AgentExecutor) -> Trace:
-    """What a run of the executor prints."""
+    """Return the printed records of a run of the executor."""
     out = io.StringIO()
     follow(RunSetup("go on", executor, "none", "a function"), [Records(out)])
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
 
 def written(wishes: str, limits: Limits) -> Trace:
-    """What a run of the writer would print, whose machine is no agent's."""
+    """Return records as printed for a run of the writer, which has no agent."""
     recorder = Recorder(WRITER, limits=limits)
     result: dict[str, Any] = {}
     for event in stream(WRITER, Chapter(wishes), make_run_context({}, limits=limits)):

@@ -1,4 +1,4 @@
-"""A writer that revises: with a budget of its own, refilled for each chapter; and one that revises for ever."""
+"""A writer that revises within a budget that each chapter resets, and one that revises forever."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REVISIONS = Budget("revisions", 2)
 @final
 @dataclass(frozen=True)
 class Chapter:
-    """A chapter to write, with what a critic and an editor will say of it, a letter each time they are asked."""
+    """A chapter to write, with the replies of a critic and an editor, one letter each."""
 
     wishes: str = ""
 
@@ -88,7 +88,7 @@ WRITER: Graph[Chapter, Any] = graph(
     start=write,
 )
 
-# Nobody counts how often it polishes.
+# No budget bounds how often it polishes.
 PERFECTIONIST: Graph[Chapter, Any] = graph(
     edges(write, on(Text, criticize) | on(GivenUp, END))
     | edges(criticize, on(Good, edit) | on(Poor, polish))

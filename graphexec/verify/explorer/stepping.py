@@ -34,7 +34,7 @@ _COMBINATIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What happens to a request: the kind, the name of the class of replies, and the reply."""
+    """An event that happens to a request: its kind, the name of the class of replies, and the reply."""
 
     kind: Continuation
     name: str = ""
