@@ -1,12 +1,12 @@
-"""What a deadline costs a step, and what a waiting run takes: with and without `max_execution_time`, in one run.
+"""The cost of a deadline per step, and the memory of a waiting run, with and without `max_execution_time`.
 
     python benchmarks/deadline.py [--check]
 
-A step is one decision of an agent function and one call of a trivial tool: a thread or a task is begun once for the
-run, and not for each of them. Times are the best of several rounds, which take turns, in µs of wall time for a step of
+A step is one decision of an agent function and one call of a trivial tool: a thread or a task is started once per
+run, not once per step. Times are the best of several rounds, which take turns, in µs of wall time for a step of
 a run of 100 steps, and as ratios to the same run without a deadline. A *waiting run* is one of many in one event loop,
-each in an async tool that waits: its bytes are what it has allocated. With `--check` the exit status says whether the
-goals are kept.
+each in an async tool that waits: its bytes are those that it has allocated. With `--check` the exit status is 1 if a
+goal is missed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a picture costs, as text: `python benchmarks/drawing.py`.
+"""The cost of drawing a picture as text: `python benchmarks/drawing.py`.
 
-CPU times, the best of several, in one process, from a graph to its text; `--check` exits with 1 where a goal is missed.
+CPU times, the best of several, in one process, from a graph to its text; `--check` exits with 1 if a goal is missed.
 The machine of 1,000 nodes is 200 agents one behind another, side by side or each in a graph of its own.
 """
 

@@ -1,11 +1,11 @@
-"""What it costs a run that its page is watched: the same run recorded and served to a reader, and unwatched.
+"""The cost of a live page for a run: the same run recorded and served to a reader, and without.
 
     python benchmarks/live.py [--check] [--scripted]
 
-Rounds of both kinds take turns, and their medians are compared. The reader is a process of its own, which is told
-every record as a browser's page is. Two rows are of scripted models that take 10 and 50 ms for a reply, the last is of
-the local model. What it costs is about half a millisecond a step, so its share is the larger the faster a model is.
-With `--check` the exit status says whether all keep the goal; with `--scripted` no local model is asked.
+Rounds of both kinds take turns, and their medians are compared. The reader is a separate process, which receives
+every record like a browser. Two rows are of scripted models that take 10 and 50 ms for a reply, the last is of
+the local model. The cost is about half a millisecond per step, so its share is larger for faster models.
+With `--check` the exit status is 1 if a goal is missed; `--scripted` leaves out the local model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS, INSTANT, FAST = 15, 0.010, 0.050
 # The goal: how much longer a run takes that is watched.
 COST = 0.05
 
-# A reader that has the page, says when it is told what happens, and goes on until the stream ends.
+# A reader that has the page, says when it receives a record, and continues until the stream ends.
 READER = """
 import sys
 from urllib.request import urlopen
@@ -97,14 +97,14 @@ def local(model: LocalModel) -> Case:
 
 
 def alone(case: Case) -> float:
-    """The seconds that the run takes when nobody watches."""
+    """Return the seconds that the run takes without a reader."""
     began = time.perf_counter()
     case.executor.run(case.question)
     return time.perf_counter() - began
 
 
 def watched(case: Case) -> float:
-    """The seconds that the run takes while a reader is told all of it; the page is there before."""
+    """Return the seconds that the run takes while a reader receives all of it; the page is there before."""
     recorder = Recorder(case.executor.verify(), inputs=case.question)
     with serving(recorder) as url, reader_of(url):
         began = time.perf_counter()

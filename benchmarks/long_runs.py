@@ -1,12 +1,12 @@
-"""Long runs: time and memory of a run of 1,000 steps beside those of one of 100, for each way of telling a model.
+"""Long runs: time and memory of a run of 1,000 steps beside those of one of 100, for each kind of prompt.
 
     python benchmarks/long_runs.py [--check]
 
 The model is scripted. It reads nothing, or it reads the whole conversation as a client that writes it into a request
-does. Times are the best of several rounds, in µs of processor time per step; memory is the most that Python had
-allotted beyond what was there before, in KB per step. What grows is the prompt, which is told in KB at the last step:
-whoever reads all of it at every step does work that grows with it. With `--check` the exit status says whether the
-goals are kept.
+does. Times are the best of several rounds, in µs of processor time per step; memory is the peak that Python
+allocated beyond the initial amount, in KB per step. The prompt grows; its size is printed in KB at the last step:
+code that reads all of it at every step does work that grows with it. With `--check` the exit status is 1 if a goal is
+missed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def look(place: str) -> str:
 
 @dataclass
 class Acts:
-    """A model that acts for ever, and has read as many characters as `read` says."""
+    """A model that acts endlessly; `read` counts the characters that it has read."""
 
     reply: ModelReply
     reads: bool
@@ -91,9 +91,9 @@ def executor(kind: str, steps: int, *, reads: bool, **options: Any) -> tuple[Age
 
 
 def inputs(earlier: int) -> dict[str, Any]:
-    """What a run is given: a question, and so many messages that were said before."""
-    said = [UserMessage("And now?"), AssistantMessage("There is nothing but grass.")]
-    return {"input": "Go on.", "chat_history": [said[number % 2] for number in range(earlier)]}
+    """Return the inputs of a run: a question, and so many earlier messages."""
+    messages = [UserMessage("And now?"), AssistantMessage("There is nothing but grass.")]
+    return {"input": "Go on.", "chat_history": [messages[number % 2] for number in range(earlier)]}
 
 
 def microseconds(made: AgentExecutor, given: dict[str, Any], steps: int) -> float:
@@ -126,11 +126,11 @@ def measured(kind: str, *, reads: bool, earlier: int = 0, **options: Any) -> tup
         times.append(microseconds(made, inputs(earlier), steps))
         sizes.append(kilobytes(made, inputs(earlier), steps))
     assert model is not None, "there are two lengths"
-    said = f", {earlier} earlier messages" if earlier else ""
-    name = f"{kind}{', read' if reads else ''}{said}{''.join(f', {name}={value}' for name, value in options.items())}"
+    chat = f", {earlier} earlier messages" if earlier else ""
+    name = f"{kind}{', read' if reads else ''}{chat}{''.join(f', {name}={value}' for name, value in options.items())}"
     prompt = f"{model.read / 1024:8.0f}" if reads else "       -"
-    told = f"{name:<44}{times[0]:9.1f}{times[1]:9.1f}{sizes[0]:9.2f}{sizes[1]:9.2f}{prompt}"
-    return told, times[1] / times[0], sizes[1] / sizes[0]
+    line = f"{name:<44}{times[0]:9.1f}{times[1]:9.1f}{sizes[0]:9.2f}{sizes[1]:9.2f}{prompt}"
+    return line, times[1] / times[0], sizes[1] / sizes[0]
 
 
 def main() -> int:
@@ -142,7 +142,7 @@ def main() -> int:
         measured("tool calling", reads=False),
         measured("tool calling", reads=False, earlier=40),
         measured("structured", reads=False),
-        # ReAct's prompt is one text, written anew at every step; shown the last ten steps, it does not grow.
+        # ReAct's prompt is one text, rewritten at every step; shown the last ten steps, it does not grow.
         measured("ReAct", reads=False, trim_intermediate_steps=10),
     ):
         kept = kept and slower <= GROWTH and larger <= GROWTH

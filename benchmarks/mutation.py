@@ -1,13 +1,13 @@
-"""Mutation: change the code in every small way, and see whether a test notices.
+"""Mutation testing: change the code in every small way, and check that a test fails.
 
     python benchmarks/mutation.py [engine | executor | prover | graphexec/kernel/execution.py]... [--keep FOLDER]
 
-With mutmut, in a copy of the repository; needs `fork`. Every mutant that no test notices (a survivor) is printed as a
-diff, unless `benchmarks/mutants.md` explains it. The exit status is 1 if a survivor is not explained, or if what is
-explained there, of the modules that were run, does not survive any more. Nothing is decided by chance: Hypothesis runs
-derandomised. What is not mutated: tables, defaults and whatever else runs at import, annotations, and the arguments of
-`len` and `isinstance`. A test that a mutant makes run for ever is ended by the clock of the processor, and one that
-waits for ever by the watchdog of all tests, and so kills it.
+With mutmut, in a copy of the repository; needs `fork`. Every mutant that no test detects (a survivor) is printed as a
+diff, unless `benchmarks/mutants.md` explains it. The exit status is 1 if a survivor is not explained, or if a mutant
+explained there no longer survives, for the modules that were run. The result is deterministic: Hypothesis runs
+derandomised. Not mutated are tables, defaults and other code that runs at import, annotations, and the arguments of
+`len` and `isinstance`. A test that loops endlessly is ended by a limit on processor time, and one that waits endlessly
+by the watchdog of all tests; both kill the mutant.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EXPLAINED = TOP / "benchmarks" / "mutants.md"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is mutated together, and the tests that are to notice."""
+    """Modules that are mutated together, and the tests that must detect it."""
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
@@ -155,7 +155,7 @@ class RunsForEver(BaseException):
 
 
 def pytest_sessionstart(session: Any) -> None:
-    # Of what is frozen, the collector tells nothing.
+    # The garbage collector does not report frozen objects.
     gc.unfreeze()
     for one in gc.get_objects():
         if isinstance(one, functools._lru_cache_wrapper) and str(one.__module__).startswith("graphexec"):
@@ -208,7 +208,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many mutants at once")
     given = parser.parse_args()
     unexplained = False
-    for name, modules in _chosen(given.subjects or list(SUBJECTS)):
+    for name, modules in _select_subjects(given.subjects or list(SUBJECTS)):
         with tempfile.TemporaryDirectory() as temporary:
             folder = given.keep / name if given.keep else Path(temporary) / "copy"
             if folder.exists():
@@ -220,7 +220,7 @@ def main() -> int:
     return int(unexplained)
 
 
-def _chosen(subjects: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _select_subjects(subjects: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The subjects asked for, with the modules of each that are."""
     asked = set(subjects)
     for name, subject in SUBJECTS.items():
@@ -233,7 +233,7 @@ def _chosen(subjects: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _copy(folder: Path, modules: Sequence[str], tests: Sequence[str]) -> None:
-    """Make the copy that is mutated, or bring it up to date, with mutmut told what to do."""
+    """Create or update the copy to mutate, and configure mutmut."""
     shutil.copytree(TOP, folder, ignore=UNWANTED, dirs_exist_ok=True)
     for module in modules:
         path = folder / module
@@ -286,9 +286,9 @@ def _mutate(folder: Path, jobs: int) -> None:
     # Beside the interpreter, and not `python -m mutmut`, which would load it twice.
     mutmut = Path(sys.executable).with_name("mutmut")
     log = folder / "mutmut.log"
-    with log.open("w", encoding="utf-8") as said:
+    with log.open("w", encoding="utf-8") as output:
         command = [str(mutmut), "run", "--max-children", str(jobs)]
-        ended = subprocess.run(command, cwd=folder, stdout=said, stderr=said, check=False)  # noqa: S603 - it is ours
+        ended = subprocess.run(command, cwd=folder, stdout=output, stderr=output, check=False)  # noqa: S603 - it is ours
     if ended.returncode:
         sys.exit(f"mutmut gave up; do all the tests pass?\n{log.read_text('utf-8')[-2000:]}")
 
@@ -298,7 +298,7 @@ def _meta(folder: Path, module: str) -> Path:
 
 
 def _stands(folder: Path, modules: Iterable[str]) -> dict[str, str]:
-    """What came of each mutant of some modules, by its name."""
+    """Return the status of each mutant of some modules, by its name."""
     codes: dict[str, int | None] = {}
     for module in modules:
         # A module of which there is nothing to mutate has none.
@@ -344,8 +344,8 @@ def _report(folder: Path, modules: Sequence[str], seconds: float) -> bool:
     counted = Counter((_place(name)[0], status) for name, status in stands.items())
     for module in modules:
         ways = {status: count for (place, status), count in sorted(counted.items()) if place == module}
-        told = ", ".join(f"{count} {status}" for status, count in ways.items()) or "none"
-        print(f"{module}: {sum(ways.values())} mutants: {told}")
+        counts = ", ".join(f"{count} {status}" for status, count in ways.items()) or "none"
+        print(f"{module}: {sum(ways.values())} mutants: {counts}")
     print(
         f"{seconds:.0f} seconds; {len(survivors) - len(new)} survivors explained, {len(new)} not; {len(gone)} obsolete"
     )
@@ -371,7 +371,7 @@ def _changed(diff: Iterable[str]) -> tuple[str, ...]:
 
 
 def _line(module: str, function: str, hunks: Sequence[str]) -> int:
-    """Where the first line that is taken out stands in the repository's own file."""
+    """Return the position of the first removed line in the repository's file."""
     source = (TOP / module).read_text("utf-8")
     place: ast.AST = ast.parse(source)
     for part in function.split("."):

@@ -1,12 +1,12 @@
-"""What observers cost a step: the same run with none, with one that does nothing, and with a consumer, in one run.
+"""The cost of observers per step: the same run with none, with one that does nothing, and with a consumer.
 
     python benchmarks/observer.py [--check]
 
 A step is one plan by a scripted model and one call of a trivial tool, both of which answer at once: twelve events.
 *One observer* is a function that does nothing; it is timed, as all are. *Five observers* are five of them. *A stream*
 is iterated to its end without an observer. Times are the best of several rounds, which take turns, in µs of wall time
-for a step of a run of 100 steps, and as ratios to the run that nobody observes. With `--check` the exit status says
-whether one observer keeps the goal.
+for a step of a run of 100 steps, and as ratios to the unobserved run. With `--check` the exit status is 1
+if one observer misses the goal.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a step costs: the executor and the bare kernel against a bare Python loop that does the same, in one run.
+"""The cost of a step: the executor and the bare kernel compared with an equivalent Python loop.
 
     python benchmarks/overhead.py [--check]
 
-A step is one plan by a scripted model and one call of a trivial tool; nobody watches. The bare loop calls the same
+A step is one plan by a scripted model and one call of a trivial tool, unobserved. The bare loop calls the same
 model and the same tool's function, and keeps the same steps. Times are the best of several rounds, in µs of wall time;
-with `--check` the exit status says whether the goals are kept.
+with `--check` the exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ async def double_async(x: int) -> int:
 
 
 def bare_loop(steps: int) -> int:
-    """What a step amounts to without a framework: ask, look up, call, keep."""
+    """Run steps without a framework: ask, look up, call, store."""
     model = ScriptedModel([ASKS_FOR_A_TOOL], repeat_last=True)
     tools = {"double": double.function}
     request = ChatRequest((UserMessage("Go on."),))

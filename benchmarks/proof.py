@@ -1,7 +1,7 @@
-"""What a proof costs, and what holding a run to it costs: `python benchmarks/proof.py`.
+"""The cost of a proof, and of checking a run against it: `python benchmarks/proof.py`.
 
-CPU times, the best of several, in one process; `--check` exits with 1 where a goal is missed. A pass is Tarjan's
-algorithm over the nodes of the same machine, which is part of each proof: so many of them the proof took.
+CPU times, the best of several, in one process; `--check` exits with 1 if a goal is missed. A pass is Tarjan's
+algorithm over the nodes of the same machine, which is part of each proof: the proof's time is given in passes.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ def best(measured: Callable[[], object], times: int) -> float:
 
 
 def prove(flow: Flow, limits: Limits = FIFTEEN) -> Callable[[], None]:
-    """Return a proof of the flow that is made anew each time."""
+    """Return a function that proves the flow, without reusing results."""
 
-    def proved() -> None:
+    def prove_again() -> None:
         prove_flow.cache_clear()
         certificate, _ = prove_flow(flow, limits)
         assert certificate is not None, "these flows end"
 
-    return proved
+    return prove_again
 
 
 def check(flow: Flow) -> Callable[[], None]:

@@ -1,12 +1,12 @@
-"""What a model gets right of 20 everyday questions, each of which needs a tool: asked of an agent, counted.
+"""Score a model on 20 everyday questions, each of which needs a tool.
 
     python benchmarks/score.py [--model NAME] [--base-url URL] [--gguf FILE] [--api-key KEY] [--agent NAME]
                                [--first N] [--check N]
 
-Without options it is the small local model and the structured agent with its worked examples, as `graphexec run` has
-them. A question is right only if every tool call was (it was given the numbers of the question, and what it returned is
-the right number) and the answer has that number in it. With `--check N` the exit status is 1 for fewer than N right
-ones. A model that fails ends the script; a prompt that is too long for it is a wrong answer.
+The default is the small local model and the structured agent with its worked examples, as in `graphexec run`. A
+question is right only if every tool call was (it was given the numbers of the question, and what it returned is the
+right number) and the answer has that number in it. With `--check N` the exit status is 1 for fewer than N right ones. A
+model that fails ends the script; a prompt that is too long for it is a wrong answer.
 
 How far the questions are from the worked examples: they share no number. The examples only multiply: 8 of the 12
 calculations are sums and differences, which are new, 2 are products in other words, and 2 are stories of a product, as
@@ -56,7 +56,7 @@ class Question:
         return numbers_in(self.text)
 
     def answered_in(self, text: str) -> bool:
-        """Whether the right number is among those of the text."""
+        """Return whether the right number is among those of the text."""
         return any(math.isclose(one, self.answer, rel_tol=self.tolerance) for one in numbers_in(text))
 
 
@@ -98,24 +98,24 @@ def calls_of(result: RunResult) -> tuple[AgentStep, ...]:
 
 
 def call_is_right(question: Question, step: AgentStep) -> bool:
-    """Whether a tool was given the question's numbers, and returned the right one."""
+    """Return whether a tool received the question's numbers, and returned the right one."""
     given = numbers_in(json.dumps(step.action.tool_input, ensure_ascii=False))
     returned = question.answered_in(str(step.observation))
     return step.status == "ok" and returned and all(one in given for one in question.numbers)
 
 
 def is_right(question: Question, result: RunResult) -> bool:
-    """Whether tools were called and all calls were right, and the answer, of the agent itself, is."""
+    """Return whether tools were called, and all calls and the agent's answer were right."""
     calls = calls_of(result)
     called = bool(calls) and all(call_is_right(question, step) for step in calls)
     return called and result.stopped is None and question.answered_in(str(result.output))
 
 
-def shown(result: RunResult) -> str:
-    """What was called, and what was answered, in one line."""
+def format_result(result: RunResult) -> str:
+    """Return the calls and the answer in one line."""
     calls = [f"{step.action.tool}({_arguments(step)})" for step in calls_of(result)]
-    said = result.stopped.reason if result.stopped else str(result.output)
-    return " ".join(f"{', '.join(calls) or 'no call'} -> {said}".split())
+    answer = result.stopped.reason if result.stopped else str(result.output)
+    return " ".join(f"{', '.join(calls) or 'no call'} -> {answer}".split())
 
 
 def _arguments(step: AgentStep) -> str:
@@ -123,7 +123,7 @@ def _arguments(step: AgentStep) -> str:
     return given if isinstance(given, str) else ", ".join(f"{name}={value!r}" for name, value in given.items())
 
 
-def asked(executor: AgentExecutor, questions: Sequence[Question]) -> int:
+def ask_all(executor: AgentExecutor, questions: Sequence[Question]) -> int:
     """Ask the questions one by one, print how each went, and return how many were right."""
     right = 0
     for number, question in enumerate(questions, 1):
@@ -131,13 +131,13 @@ def asked(executor: AgentExecutor, questions: Sequence[Question]) -> int:
         try:
             result = executor.run(question.text)
         except ContextOverflowError as error:
-            correct, told = False, str(error)
+            correct, summary = False, str(error)
         else:
-            correct, told = is_right(question, result), shown(result)
+            correct, summary = is_right(question, result), format_result(result)
         right += correct
         seconds = time.perf_counter() - began
         print(f"{number:>2} {'right' if correct else 'WRONG'} {seconds:5.1f} s  {question.text}")
-        print(f"                 {told}", flush=True)
+        print(f"                 {summary}", flush=True)
     return right
 
 
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         questions = QUESTIONS[: max(0, options.first)]
         print(f"{chosen.name}, {options.agent} agent, {len(questions)} questions", flush=True)
-        right = asked(executor, questions)
+        right = ask_all(executor, questions)
     except (UsageError, GraphexecError) as error:
         print_error(error, debug=False)
         return code_of(error)

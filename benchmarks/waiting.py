@@ -1,9 +1,9 @@
-"""What it costs to write a loop once for sync and async runs: three ways, around the same engine, in one run.
+"""The cost of one loop for sync and async runs: three implementations around the same engine.
 
     python benchmarks/waiting.py
 
-A machine of one node asks for one effect a visit, and a function answers it at once; nobody observes, and there is no
-deadline. *Coroutine* is how the package does it: `async def`, which a sync run steps by hand through an `IO`.
+A machine of one node asks for one effect a visit, and a function answers it at once; there are no observers and no
+deadline. *Coroutine* is the package's way: `async def`, which a sync run steps itself through an `IO`.
 *Generator* yields each effect to a driver that answers it, one driver with and one without `await`. *Twins* are the
 loop written twice. The last row is the package's own loop, which also keeps a journal and a clock. Times are the best
 of several rounds, in µs of wall time per effect; calls are of Python and C functions per effect, and repeat exactly.

@@ -1,6 +1,6 @@
-"""A model that is called with care: cached, tried again, replaced where it fails, and priced, so that money is a limit.
+"""Wrappers around a model: a cache, retries, a fallback, and prices, so that cost can be limited.
 
-Each wrapper is a model itself, around another one. What they do on the way is an event of the run, `Reported`. The
+Each wrapper is itself a model around another one. Its actions appear as `Reported` events of the run. The
 models are scripted, so that the example runs anywhere; see `react.py` for real ones.
 """
 
@@ -24,21 +24,21 @@ DOWN = ServerError("the server is down")
 big = ScriptedModel([DOWN, LOOK, DOWN, DOWN, AGAIN], repeat_last=True)
 small = ScriptedModel([ANSWER])
 
-# From the inside out: a second attempt, then the other model; what it cost, in money for a million tokens; and nothing
-# is asked, or paid, twice.
+# From the inside out: a second attempt, then the fallback; prices in money per million tokens; and a cache, so that the
+# same request is not paid twice.
 patient = with_fallbacks(retrying(big, attempts=2, first_wait=0.01), small)
 paid = priced(patient, {"big": Price(prompt=2.0, completion=10.0), "small": Price(prompt=0.1, completion=0.4)})
 model = cached(paid, MemoryCache(), name="big, else small")
 
 
-def tell(event: Event[object]) -> None:
+def print_report(event: Event[object]) -> None:
     """Print what the wrappers report."""
     if isinstance(event, Reported):
         print(f"  {event.node}: {type(event.news).__name__}")
 
 
 executor = AgentExecutor(
-    agent=create_react_agent(model, [population]), tools=[population], max_cost=0.01, observers=[tell]
+    agent=create_react_agent(model, [population]), tools=[population], max_cost=0.01, observers=[print_report]
 )
 
 if __name__ == "__main__":
@@ -46,5 +46,5 @@ if __name__ == "__main__":
     for question in (porto, porto, "Which city is the largest?"):
         print(question)
         result = executor.run(question)
-        said = result.stopped.reason if result.stopped else result.output
-        print(f"{said} {result.spent['model_calls']} calls, {result.spent['cost']:.4f} spent.")
+        answer = result.stopped.reason if result.stopped else result.output
+        print(f"{answer} {result.spent['model_calls']} calls, {result.spent['cost']:.4f} spent.")

@@ -1,6 +1,7 @@
-"""An agent within an agent: what the outer one decides to do, the inner one does, with iterations of its own each time.
+"""An agent within an agent: the inner agent carries out the actions of the outer one, with its own iterations.
 
-The inner machine stands inlined in the outer one, named `research.plan` and so on: one table, one picture, one proof.
+The inner machine is embedded in the outer one, with nodes named `research.plan` and so on: one table, one picture, one
+proof.
 """
 
 from graphexec import (
@@ -44,14 +45,14 @@ research = embed(alone.graph, "research", own=[Budget("iterations", 2)])
 
 @node
 def delegate(acted: Acted) -> Ready:
-    """Give the first action's input to the inner agent as its question; it knows of no steps before its own."""
+    """Pass the first action's input to the inner agent as its question, without earlier steps."""
     task = str(acted.actions[0].tool_input)
     return Ready(Run({"input": task, "outer": acted.run}))
 
 
 @node
 def report(finish: AgentFinish) -> Ready:
-    """Go on in the outer run, in which the inner one is a single step."""
+    """Continue the outer run, in which the inner run is a single step."""
     outer: Run = finish.run.inputs["outer"]
     return Ready(outer.observed([AgentStep(AgentAction("research", finish.run.inputs["input"]), finish.output)]))
 

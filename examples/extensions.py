@@ -1,7 +1,7 @@
-"""A person may allow more: when the iterations are spent they are asked, and a yes fills them up again, twice at most.
+"""A person may extend a run: when the iterations are used up they are asked, and can reset them at most twice.
 
-The edge back to `plan` resets the iterations, so alone it would make a loop that runs for ever; the proof would say so,
-and the executor would be refused. `ask_for_more` is metered with a budget that nothing resets.
+The edge back to `plan` resets the iterations, so without a budget it would create a loop that may not terminate: the
+proof would fail, and the executor would be refused. `ask_for_more` is metered with a budget that nothing resets.
 """
 
 from graphexec import (
@@ -43,7 +43,7 @@ EXTENSIONS = Budget("extensions", 2)
 @metered(when_spent=limit_reached, budget=EXTENSIONS, asks=1)
 @node
 def ask_for_more(reached: LimitReached) -> Asks[AskHuman, Ready | LimitReached]:
-    """Ask a person whether to go on."""
+    """Ask a person whether to continue."""
     answer = yield from ask(AskHuman(f"After {len(reached.run.steps)} steps {reached.limit}. Go on?"))
     return Ready(reached.run) if answer == "yes" else reached
 

@@ -1,7 +1,7 @@
-"""A conversation that outlives the process: each turn is kept in SQLite, and the next run is told what was said.
+"""A conversation that outlives the process: each turn is stored in SQLite, and the next run loads it.
 
-Every run here makes its executor and its memory anew, as another process would. Two people share the file, and neither
-is told of the other. The model is scripted, so that the example runs anywhere; see `react.py` for real ones.
+Each run creates its own executor and memory, as another process would. Two people share the file but not their
+conversations. The model is scripted, so that the example runs anywhere; see `react.py` for real ones.
 """
 
 import tempfile
@@ -17,27 +17,27 @@ agent = create_tool_calling_agent(model, [])
 
 
 def talk_with(person: str, file: Path) -> AgentExecutor:
-    """An executor that knows the last ten turns with this person. The file keeps all of them."""
+    """Return an executor that loads the last ten turns with this person. The file keeps all of them."""
     history = SQLiteHistory(file, conversation=person)
     return AgentExecutor(agent=agent, tools=[], memory=WindowMemory(10, history=history, as_messages=True))
 
 
-# The file is opened by the first run.
-executor = talk_with("somebody", Path("talk.db"))
+# The first run opens the file.
+executor = talk_with("Ada", Path("talk.db"))
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         talk = Path(folder) / "talk.db"
-        for person, said in [
+        for person, question in [
             ("Ada", "I am Ada."),
             ("Bo", "Who am I?"),
             ("Ada", "Who am I?"),
             ("Ada", "How do you know?"),
         ]:
-            answer = talk_with(person, talk).invoke(said)["output"]
-            print(f"{person}: {said} -> {answer}")
-    told = model.requests[-1]
-    assert isinstance(told, ChatRequest)
-    print("What the model was told the last time:")
-    for message in told.messages:
+            answer = talk_with(person, talk).invoke(question)["output"]
+            print(f"{person}: {question} -> {answer}")
+    request = model.requests[-1]
+    assert isinstance(request, ChatRequest)
+    print("The last request to the model:")
+    for message in request.messages:
         print(f"  {message.role}: {message.content}")

@@ -1,6 +1,6 @@
-"""A table as a graph: what a change changed, what no run can get around, and what networkx knows of it.
+"""A table as a graph: the difference between two machines, nodes that no run can avoid, and a networkx graph.
 
-A person approves what the tools are to do. That nothing is done unapproved is a fact about the table, for a test.
+A person approves each tool call. A test can check on the table that no tool is called without approval.
 """
 
 import networkx as nx

@@ -1,7 +1,7 @@
-"""Orders of a shop: a machine that has nothing to do with agents, with effects and meters of its own.
+"""Orders of a shop: a machine without agents, with its own effects and meters.
 
-An article is reserved, a card is charged, a parcel is shipped. A declined payment is tried again with the customer's
-next card. An order whose cards are all declined puts its article back. One that a limit stopped is left to a person:
+An article is reserved, a card is charged, a parcel is shipped. A declined payment is retried with the customer's
+next card. If all cards are declined, the article is put back. An order that a limit stopped is left to a person:
 a payment that the deadline cut may have been made.
 """
 
@@ -30,17 +30,17 @@ from graphexec import (
 )
 from graphexec.kernel import reserved
 
-# What effects take of the world. How much of it a run may take, its limits say.
+# Meters count the resources that effects consume; a run's limits bound them.
 PAYMENTS = Meter("payments")
 FEES = Meter("fees", whole=False, unit="an amount of money")
 
-# A rule of the machine's own. It holds in every run, so every run ends.
+# A budget of the machine. It holds in every run, so every run ends.
 ATTEMPTS = Budget("attempts", 5)
 
 
 @dataclass(frozen=True)
 class TakeStock(Effect[bool]):
-    """Take articles out of stock, or put them back (a negative count). The reply says whether there were enough."""
+    """Take articles out of stock, or put them back (a negative count). The reply is whether there were enough."""
 
     article: str
     count: int
@@ -48,7 +48,7 @@ class TakeStock(Effect[bool]):
 
 @dataclass(frozen=True)
 class ChargeCard(Effect[tuple[bool, float]]):
-    """Charge a card: one payment. The reply says whether it was accepted, and what fee the bank took."""
+    """Charge a card: one payment. The reply is whether it was accepted, and the bank's fee."""
 
     charges: ClassVar[Mapping[Meter, int]] = {PAYMENTS: 1}
     measures: ClassVar[tuple[Meter, ...]] = (FEES,)
@@ -92,7 +92,7 @@ class Reserved:
 @final
 @dataclass(frozen=True)
 class Declined:
-    """A card was declined; the order has the cards that are left, one at least."""
+    """A card was declined; the order has at least one remaining card."""
 
     order: Order
 
@@ -116,7 +116,7 @@ class Shipped:
 @final
 @dataclass(frozen=True)
 class Cancelled:
-    """The order is not carried out."""
+    """The order was not carried out."""
 
     order: Order
     reason: str
@@ -125,7 +125,7 @@ class Cancelled:
 @final
 @dataclass(frozen=True)
 class Interrupted:
-    """A limit stopped an order, which a person has to finish."""
+    """A limit stopped an order, which a person must finish."""
 
     at: Order | Reserved | Declined | Paid | Cancelled
     limit: Exhausted
@@ -160,7 +160,7 @@ def ship(paid: Paid) -> Asks[Ship, Shipped]:
 @reserved(when_spent=Interrupted)
 @node
 def release(cancelled: Cancelled) -> Asks[TakeStock, Cancelled]:
-    """Put the article back. The call is reserved: a spent limit does not stop it, and it has ten seconds of grace."""
+    """Put the article back. The call is reserved: limits do not stop it, and it has a grace period of ten seconds."""
     yield from ask(TakeStock(cancelled.order.article, -1))
     return cancelled
 
@@ -173,7 +173,7 @@ machine = graph(
     start=reserve,
 )
 
-# The world. Handlers may block or be async; every kind of run takes both.
+# Handlers may block or be async; every kind of run accepts both.
 stock = {"lamp": 2, "chair": 0}
 balances = {"first": 10.0, "second": 500.0, "gift card": 5.0}
 

@@ -1,6 +1,6 @@
-"""A node of your own: a guard between `parse` and `dispatch_tools`, and a person who is asked.
+"""A custom node: a guard between `parse` and `dispatch_tools`, which asks a person.
 
-Nothing else changes: the guard is spliced onto one edge, and the picture, the checks and the run all see it.
+Nothing else changes: the guard is spliced onto one edge, and the picture, the checks and the run include it.
 """
 
 from graphexec import (

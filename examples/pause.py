@@ -1,7 +1,7 @@
-"""A run that waits for a person: paused to a file, and gone on with later, in another process if need be.
+"""A run that waits for a person: paused to a file, and resumed later, possibly in another process.
 
-Nobody answers `AskHuman` here, so the run ends with `MissingHandlerError`, whose snapshot is the run. Everything that
-was paid for is in it; going on asks for nothing twice.
+There is no handler for `AskHuman`, so the run ends with `MissingHandlerError`, whose snapshot is the run. It contains
+all replies so far; a resumed run does not ask for them again.
 """
 
 import tempfile
@@ -61,7 +61,7 @@ def pause(question: str, file: Path) -> None:
 
 
 def resume(answer: str, file: Path) -> str:
-    """Go on with the stored run, with the person's answer."""
+    """Resume the stored run with the person's answer."""
     snapshot = Snapshot.from_json(file.read_text(encoding="utf-8"), executor.graph)
     state = advance(executor.graph, snapshot, executor.limits)
     assert isinstance(state, PendingEffect)

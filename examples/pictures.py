@@ -1,6 +1,6 @@
 """Pictures: the machine, a run laid over it, a heat map of several runs, and a page with every step.
 
-What is laid out needs the extra `draw`: pip install 'graphexec-agents[draw]'.
+Formats with a layout need the extra `draw`: pip install 'graphexec-agents[draw]'.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Plan and execute: the model first makes a plan, once; then the usual loop works through it.
 
-`make_plan` stands in front of the whole agent, which is embedded behind it as `execute`: one table, one picture, one
-proof. The plan becomes an input of the run, and the agent's prompt says where it stands.
+`make_plan` comes before the whole agent, which is embedded as `execute`: one table, one picture, one proof. The plan
+becomes an input of the run, and the agent's prompt contains it.
 """
 
 import dataclasses
@@ -43,7 +43,7 @@ Thought: {agent_scratchpad}"""
 
 @tool
 def population(country: str) -> int:
-    """How many people live in a country."""
+    """The number of people who live in a country."""
     return {"Malta": 563_443, "Iceland": 389_444}[country]
 
 
@@ -56,7 +56,7 @@ def area(country: str) -> int:
 @charged(when_spent=limit_reached, asks=1)
 @node
 def make_plan(ready: Ready) -> Asks[CallModel, Ready]:
-    """Ask the model for a numbered plan, and give it to the run as an input."""
+    """Ask the model for a numbered plan, and add it to the inputs of the run."""
     question = f"Make a numbered plan for this task, one line for each step: {ready.run.inputs['input']}"
     reply = yield from ask(CallModel(ChatRequest((UserMessage(question),))))
     return Ready(Run({**ready.run.inputs, "plan": reply.content}, ready.run.steps))
@@ -71,7 +71,7 @@ model = ScriptedModel(
     ]
 )
 tools = [population, area]
-# Whoever starts a run gives the task; the plan is made on the way.
+# The caller passes the task; the run makes the plan.
 agent = dataclasses.replace(create_react_agent(model, tools, prompt=PROMPT), input_keys=("input",))
 loop = AgentExecutor(agent=agent, tools=tools, max_iterations=6, max_fan_out=1)
 execute = embed(loop.graph, "execute")

@@ -1,6 +1,6 @@
-"""A run that a limit stops, told to a person: which limit, its value, how far the run got, and what was found.
+"""A readable report of a stopped run: the limit, its value, and the steps so far.
 
-A stop is a result, not an exception: the steps that were paid for are there.
+A stop is a result, not an exception: all finished steps are in it.
 """
 
 from graphexec import AgentExecutor, RunResult, create_react_agent, tool
@@ -18,7 +18,7 @@ executor = AgentExecutor(agent=create_react_agent(model, [search]), tools=[searc
 
 
 def report(result: RunResult) -> str:
-    """Tell how a run ended, for people."""
+    """Return a readable report of how a run ended."""
     if result.stopped is None:
         return f"Answer: {result.output}"
     found = "\n".join(f"  {number}. {step.observation}" for number, step in enumerate(result.steps, 1))

@@ -1,8 +1,8 @@
-"""A reflection: a second look at the answer, by the model, before the run ends with it.
+"""Reflection: the model reviews the answer before the run ends with it.
 
-`reflect` is spliced onto both edges on which an answer ends the run: the agent's own, and the result of a tool that is
-the answer at once. It asks the model what is missing; if something is, the remark becomes a step and the run goes back
-to `plan`, which is metered: so it still ends within its iterations.
+`reflect` is spliced onto both edges on which an answer ends the run: the agent's answer, and the result of a tool with
+`return_direct`. It asks the model what is missing; if something is, the remark becomes a step and the run returns to
+`plan`, which is metered, so the run still ends within its iterations.
 """
 
 from graphexec import (
@@ -35,7 +35,7 @@ def height(mountain: str) -> int:
 @charged(when_spent=limit_reached, asks=1)
 @node
 def reflect(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Ready]:
-    """Ask the model what its answer lacks."""
+    """Ask the model what is missing from its answer."""
     question = f"{finish.run.inputs['input']}\nAnswer: {finish.output}\nSay OK, or what is missing."
     reply = yield from ask(CallModel(ChatRequest((UserMessage(question),))))
     if reply.content == "OK":

@@ -1,7 +1,7 @@
 """A structured agent on the local model: one JSON decision per step, for models that cannot call tools.
 
-The first run fetches the weights (about 93 MB). The model is small: most of its answers are right, none is certain, and
-every run ends.
+The first run fetches the weights (about 93 MB). The model is small: most of its answers are right, but none is certain.
+Every run ends.
 """
 
 import sys

@@ -411,7 +411,7 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
 
     with open_cancel_scope() as scope:
 
-        async def awaited() -> T:
+        async def main() -> T:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
             assert task is not None, "asyncio.run makes one"
 
@@ -423,4 +423,4 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
             with scope.on_cancel(cancel):
                 return await call()
 
-        return start_in_thread(lambda: asyncio.run(awaited()), scope).result()
+        return start_in_thread(lambda: asyncio.run(main()), scope).result()

@@ -155,13 +155,13 @@ def summary(name: str, verdict: Verdict) -> str:
     if form and transitions.value not in (None, transitions.number):
         # For these limits a smaller bound is known than the form gives.
         form = f" ({transitions.form} is {format_number(transitions.value)})"
-    said = [
+    parts = [
         f"at most {_number(transitions)} transitions{form}",
         *(_format_bound(bound, name.removesuffix("s").replace("_", " ")) for name, bound in bounds.rows()[1:-1]),
     ]
     if bounds.seconds.number is not None:
-        said.append(_format_bound(bounds.seconds, "second") + bounds.seconds.condition)
-    return f"{name} PROVED: {'; '.join(said)}"
+        parts.append(_format_bound(bounds.seconds, "second") + bounds.seconds.condition)
+    return f"{name} PROVED: {'; '.join(parts)}"
 
 
 def _number(bound: Bound) -> str:

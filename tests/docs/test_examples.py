@@ -145,7 +145,7 @@ Ada: I am Ada. -> Nice to meet you, Ada.
 Bo: Who am I? -> I do not know.
 Ada: Who am I? -> You are Ada.
 Ada: How do you know? -> Because you told me.
-What the model was told the last time:
+The last request to the model:
   system: You are a helpful assistant. Use the tools where they help; answer in a sentence when you know.
   user: I am Ada.
   assistant: Nice to meet you, Ada.

@@ -42,7 +42,7 @@ def asking(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> PendingEffec
     return state
 
 
-def done(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
+def finish(graph: Any, snapshot: Snapshot, limits: Limits = TEN) -> Done[Any]:
     state = advance(graph, Snapshot.from_json(snapshot.to_json(), graph), limits)
     assert isinstance(state, Done)
     return state
@@ -59,19 +59,19 @@ def test_call_has_its_deadline() -> None:
 def test_cut_effect_takes_the_drawn_edge() -> None:
     first = asking(INTERVIEW, begin(INTERVIEW, Topic("tea"))).reply("fine", at=4.0)
     cut = asking(INTERVIEW, first).cut(at=10.5)
-    assert done(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
+    assert finish(INTERVIEW, cut).outcome == Stopped(Topic("tea"), Exhausted("seconds", 10, 10.5))
 
 
 def test_effect_continues_with_its_cut_reply() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a",))))
-    outcome = done(SURVEY, state.cut(at=11.0)).outcome
+    outcome = finish(SURVEY, state.cut(at=11.0)).outcome
     text = "a was cut off: the limit of 10 seconds was reached (11 spent)."
     assert outcome == Survey((ToolResult(text, "cut"),))
 
 
 def test_cut_batch_keeps_finished_results_in_order() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a", "b", "c"))))
-    outcome = done(SURVEY, state.cut(at=10.0, finished=(Cut(), ToolResult("b"), Cut()))).outcome
+    outcome = finish(SURVEY, state.cut(at=10.0, finished=(Cut(), ToolResult("b"), Cut()))).outcome
     assert [(result.status, result.observation) for result in outcome.results] == [
         ("cut", "a was cut off: the limit of 10 seconds was reached (10 spent)."),
         ("ok", "b"),
@@ -81,19 +81,19 @@ def test_cut_batch_keeps_finished_results_in_order() -> None:
 
 def test_unstarted_batch_is_cut_whole() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a", "b"))))
-    outcome = done(SURVEY, state.cut(at=10.0)).outcome
+    outcome = finish(SURVEY, state.cut(at=10.0)).outcome
     assert [result.status for result in outcome.results] == ["cut", "cut"]
 
 
 def test_late_reply_counts_but_ends_asking() -> None:
     late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 1))).reply("at last", at=99.0)
-    assert done(INTERVIEW, late).outcome == Interview(("at last",))
+    assert finish(INTERVIEW, late).outcome == Interview(("at last",))
     late = asking(INTERVIEW, begin(INTERVIEW, Topic("tea", 2))).reply("at last", at=99.0)
-    assert done(INTERVIEW, late).outcome == Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
+    assert finish(INTERVIEW, late).outcome == Stopped(Topic("tea", 2), Exhausted("seconds", 10, 99))
 
 
 def test_no_second_stops_a_run_at_once() -> None:
-    assert done(CLOCK, begin(CLOCK, Tick()), Limits(seconds=0)).outcome == Stopped(Tick(), Exhausted("seconds", 0, 0))
+    assert finish(CLOCK, begin(CLOCK, Tick()), Limits(seconds=0)).outcome == Stopped(Tick(), Exhausted("seconds", 0, 0))
 
 
 def test_backward_clock_gives_no_time_back() -> None:
@@ -104,7 +104,7 @@ def test_backward_clock_gives_no_time_back() -> None:
 
 def test_cut_opaque_node_takes_the_drawn_edge() -> None:
     first = asking(ERRAND, begin(ERRAND, Errand())).reply(Underway(("left",)), at=1.0)
-    assert done(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome == Stopped(
+    assert finish(ERRAND, asking(ERRAND, first).cut(at=10.0)).outcome == Stopped(
         Underway(("left",)), Exhausted("seconds", 10, 10)
     )
 

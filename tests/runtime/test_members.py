@@ -60,7 +60,7 @@ def executor(*tools: AnyTool, **options: Any) -> AgentExecutor:
     return AgentExecutor(agent=asking_for(*(one.name for one in tools)), tools=tools, **options)
 
 
-def named(name: str, function: Callable[[], Any], **options: Any) -> AnyTool:
+def tool_named(name: str, function: Callable[[], Any], **options: Any) -> AnyTool:
     made: AnyTool = tool(name=name, description="A tool.", **options)(function)
     return made
 
@@ -79,7 +79,7 @@ def both(name: str, blocking: Callable[[], Any]) -> list[AnyTool]:
     async def awaiting() -> Any:
         return await call_in_thread(blocking)
 
-    return [named(name, blocking), named(name, awaiting)]
+    return [tool_named(name, blocking), tool_named(name, awaiting)]
 
 
 # ---- every way to run an executor, with its observers
@@ -159,7 +159,7 @@ def test_one_at_a_time_is_in_turn(way: Way, seconds: float | None) -> None:
         if isinstance(event, (Asked, Answered)) and isinstance(event.effect, CallTool):
             seen.append((type(event).__name__, event.effect.name))
 
-    tools = [named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
+    tools = [tool_named(name, lambda: seen.append(("carried out", name_here()))) for name in "abc"]
     way(
         lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=seconds, observers=watches),
         watch,
@@ -187,7 +187,7 @@ def test_events_say_which_call_they_are_of(way: Way) -> None:
             if isinstance(event, Reported):
                 assert event.news == event.effect.name
 
-    way(lambda watches: executor(*(named(name, work) for name in "abc"), observers=watches), watch, "q")
+    way(lambda watches: executor(*(tool_named(name, work) for name in "abc"), observers=watches), watch, "q")
     assert len(seen) == 3 * 4
     assert len(set(seen)) == 3
 
@@ -246,20 +246,20 @@ def test_failure_keeps_finished_replies(way: Way, seconds: float | None, kind: s
     """The resume makes exactly two calls again, with their ids, and five are charged."""
     siblings = Siblings(kind)
 
-    def made(observers: Sequence[Watch] = ()) -> AgentExecutor:
+    def make(observers: Sequence[Watch] = ()) -> AgentExecutor:
         return executor(*siblings.tools, handle_tool_errors="raise", max_execution_time=seconds, observers=observers)
 
     with pytest.raises(OSError, match="it broke") as caught:
-        way(made, siblings.watch, "q")
+        way(make, siblings.watch, "q")
     siblings.released.set()
     snapshot = snapshot_of(caught.value)
     assert snapshot is not None
     assert snapshot.spent[TOOL_CALLS] == 3
     if as_json:
-        snapshot = Snapshot.from_json(snapshot.to_json(), made().graph)
+        snapshot = Snapshot.from_json(snapshot.to_json(), make().graph)
     siblings.failing = False
     seen: list[Event[Any]] = []
-    way(made, seen.append, snapshot)
+    way(make, seen.append, snapshot)
     assert sorted(siblings.calls) == ["done", "failed", "failed", "running", "running"]
     assert all(len(set(ids)) == 1 for ids in siblings.ids.values())
     end = seen[-1]
@@ -284,7 +284,7 @@ def test_a_failure_stops_the_other_calls(how: str) -> None:
             cancelled.set()
             raise
 
-    one = executor(named("fail", fail), named("endless", endless), handle_tool_errors="raise")
+    one = executor(tool_named("fail", fail), tool_named("endless", endless), handle_tool_errors="raise")
     with pytest.raises(OSError, match="it broke"):
         one.run("q") if how == "sync" else asyncio.run(one.arun("q"))
     assert cancelled.wait(LONG)
@@ -297,8 +297,8 @@ def test_unstarted_call_never_starts(way: Way) -> None:
     def fail() -> None:
         raise OSError("it broke")
 
-    one = named("fail", fail)
-    others = [named(name, lambda: begun.append(name_here())) for name in "abc"]
+    one = tool_named("fail", fail)
+    others = [tool_named(name, lambda: begun.append(name_here())) for name in "abc"]
     with pytest.raises(OSError, match="it broke"):
         way(
             lambda watches: executor(one, *others, tool_concurrency=1, handle_tool_errors="raise", observers=watches),
@@ -324,7 +324,7 @@ def test_reports_without_end_do_not_hide_a_failure(way: Way, released: threading
     with pytest.raises(OSError, match="it broke"):
         way(
             lambda watches: executor(
-                named("fail", fail), named("talk", talk), handle_tool_errors="raise", observers=watches
+                tool_named("fail", fail), tool_named("talk", talk), handle_tool_errors="raise", observers=watches
             ),
             lambda _: None,
             "q",
@@ -492,13 +492,13 @@ def test_the_deadline_cuts_only_open_members(way: Way, kind: str, released: thre
     async def hang() -> None:
         await until(released)
 
-    slow = named("slow", lambda: released.wait(LONG)) if kind == "def" else named("slow", hang)
+    slow = tool_named("slow", lambda: released.wait(LONG)) if kind == "def" else tool_named("slow", hang)
 
     def watch(event: Event[Any]) -> None:
         if isinstance(event, Answered) and isinstance(event.effect, CallTool):
             answered[event.effect.name] = event.reply.status
 
-    quick = named("quick", lambda: "at once")
+    quick = tool_named("quick", lambda: "at once")
     way(lambda watches: executor(slow, quick, max_execution_time=5 * SOON, observers=watches), watch, "q")
     assert answered == {"quick": "ok", "slow": "cut"}
 
@@ -518,7 +518,7 @@ def test_a_cut_in_turn_begins_no_more(way: Way, released: threading.Event) -> No
         if begun[-1] == "b":
             released.wait(LONG)
 
-    tools = [named(name, work) for name in "abc"]
+    tools = [tool_named(name, work) for name in "abc"]
     way(
         lambda watches: executor(*tools, tool_concurrency=1, max_execution_time=5 * SOON, observers=watches),
         watch,

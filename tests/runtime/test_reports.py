@@ -98,12 +98,12 @@ def test_every_driver_emits_the_same_events(handler: Any) -> None:
 def test_unobserved_run_has_no_listener() -> None:
     wanted: list[bool] = []
 
-    def answered(question: Question) -> str:
+    def answer(question: Question) -> str:
         wanted.append(wants_pieces())
         report("without a listener")
         return "42"
 
-    made = make_run_context({Question: answered})
+    made = make_run_context({Question: answer})
     run(INTERVIEW, Topic("tea", 1), made)
     asyncio.run(arun(INTERVIEW, Topic("tea", 1), made))
     list(stream(INTERVIEW, Topic("tea", 1), made))
@@ -115,11 +115,11 @@ def test_unobserved_run_has_no_listener() -> None:
 @EVERY_WAY
 @pytest.mark.parametrize("limits", [Limits(), Limits(seconds=LONG)])
 def test_every_call_of_a_batch_is_heard(how: str, pieces: bool, limits: Limits) -> None:
-    def answered(call: CallTool) -> ToolResult:
+    def answer(call: CallTool) -> ToolResult:
         report(call.name)
         return ToolResult(call.name)
 
-    made = make_run_context({CallTool: answered}, limits=limits)
+    made = make_run_context({CallTool: answer}, limits=limits)
     events = streamed(SURVEY, Topics(("tea", "milk", "rum")), made, how=how, pieces=pieces)
     assert sorted(map(str, news(events))) == ["milk", "rum", "tea"]
     assert Counter(kinds(events)) == Counter({"Asked": 3, "Reported": 3, "Answered": 3})
@@ -382,7 +382,7 @@ def test_deadline_cuts_a_streamed_reply(how: str) -> None:
 def test_late_report_of_abandoned_call_is_dropped() -> None:
     released, reported = threading.Event(), threading.Event()
 
-    def answered(question: Question) -> str:
+    def answer(question: Question) -> str:
         report("first")
         released.wait(LONG)
         report("too late")
@@ -392,7 +392,7 @@ def test_late_report_of_abandoned_call_is_dropped() -> None:
     async def scenario() -> list[Event[Any]]:
         seen: list[Event[Any]] = []
         async with aclosing(
-            astream(INTERVIEW, Topic("tea"), make_run_context({Question: answered}), pieces=True)
+            astream(INTERVIEW, Topic("tea"), make_run_context({Question: answer}), pieces=True)
         ) as events:
             async for event in events:
                 seen.append(event)

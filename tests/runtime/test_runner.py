@@ -105,12 +105,12 @@ def test_instant_handlers_may_cut_a_batch() -> None:
         replies = yield from ask_all([Question(name) for name in topics.names])
         return Total(str(replies))
 
-    async def cut(effect: Question, call: CallContext[Any], io: IO) -> Any:
+    async def cut_short(effect: Question, call: CallContext[Any], io: IO) -> Any:
         return Cut()
 
     machine = graph(edges(survey, on(Total, END) | on(Stopped, END)), start=survey)
     done: Done[Any] = run(
-        machine, Topics(("a", "b")), RunContext({Question: Handler(cut, instant=True)}, Limits(seconds=9))
+        machine, Topics(("a", "b")), RunContext({Question: Handler(cut_short, instant=True)}, Limits(seconds=9))
     )
     assert isinstance(done.outcome, Stopped)
     assert done.outcome.limit.limit == "seconds"

@@ -45,7 +45,7 @@ class Turn:
     tokens: int = 0
 
 
-def decided(turn: Turn) -> Any:
+def make_decision(turn: Turn) -> Any:
     """Return the decision of a callable agent, or the exception that it raises."""
     if turn.kind == "answer":
         return AgentFinish({"output": turn.text}, "I know")
@@ -85,7 +85,7 @@ def read_decision(decision: Any) -> Decision:
 
 
 SAY: dict[Flavour, tuple[Callable[[Turn], Any], Callable[[Any], Decision]]] = {
-    "callable": (decided, read_decision),
+    "callable": (make_decision, read_decision),
     "react": (in_words, react.read),
     "tool calling": (natively, tool_calling.read),
 }

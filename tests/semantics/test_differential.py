@@ -1,4 +1,4 @@
-"""For any agent and any settings, the executor does what the table of the semantics says.
+"""For any agent and any settings, the executor does what the table of docs/semantics.md says.
 
 The same script is run by a naive interpreter of that table, and through every door of the executor.
 """

@@ -1,4 +1,4 @@
-"""Section 6 of the semantics, quirks of LangChain's executor that are arguably bugs: none of them is here."""
+"""Section 6 of docs/semantics.md, quirks of LangChain's executor that are arguably bugs: none of them is here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 2 of the semantics, the loop as a transition table: each of its rows."""
+"""Section 2 of docs/semantics.md, the loop as a transition table: each of its rows."""
 
 from __future__ import annotations
 

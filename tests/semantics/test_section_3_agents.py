@@ -1,4 +1,4 @@
-"""Section 3.12 of the semantics: the agents' stop words, scratchpads and parsers, row by row."""
+"""Section 3.12 of docs/semantics.md: the agents' stop words, scratchpads and parsers, row by row."""
 
 from __future__ import annotations
 

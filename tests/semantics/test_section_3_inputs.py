@@ -1,4 +1,4 @@
-"""Sections 3.1 and 3.2 of the semantics: how an executor is made, what a run is given, and what it returns."""
+"""Sections 3.1 and 3.2 of docs/semantics.md: how an executor is made, what a run is given, and what it returns."""
 
 from __future__ import annotations
 
@@ -120,13 +120,13 @@ def test_input_keys_are_prompt_variables() -> None:
 
 @HOW
 def test_memory_failure_precedes_the_first_plan(run: Running) -> None:
-    def gone(given: Any, /) -> Any:
+    def fail(given: Any, /) -> Any:
         raise OSError("gone")
 
-    async def agone(given: Any, /) -> Any:
+    async def afail(given: Any, /) -> Any:
         raise OSError("gone")
 
-    memory: Any = SimpleNamespace(keys=("before",), load=gone, aload=agone, save=gone, asave=agone)
+    memory: Any = SimpleNamespace(keys=("before",), load=fail, aload=afail, save=fail, asave=afail)
     events: list[Any] = []
     executor = AgentExecutor(agent=scripted(answer()), tools=[], memory=memory, observers=[events.append])
     with pytest.raises(OSError, match="gone"):

@@ -1,4 +1,4 @@
-"""Sections 3.5 to 3.8 of the semantics: planning, tools, return_direct, and memory."""
+"""Sections 3.5 to 3.8 of docs/semantics.md: planning, tools, return_direct, and memory."""
 
 from __future__ import annotations
 

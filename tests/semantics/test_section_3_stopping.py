@@ -1,4 +1,4 @@
-"""Sections 3.3 and 3.4 of the semantics: limits and stopping, and parse errors."""
+"""Sections 3.3 and 3.4 of docs/semantics.md: limits and stopping, and parse errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections 3.9 to 3.11 of the semantics: events, streams, iterating, and batches."""
+"""Sections 3.9 to 3.11 of docs/semantics.md: events, streams, iterating, and batches."""
 
 from __future__ import annotations
 

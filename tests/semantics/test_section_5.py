@@ -1,4 +1,4 @@
-"""Section 5 of the semantics: where LangChain's JavaScript executor differs, and how the same is had here."""
+"""Section 5 of docs/semantics.md: where LangChain's JavaScript executor differs, and how the same is had here."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WRONG = Path(__file__).parent / "wrong"
 Errors: TypeAlias = Counter[tuple[str, int, str]]
 
 
-def marked(checker: str) -> Errors:
+def marked_errors(checker: str) -> Errors:
     errors: Errors = Counter()
     for path in sorted(WRONG.glob("*.py")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
@@ -58,6 +58,6 @@ def found_by_pyright() -> Errors:
     ("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)], ids=["mypy", "pyright"]
 )
 def test_checkers_reject_exactly_the_marked_lines(checker: str, find: Any) -> None:
-    found, expected = find(), marked(checker)
+    found, expected = find(), marked_errors(checker)
     assert expected
     assert found == expected, f"not marked: {sorted(found - expected)}; not found: {sorted(expected - found)}"

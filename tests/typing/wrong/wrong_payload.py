@@ -27,11 +27,11 @@ begin(DIAMOND, "7")  # error: mypy misc, pyright reportArgumentType
 wrap(DIAMOND, halve, before=lambda even: even.value)  # error: mypy arg-type return-value
 
 
-def shown(total: Sum) -> Total:
+def format_sum(total: Sum) -> Total:
     return Total(total.way)
 
 
-wrap(DIAMOND, halve, after=shown)  # error: mypy arg-type, pyright reportArgumentType
+wrap(DIAMOND, halve, after=format_sum)  # error: mypy arg-type, pyright reportArgumentType
 ended = run(DIAMOND, Number(1), make_run_context({}))
 ended.outcome.value  # error: mypy attr-defined, pyright reportAttributeAccessIssue
 later: Graph[Number, Sum] = DIAMOND  # error: mypy assignment, pyright reportAssignmentType
