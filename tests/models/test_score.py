@@ -77,7 +77,7 @@ def test_too_long_prompt_counts_as_wrong(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     executor = executor_of(ContextOverflowError("the prompt is too long"), calculate("352 - 187"), "165")
-    assert SCORE["asked"](executor, [CELSIUS, BOOK]) == 1
+    assert SCORE["ask_all"](executor, [CELSIUS, BOOK]) == 1
     overflown, _, answered, last_line = capsys.readouterr().out.splitlines()
     assert "WRONG" in overflown
     assert "right" in answered
