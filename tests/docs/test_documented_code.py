@@ -20,13 +20,13 @@ PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 
 EXAMPLES: dict[Path, list[CodeExample]] = {page: list(find_examples(str(page))) for page in PAGES}
 
-# The blocks of one document build on each other: what they have defined, and how each of those that were run failed.
+# The blocks of a page share their names. Each block that has run has an entry in FAILURES, which is empty if it passed.
 NAMES: dict[Path, dict[str, Any]] = {page: {} for page in PAGES}
 FAILURES: dict[Path, list[str]] = {page: [] for page in PAGES}
 
 
-def failure(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
-    """Run a block after those before it; return what it raises, or nothing."""
+def run_block(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
+    """Run a block with the names of the blocks before it; return the exception that it raises as text, or nothing."""
     eval_example.set_config(line_length=120)
     run = eval_example.run_print_update if eval_example.update_examples else eval_example.run_print_check
     try:
@@ -36,7 +36,7 @@ def failure(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
             module = ModuleType(Path(title).stem)
             vars(module).update(NAMES[page])
             sys.modules[module.__name__] = module
-    except Exception as error:  # noqa: BLE001 - whatever the README's code raises
+    except Exception as error:  # noqa: BLE001 - a block may raise anything
         return f"{example} raises {error!r}"
     return ""
 
@@ -49,11 +49,11 @@ def failure(page: Path, example: CodeExample, eval_example: EvalExample) -> str:
         for n, one in enumerate(every)
     ],
 )
-def test_a_page_does_what_it_says(page: Path, index: int, eval_example: EvalExample) -> None:
+def test_block_prints_what_the_page_shows(page: Path, index: int, eval_example: EvalExample) -> None:
     failures = FAILURES[page]
     for example in EXAMPLES[page][len(failures) : index + 1]:
-        failures.append(failure(page, example, eval_example))
-    # Out of reach of the exception: its traceback leads into the README, which pytest would read as Python.
+        failures.append(run_block(page, example, eval_example))
+    # Outside of the `except`: pytest would read the README, to which the traceback leads, as Python.
     if failures[index]:
         pytest.fail(failures[index], pytrace=False)
 

@@ -1,4 +1,4 @@
-"""What the package index shows: the project's address, its version, and a description whose links work there."""
+"""The package's metadata: the project's address, its version, and a description whose links work on an index page."""
 
 import importlib.metadata
 import re

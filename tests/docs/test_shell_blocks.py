@@ -34,7 +34,7 @@ def options_of(arguments: list[str]) -> list[str]:
 
 
 def files_of_page(name: str) -> set[str]:
-    """Return the files that the page of a block tells the reader to write."""
+    """Return the files that a reader of the block's page has written."""
     text = (ROOT / name.rpartition(" ")[0]).read_text(encoding="utf-8")
     return {*re.findall(r'title="([^"]+)"', text), *re.findall(r"`(\w+\.py)`", text)}
 

@@ -1,4 +1,4 @@
-"""The README's test file is one that a user can write: short, and it proves and attacks a machine of theirs."""
+"""The test file in the README is short, and it passes."""
 
 import subprocess
 import sys
@@ -14,12 +14,12 @@ def block(after: str, kind: str) -> str:
 
 
 @pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])
-def test_the_test_file_of_the_readme_passes_and_says_what_the_readme_says(options: list[str], tmp_path: Path) -> None:
+def test_readme_test_file_passes(options: list[str], tmp_path: Path) -> None:
     written = block("<!-- block: user test -->", "python")
     assert len(written.splitlines()) <= 15
     (tmp_path / "test_mine.py").write_text(written, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout
-    said = block("<!-- block: user test -->", "text").strip()
-    assert said in done.stdout.splitlines()
+    shown = block("<!-- block: user test -->", "text").strip()
+    assert shown in done.stdout.splitlines()
