@@ -1,4 +1,4 @@
-"""The states of a flow with its counters: which steps there may be in each, and which there are sure to be."""
+"""The states of a flow with its counters: the possible steps in each, and the sure ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_LIMIT = Limits(iterations=None)
 
 
 def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
-    """A transition that spends one of each budget named, as `x y`, and resets others."""
+    """Return a transition that spends one of each budget in `spends` ("x y") and resets those in `resets`."""
     one_of_each = tuple((name, 1) for name in spends.split())
     return Transition(source, f"To{target}", target, spends=one_of_each, resets=tuple(resets.split()), **more)
 
@@ -34,14 +34,14 @@ def flow_with(*ways: Transition, **budgets: int | None) -> Flow:
 
 
 def steps(product: Product, node: str, *left: int) -> list[tuple[str, str, tuple[int, ...]]]:
-    """The steps in a state, as the outcome (or the kind), the target and what is left there."""
+    """Return the steps in a state: the outcome (or the kind), the target and the amounts left."""
     return [
         (one.kind if one.kind != "move" else one.outcome, target, rest)
         for one, (target, rest) in product.steps((node, left))
     ]
 
 
-# ---- what may be
+# ---- possible steps
 
 
 ENTRY = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a"), way("b", END.name), x=2)
@@ -91,12 +91,12 @@ def test_visit_beyond_fan_out_does_not_return() -> None:
     assert steps(Product(flow, Limits(fan_out=2)), "a") == [("Tob", "b", ()), ("within", "END", ())]
     one = flow_with(way("a", "b", asks=1), within("a", "fan_out"), way("b", END.name))
     assert steps(Product(one, Limits(fan_out=0)), "a") == [("within", "END", ())]
-    # Where it says itself how many it asks for, that is no matter.
+    # A declared count is independent of the fan-out.
     declared = flow_with(way("a", "b", asks=2), within("a"), way("b", END.name))
     assert steps(Product(declared, Limits(fan_out=1)), "a") == [("Tob", "b", ())]
 
 
-# ---- what is sure to be, without a clock
+# ---- sure steps without a clock
 
 
 def sure(flow: Flow, limits: Limits) -> Product:
@@ -113,10 +113,10 @@ def test_limit_surely_stops_visit_that_wants_more() -> None:
     # It spends the least or the most.
     assert steps(product, "a", 3) == [("Toa", "a", (2,)), ("Toa", "a", (1,)), ("ToEND", "END", (3,))]
     assert steps(product, "a", 2) == [("Toa", "a", (1,)), ("Toa", "a", (0,)), ("ToEND", "END", (2,))]
-    # It is stopped when it asks for both at once, or for one after the other.
+    # It is stopped when it asks for both at once or one after the other.
     stopped = [("within", "END", (1,)), ("within", "END", (0,))]
     assert steps(product, "a", 1) == [("Toa", "a", (0,)), *stopped, ("ToEND", "END", (1,))]
-    # Where it may want any number it can be stopped at any time.
+    # With any number of effects it can be stopped at any time.
     anything = flow_with(
         way("a", "a", "tool_calls", **calling(tools=None), asks=1),
         within("a", "tool_calls", **calling(tools=None)),
@@ -159,7 +159,7 @@ def test_required_effects_spend_one_of_their_kinds() -> None:
     assert steps(sure(flow, limits), "a", 2, 1) == [("Tob", "b", (1, 1)), ("Tob", "b", (2, 0))]
     assert steps(sure(flow, limits), "a", 2, 0) == [("Tob", "b", (1, 0)), ("within", "END", (2, 0))]
     assert steps(Product(flow, limits), "a", 2, 1)[:2] == [("Tob", "b", (1, 1)), ("Tob", "b", (2, 0))]
-    # What asks for no calls spends none.
+    # A visit without calls spends none.
     free = flow_with(way("a", "b", asks=1, **calling(others=1)), within("a", **calling(others=1)), way("b", END.name))
     assert steps(sure(free, limits), "a") == [("Tob", "b", ())]
 
@@ -178,7 +178,7 @@ def test_visit_asks_until_its_limit_is_reached() -> None:
     flow = flow_with(way("a", END.name), within("a", "fan_out tool_calls", **any_number))
     stopped = [left for kind, _, left in steps(sure(flow, agent_limits(tool_calls=2)), "a", 2) if kind == "within"]
     assert stopped == [(2,), (0,)]
-    # After one, another one is too many.
+    # A second effect is too many.
     stopped = [
         left for kind, _, left in steps(sure(flow, agent_limits(tool_calls=2, fan_out=1)), "a", 2) if kind == "within"
     ]
@@ -190,7 +190,7 @@ def test_returning_visit_may_use_up_limit() -> None:
     for asking in (any_number, up_to_nine):
         flow = flow_with(way("a", "b", **asking), within("a", "tool_calls", **asking), way("b", END.name))
         product = sure(flow, agent_limits(tool_calls=4, fan_out=None))
-        # All four where four are left, or one or two if it may be any number, not three.
+        # All four if four are left, or one or two if any number is allowed, but not three.
         lefts = {left for kind, _, left in steps(product, "a", 4) if kind == "Tob"}
         assert lefts == ({(4,), (3,), (2,), (0,)} if asking is any_number else {(4,), (0,)})
         assert ("Tob", "b", (0,)) in steps(product, "a", 3)
@@ -215,7 +215,7 @@ def test_optional_effects_may_be_skipped() -> None:
     assert steps(product, "a", 0, 2) == [("Toa", "a", (0, 1)), ("within", "END", (0, 2))]
 
 
-# ---- what is sure to be, with a clock: the last counter, 1 while time is left
+# ---- sure steps with a clock: the last counter is 1 while time is left
 
 FIVE = Limits(iterations=None, seconds=5)
 FREE = calling(others=1)
@@ -239,7 +239,7 @@ def test_time_is_left_or_not(seconds: float, left: int) -> None:
 def test_effects_may_take_all_remaining_time() -> None:
     assert steps(sure(CLOCKED, FIVE), "a", 2, 1) == [
         ("Tob", "b", (1, 1)),
-        # It is answered at last, or cut.
+        # It is answered late, or cut off.
         ("Tob", "b", (1, 0)),
         ("within", "END", (1, 0)),
     ]
@@ -276,7 +276,7 @@ def test_visit_that_may_skip_effects_can_return() -> None:
     product = sure(flow, FIVE)
     assert ("Toa", "a", (0,)) in steps(product, "a", 0)
     assert ("Toa", "a", (0,)) in steps(product, "a", 1)
-    # A limit of none leaves nothing to wait for.
+    # With a limit of 0 no effect is left to wait for.
     nothing = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=0))
     assert steps(nothing, "a", 0, 1) == [("Toa", "a", (0, 1)), ("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
@@ -288,7 +288,7 @@ def test_waiting_needs_amount_left_to_ask() -> None:
             way("a", "a", "tool_calls", **asking, asks=1), within("a", "tool_calls", **asking), way("a", END.name)
         )
         product = sure(flow, agent_limits(iterations=None, seconds=5, tool_calls=1))
-        # What has an answer for the deadline that cuts it does not leave the node.
+        # An effect with a reply for the cut does not leave the node.
         assert (("within", "END", (0, 0)) in steps(product, "a", 1, 1)) is not answered
         assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
@@ -358,7 +358,7 @@ def test_size_bounds_number_of_states() -> None:
     assert Product(flow_with(way("a", END.name)), NO_LIMIT).size() == 1
 
 
-# ---- what is reserved
+# ---- reserved visits
 
 
 def test_reserved_visit_may_ask_after_deadline() -> None:
@@ -367,7 +367,7 @@ def test_reserved_visit_may_ask_after_deadline() -> None:
         within("a", **calling(models=1), grace=1.0),
         way("b", END.name),
     )
-    # The run's deadline is to come, then the node's, then none.
+    # The remaining deadlines: the run's and the node's, then the node's, then none.
     product = Product(flow, Limits(iterations=None, seconds=5), sure=True)
     cut = ("within", "END", (0,))
     assert steps(product, "a", 2) == [("Tob", "b", (2,)), ("Tob", "b", (1,)), cut]

@@ -29,7 +29,7 @@ from tests.verify.flows import calling, flows, limits, longest_run
 
 
 def way(source: str, target: str, spends: str = "", resets: str = "", **more: Any) -> Transition:
-    """A transition that spends one of each budget named, as `x y`, and resets others."""
+    """Return a transition that spends one of each budget in `spends` ("x y") and resets those in `resets`."""
     return Transition(
         source,
         f"To{target}",

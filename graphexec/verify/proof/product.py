@@ -1,8 +1,8 @@
-"""The product of a flow and its counters: every state that some run can be in, under given limits.
+"""The product of a flow and its counters: every state that a run can reach under given limits.
 
-It is finite, as counters are whole numbers below their limits, but may be large. A flow does not say how much more than
-the least a visit spends, and when time is up. So there are two products: of all that can be, for bounds, and of what is
-`sure` to be possible, for runs that are shown.
+It is finite, because counters are whole numbers up to their limits, but may be large. A flow does not say how much more
+than the least a visit spends, or when a deadline passes. So there are two products: one of everything that may be
+possible, for bounds, and one of what is `sure` to be possible, for example runs.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, is_enabled, limits_of
 
-# A node, and what is left of each counted budget.
+# A node, and the amount left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
 
-# A step from a state to another, by a transition.
+# A step from one state to another, with its transition.
 _Labelled: TypeAlias = tuple[State, State, Transition]
 
 
 class Product:
-    """The states of `flow` under `limits`, found as they are asked for.
+    """The states of `flow` under `limits`, computed on demand.
 
-    Where it is `sure`, visits spend the least or the most they can, or all that is left before a limit stops them. The
-    clock stands still until what is asked for takes all the time until a deadline. So each way through it is a run.
+    If it is `sure`, visits spend the least or the most that they can, or all that is left before a limit stops them.
+    The clock stands still until an effect takes all the time until a deadline. So every path through it is a run.
     """
 
     __slots__ = ("_nodes", "_rows", "begin", "counters")
@@ -41,7 +41,7 @@ class Product:
         known = limits_of(flow, limits)
         every = flow.transitions if sure else flow.visits
         transitions = [one for one in every if is_enabled(one, known)]
-        # A visit that has to ask for more than one may does not return.
+        # A visit that must ask for more effects than the fan-out allows does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0
         transitions = [one for one in transitions if one.asks <= most or one.source not in limited]
@@ -62,7 +62,7 @@ class Product:
                 spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
                 timely = tuple((place[name], 1) for name in each.compared if name in place)
                 needs = _needs_of_next(each, place) if each.asked else usual
-                # What is reserved is counted too, though nothing need be left for it.
+                # Reserved visits are counted, too, but need nothing left.
                 move = (
                     CountedMove(one, (), resets, needs, drains=spends)
                     if one.reserved
@@ -70,10 +70,10 @@ class Product:
                 )
                 if graces:
                     clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
-                    row.extend(_by_the_clock(move, clock, each.asked))
+                    row.extend(_add_deadlines(move, clock, each.asked))
                 else:
                     row.append(move)
-        # So many deadlines are still to come.
+        # The number of deadlines that are still to come.
         ahead = (len(graces) - (limits.seconds == 0),) if graces else ()
         self.begin: State = (flow.start, (*counts.values(), *ahead))
 
@@ -85,7 +85,7 @@ class Product:
         return states
 
     def moves(self, state: State) -> Iterator[tuple[CountedMove, State]]:
-        """The moves that are possible in a state, and where they lead."""
+        """Yield the moves that are possible in a state, and their next states."""
         node, left = state
         for move in self._rows.get(node, ()):
             if (
@@ -96,15 +96,15 @@ class Product:
                 yield move, (move.transition.target, move.after(left))
 
     def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
-        """The transitions that are possible in a state, and where they lead."""
+        """Yield the transitions that are possible in a state, and their next states."""
         return ((move.transition, target) for move, target in self.moves(state))
 
     def exceeds(self, most: int) -> bool:
-        """Return whether runs come to more than `most` states."""
+        """Return whether runs reach more than `most` states."""
         return len({target for _, target, _ in self._explore(most)} | {self.begin}) > most
 
     def is_finite(self, most: int) -> bool:
-        """Return whether every run ends, as no state follows itself: `False` of more than `most` states."""
+        """Return whether no state can repeat, so that every run ends; `False` if there are more than `most` states."""
         following: dict[State, list[State]] = {self.begin: []}
         for source, target, _ in self._explore(most):
             following[source].append(target)
@@ -114,9 +114,9 @@ class Product:
         return len(strongly_connected_components(following)) == len(following)
 
     def most(self, weight: Callable[[Transition], int]) -> dict[State, int]:
-        """The most that a run counts from each state on. Only for a flow that is proved to end."""
+        """Return the most that a run counts from each state. The flow must be proved to end."""
         best: dict[State, int] = {}
-        # By identity: to hash a transition takes longer than to weigh it.
+        # Keyed by identity, because hashing a transition takes longer than weighing it.
         weighed = {id(move.transition): weight(move.transition) for row in self._rows.values() for move in row}
         opened: set[State] = set()
         waiting: list[tuple[State, list[tuple[Transition, State]] | None]] = [(self.begin, None)]
@@ -125,7 +125,7 @@ class Product:
             if state in best:
                 continue
             if steps is None:
-                assert state not in opened, "a flow that is proved to end does not come back"
+                assert state not in opened, "a flow that is proved to end does not repeat a state"
                 opened.add(state)
                 steps = list(self.steps(state))
                 waiting.append((state, steps))
@@ -135,9 +135,9 @@ class Product:
         return best
 
     def lasso(self, most: int, *, within: Iterable[Transition]) -> tuple[list[Transition], list[Transition]] | None:
-        """A shortest endless run among the first `most` states: the way to its loop, and the loop. `None` of none.
+        """Return a shortest endless run among the first `most` states, as (path to the loop, loop), or `None`.
 
-        Its loop consists of transitions `within`.
+        The loop consists of the transitions `within`.
         """
         explored = list(self._explore(most))
         inside = frozenset(map(_edge_of, within))
@@ -157,7 +157,7 @@ class Product:
         best: tuple[State, list[Transition]] | None = None
         for _, part in sorted(parts.items()):
             network = label_edges(part)
-            # Those that are reached first come first, and a few are enough: any loop convinces.
+            # The states that are reached first come first. A few are enough, because any loop will do.
             for state in sorted(network, key=order.__getitem__)[:_ROOTS]:
                 loop = find_cycle(network, state)
                 if best is None or len(loop) < len(best[1]):
@@ -179,20 +179,22 @@ class Product:
                         waiting.append(target)
 
 
+# The number of states in each component from which loops are searched.
 _ROOTS = 50
 
 
 def _edge_of(one: Transition) -> tuple[str, str, str]:
-    """Return which transition it is, whatever is asked for."""
+    """Return the key of a transition, which all choices of effects share."""
     return one.source, one.outcome, one.kind
 
 
 @dataclass(frozen=True, slots=True)
 class CountedMove:
-    """A transition in terms of counters by their place: what it spends, what it sets, what it needs.
+    """A transition in terms of counters, by their index.
 
-    One of its `needs` must be below what it says (`None`: it needs none), and so much left of each of `timely`. What it
-    `drains` it takes if it is there.
+    It is possible if `spends` are left, if at least the `timely` amounts are left, and if one of the counters in
+    `needs` is below its number (`None`: no condition). It then subtracts `spends`, lowers counters by `drains` (at most
+    to 0), and sets the values in `sets`.
     """
 
     transition: Transition
@@ -203,7 +205,7 @@ class CountedMove:
     drains: tuple[tuple[int, int], ...] = ()
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what is left after it."""
+        """Return the amounts left after the move."""
         if not self.spends and not self.sets and not self.drains:
             return left
         counters = list(left)
@@ -216,8 +218,8 @@ class CountedMove:
         return tuple(counters)
 
 
-# The counters one of which must be below a number for a transition that a spent limit takes; `None`: it is always
-# possible, and none of them: never.
+# Counters with numbers. A limit transition is possible if one of the counters is below its number: with `None` always,
+# with an empty tuple never.
 _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 
 
@@ -225,8 +227,8 @@ _Needs: TypeAlias = tuple[tuple[int, int], ...] | None
 class _Spending:
     """The spending of a visit that has `asked` for so many effects.
 
-    Something must be left of each meter that is only `compared`, and of one meter less than is `wanted` for one more
-    effect (`None`: however much is left).
+    Something must be left of each meter that is only `compared`. If a limit stops the next effect, less than `wanted`
+    must be left of one meter (`None`: any amounts).
     """
 
     spends: tuple[tuple[str, int], ...]
@@ -235,7 +237,7 @@ class _Spending:
     wanted: tuple[tuple[str, int], ...] | None = None
 
 
-# Visits that ask until nothing is left are tried with so many effects.
+# Visits that ask until nothing is left are tried with up to so many effects.
 _UNTIL_SPENT = 4
 
 
@@ -247,16 +249,16 @@ def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Itera
         yield _Spending(entry)
     for kind in one.kinds:
         for count in filter(None, usual):
-            # All of a kind, or the last of another.
+            # All effects have one kind, or the last has another kind.
             for last in one.kinds if count > 1 else (kind,):
-                yield from _asking(one, entry, _charged(kind, last, count), count, None, limits)
+                yield from _spend_effects(one, entry, _sum_charges(kind, last, count), count, None, limits)
         for count in _counts_until_spent(one, kind, limits):
             if count not in usual:
-                wanted = _wanted(one, kind, count, limits)
-                yield from _asking(one, entry, _charged(kind, kind, count), count, wanted, limits)
+                wanted = _charges_with_one_more(one, kind, count, limits)
+                yield from _spend_effects(one, entry, _sum_charges(kind, kind, count), count, wanted, limits)
 
 
-def _asking(
+def _spend_effects(
     one: Transition,
     entry: Charges,
     charged: Mapping[str, int],
@@ -264,7 +266,7 @@ def _asking(
     wanted: Charges | None,
     limits: Mapping[str, float | None],
 ) -> Iterator[_Spending]:
-    # A limit on fractions is above 0, and nothing need be taken of what is only compared.
+    # A limit on fractions is above 0, and a meter that is only compared may stay at 0.
     limited = [name for name, amount in charged.items() if not amount and isinstance(limits.get(name), int)]
     compared = () if one.reserved else tuple(limited)
     if all(limits[name] for name in compared):
@@ -272,24 +274,24 @@ def _asking(
         yield _Spending((*entry, *charges), compared, count, wanted)
 
 
-def _charged(kind: Charges, last: Charges, count: int) -> dict[str, int]:
-    """Return what so many effects charge, the last of which may be of another kind."""
+def _sum_charges(kind: Charges, last: Charges, count: int) -> dict[str, int]:
+    """Return the total charges of `count` effects, of which the last may have another kind."""
     each, other = dict(kind), dict(last)
     return {name: each.get(name, 0) * (count - 1) + other.get(name, 0) for name in each | other}
 
 
 def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[int]:
-    """Return how many effects a visit that returns may have asked for: the least and the most."""
+    """Return the numbers of effects that are tried for a returning visit: the least and the most."""
     if one.most is not None:
         return sorted({one.asks, one.most})
-    # Of any number, two: to have asked, and to have asked again, makes a difference.
+    # If any number is allowed, up to two: asking once and asking again make a difference.
     fan_out = limits.get("fan_out")
     most = 2 if fan_out is None else min(2, int(fan_out))
     return sorted({one.asks, *range(1, most + 1)})
 
 
 def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
-    """Return how many effects of a kind a visit may ask for one by one until a limit is spent, or one is cut."""
+    """Return the numbers of effects of a kind that a visit may ask for until a limit is reached or one is cut off."""
     charged = () if one.reserved else kind
     ends = [int(limit // amount) for name, amount in charged if amount and (limit := limits.get(name)) is not None]
     if one.most is not None:
@@ -299,8 +301,10 @@ def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, flo
     return range(max(1, one.asks), min([_UNTIL_SPENT, *ends]) + 1)
 
 
-def _wanted(one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]) -> Charges | None:
-    """Return what such a visit has charged with one more effect of the kind; nothing, if no limit stops that."""
+def _charges_with_one_more(
+    one: Transition, kind: Charges, asked: int, limits: Mapping[str, float | None]
+) -> Charges | None:
+    """Return the charges of such a visit with one more effect of the kind; empty if no limit stops it."""
     if one.kind == "within" and one.most is None and asked == limits.get("fan_out"):
         return None
     if one.reserved or asked == one.most:
@@ -315,14 +319,14 @@ def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:
 
 
 def _needs_at_least(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
-    """Return when a transition may be possible: a `gate` when a counter is at 0, a `within` at any time."""
+    """Return the condition under which a transition may be possible: for a `gate` a counter at 0, otherwise none."""
     if one.kind != "gate" or limits["seconds"] is not None or limits["restarts"] is not None:
         return None
     return tuple((place[name], 1) for name in one.causes if name in place)
 
 
 def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: Mapping[str, int]) -> _Needs:
-    """Return when a transition is possible without waiting, and without what other visits may have spent."""
+    """Return the condition under which a transition is surely possible without waiting."""
     if one.kind == "move":
         return None
     needed: list[tuple[int, int]] = []
@@ -338,15 +342,15 @@ def _needs_at_most(one: Transition, limits: Mapping[str, float | None], place: M
 
 
 def _graces(transitions: Iterable[Transition]) -> list[float]:
-    """Return how much later than the run's deadline those of the nodes are, in order: the run's own, 0, is first."""
+    """Return the distinct grace periods of nodes, in order; the first is 0, for the run's own deadline."""
     return sorted({0.0, *(one.grace for one in transitions if one.grace is not None)})
 
 
 @dataclass(frozen=True, slots=True)
 class _Clock:
-    """The counter, by its place, of the deadlines that are still to come, and which of them, by `number`, is a node's.
+    """The counter of deadlines that are still to come, and the number of a node's own deadline among them.
 
-    An effect of the node is answered in time, or after the run's deadline, or the node's own deadline cuts it.
+    An effect of the node is answered in time or after the run's deadline, or the node's own deadline cuts it off.
     """
 
     place: int
@@ -355,35 +359,35 @@ class _Clock:
 
     @property
     def in_time(self) -> tuple[int, int]:
-        """The least of the counter before the run's deadline."""
+        """The least value of the counter before the run's deadline."""
         return self.place, self.deadlines
 
     @property
     def open(self) -> tuple[int, int]:
-        """The least of the counter before the node's deadline."""
+        """The least value of the counter before the node's deadline."""
         return self.place, self.deadlines - self.number
 
     @property
     def late(self) -> tuple[int, int]:
-        """The counter when the run's deadline has just passed."""
+        """The value of the counter just after the run's deadline."""
         return self.place, self.deadlines - 1
 
     @property
     def cut(self) -> tuple[int, int]:
-        """The counter when the node's deadline has just passed."""
+        """The value of the counter just after the node's deadline."""
         return self.place, self.deadlines - self.number - 1
 
 
-def _by_the_clock(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[CountedMove]:
-    """Yield a transition in time of a visit that has `asked` so often, and those that a request takes until a deadline.
+def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[CountedMove]:
+    """Yield the variants of a transition with `asked` effects: in time, and with an effect that takes until a deadline.
 
-    After its deadline a node asks for nothing any more, and after the run's none is entered that costs anything.
+    After its own deadline a node cannot ask for effects, and after the run's deadline no entry that costs is possible.
     """
     one = plain.transition
     if one.kind == "gate":
         yield dataclasses.replace(plain, needs=(*(plain.needs or ()), clock.in_time))
         return
-    # What costs an entry is not reserved, so the node's deadline is the run's.
+    # An entry that costs is not reserved, so the node's deadline is the run's.
     asks = (clock.open,) if one.spends or asked else ()
     yield dataclasses.replace(plain, timely=(*plain.timely, *asks))
     if one.kind == "within" and not asks:
@@ -392,21 +396,21 @@ def _by_the_clock(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Cou
         yield _wait(plain, clock.in_time, clock.late)
         if one.answered and clock.cut != clock.late:
             yield _wait(plain, clock.open, clock.cut)
-    # One effect is cut like several. What is answered for that is left only where it asks again.
+    # One effect is cut off like several. With a reply for the cut, the node is left only when it asks again.
     elif asked == 1 and not (one.answered and one.most == 1):
         yield _wait(plain, clock.open, clock.cut)
 
 
 def _wait(plain: CountedMove, before: tuple[int, int], end: tuple[int, int]) -> CountedMove:
-    """Return a transition that begins while so much of the clock is left and ends at another time."""
+    """Return the transition with a start while the clock is at least `before`, and with `end` as its end."""
     return dataclasses.replace(plain, sets=(*plain.sets, end), needs=None, timely=(*plain.timely, before))
 
 
 def _below(one: Transition, name: str) -> int | None:
-    """Return below what the rest of a limit must be for it to stop a visit: the most the visit wants at once."""
+    """Return the amount below which the rest of a limit stops a visit: the most that the visit wants at once."""
     if name == "fan_out":
         return None
-    # Of what an entry costs, and of what is only compared, something must be left.
+    # Something must be left of the entry's budgets, and of meters that are only compared.
     return one.calls(name) if one.largest(name) else 1
 
 
