@@ -42,7 +42,7 @@ NOT_DONE = NotDone()
 
 @final
 class CancelScope:
-    """Tells calls in threads that their caller has been cancelled, so that they stop."""
+    """Stops calls in threads when their caller is cancelled."""
 
     __slots__ = ("_listeners", "_lock", "_running", "cancelled")
 

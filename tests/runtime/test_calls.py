@@ -320,7 +320,7 @@ def test_text_agent_calls_have_no_provider_id() -> None:
     assert seen == [None]
 
 
-def test_call_tells_the_seconds_left() -> None:
+def test_call_has_the_seconds_left() -> None:
     clock = VirtualClock()
     left: list[float | None] = []
 

@@ -211,7 +211,7 @@ class _Begun:
 
 
 def _is_running(ident: int) -> bool:
-    """Return whether a thread uses processor time, if the system can tell.
+    """Return whether a thread uses processor time, if the system reports it.
 
     An idle thread would not notice an exception, and until it does, Python 3.11 with a tracer, such as that of
     coverage, hangs.
