@@ -48,7 +48,10 @@ _GENERATORS = frozenset({GeneratorType})
 @final
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The answer to an effect that the deadline cut; for a batch, `finished` has a reply or a `Cut` for each member."""
+    """The answer to an effect that was cut off by the deadline.
+
+    For a batch, `finished` has an answer for each member, its reply or a `Cut`; it is empty if all were cut off.
+    """
 
     finished: tuple[object, ...] = ()
 
@@ -133,17 +136,17 @@ class Execution(Counters):
     ) -> Generator[Any, tuple[Any, float, float], Any]:
         """Run from the current position to the end; return the outcome.
 
-        The generator yields each request, a call or a `Batch`. It receives `(answer, at, seconds)`: the answer, the
-        second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as a whole, or
-        one member at a time (`by_member`) with `MemberStarted` and `MemberReply`; it is yielded again until every
-        member has its reply.
+        The generator yields requests: each is a `CallContext` or a `Batch`. It receives `(answer, at, seconds)`: the
+        answer, the second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as
+        a whole. With `by_member`, one member is answered at a time, by `MemberStarted` and `MemberReply`, and the batch
+        is yielded again until every member has its reply.
 
         If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
         `notify`, it calls that function with each event instead.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
-        ranks, lines, counts = self._ranks, self._lines, self._counts
+        ranks, linear_ranks, counts = self._ranks, self._lines, self._counts
         # The call of the events that concern no effect.
         run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
         # A run that is resumed inside a node no longer knows its rank at the entry.
@@ -178,7 +181,7 @@ class Execution(Counters):
             try:
                 next_step = step.following[kind]
             except KeyError:
-                # Only a draft can lack an edge.
+                # Only a graph made by draft(), which is not validated, can lack an edge.
                 raise UnhandledOutcomeError(step.name, outcome) from None
             if observed:
                 event = Moved(step.name, outcome, END.name if next_step is None else next_step.name, run_call)
@@ -191,9 +194,9 @@ class Execution(Counters):
                     counts[slot] = 0
                 self._spent = None
             if ranks is not None:
-                if lines is not None:
+                if linear_ranks is not None:
                     # `_rank` written out here: the call would take three times as long.
-                    height, slope, most = lines[next_step.name]
+                    height, slope, most = linear_ranks[next_step.name]
                     left = most - counts[0]
                     # After a resume with lower limits, the run may have spent more than they allow.
                     rank: tuple[float, ...] = (height + slope * left if left > 0 else height,)
@@ -203,20 +206,20 @@ class Execution(Counters):
                     raise CertificateError(
                         f"the rank does not fall from {step.name} {previous_rank} to {next_step.name} {rank}; the "
                         f"certificate belongs to another machine or to other limits, or an outer run has a limit that "
-                        f"the proof did not include; prove the machine again, with that limit"
+                        f"the proof did not include; prove this machine again, with these limits and the outer ones"
                     )
                 previous_rank = rank
             self._step = step = next_step
             self._value = value = outcome
             self._entered = False
-            # A resumed batch is still open if a limit refused to charge its calls again.
+            # The batch of a resumed run is still open if a limit refused its unpaid calls.
             if self._open:
                 self._open = ()
             if self._replies:
                 self._replies = []
 
     def apply_answer(self, effect: Request, answer: object, at: float) -> Snapshot:
-        """Answer the open request; return the run after it."""
+        """Answer the open request; return the snapshot after it."""
         # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
         if isinstance(effect, All):
             self._open = self._apply_to_batch(effect, self._member_states(effect), answer, at)
@@ -226,7 +229,7 @@ class Execution(Counters):
         return self.snapshot()
 
     def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
-        """Answer one member of the open batch; return the run after it."""
+        """Answer one member of the open batch; return the snapshot after it."""
         states = self._open = self._member_states(request)
         states[member] = self._apply(request.effects[member], answer, at)
         if not any(state is PAID for state in states):
@@ -242,7 +245,7 @@ class Execution(Counters):
 
     def _record_reply(self, reply: object) -> None:
         """Record the reply to the open request, and close the request."""
-        # The call is last, so that no interrupt separates these statements: Python handles one only after a call.
+        # `append` is last: Python handles signals only after a call, so no KeyboardInterrupt falls between these lines.
         self._open = ()
         self._sequence += 1
         self._replies.append(reply)
@@ -262,10 +265,10 @@ class Execution(Counters):
 
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
         """Charge and yield the effects of an asking node; return its outcome, or the `Exhausted` that stops it."""
-        node: GeneratorType[Any, Any, Any]
-        node = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
-        if type(node) not in _GENERATORS:
-            returned = an(type(node).__name__)
+        generator: GeneratorType[Any, Any, Any]
+        generator = step.generator(value) if step.call_parameter is None else self._call_node(step, value)
+        if type(generator) not in _GENERATORS:
+            returned = an(type(generator).__name__)
             raise NodeError(
                 f"{step.name} is declared as Asks[...] but returned {returned} without asking; "
                 f"write reply = yield from ask(...)"
@@ -278,7 +281,7 @@ class Execution(Counters):
         try:
             while True:
                 try:
-                    effect: Any = node.send(reply)
+                    request: Any = generator.send(reply)
                 except StopIteration as end:
                     # An `Exhausted` comes from the engine alone: no node may return one.
                     if type(end.value) is Exhausted:
@@ -286,7 +289,7 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                count, single, tariff = check_request(step, effect, asked)
+                count, effect, tariff = check_request(step, request, asked)
                 if not count:
                     # An empty batch contains no effect: it costs nothing, and its reply is empty.
                     reply = ()
@@ -295,42 +298,42 @@ class Execution(Counters):
                 # `self` stands for "no recorded reply", because a reply may be `None`.
                 stored = next(replay, self) if replay is not None else self
                 if stored is not self:
-                    reply = stored.read(effect, self.graph.outcomes) if type(stored) is StoredReply else stored
+                    reply = stored.read(request, self.graph.outcomes) if type(stored) is StoredReply else stored
                 else:
                     replay = None
                     exhausted = (
-                        self._charge_unpaid(step, effect, asked)
+                        self._charge_unpaid(step, request, asked)
                         if self._open
-                        else self._charge(step, effect, tariff, asked)
+                        else self._charge(step, request, tariff, asked)
                     )
                     if exhausted is not None:
                         return exhausted
                     if count > 1:
-                        reply = yield from self._run_batch(step, effect)
+                        reply = yield from self._run_batch(step, request)
                     else:
                         call: CallContext[Any] = CallContext(
-                            self.scope, step.name, single, effect, self._sequence + 1, 0
+                            self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
                         self._open = _ONE_PAID
                         if observed:
-                            event: Any = Asked(step.name, single, call)
+                            event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
-                        single_reply = self._apply(single, answer, at)
+                        effect_reply = self._apply(effect, answer, at)
                         # The reply to a batch with one member is a tuple, too.
-                        is_whole = single is effect or type(single_reply) is Exhausted
-                        reply = single_reply if is_whole else (single_reply,)
+                        is_whole = effect is request or type(effect_reply) is Exhausted
+                        reply = effect_reply if is_whole else (effect_reply,)
                         # Record it before the event: an observer may raise, and a consumer may close the stream.
                         self._record_reply(reply)
                         if observed:
-                            event = Answered(step.name, single, single_reply, seconds, self.spent(), call)
+                            event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)
                 if type(reply) is Exhausted:
                     return reply
         finally:
             # A node that has ended needs no closing.
-            if node.gi_frame is not None:
-                close_asking(node)
+            if generator.gi_frame is not None:
+                close_asking(generator)
 
     def _run_batch(self, step: Step, request: All[Effect[Any]]) -> Generator[Any, tuple[Any, float, float], Any]:
         """Yield a batch until every member has its reply; return the replies."""
@@ -399,6 +402,7 @@ class Execution(Counters):
             raise _invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
+        # The effect of an opaque node: its reply is the node's outcome.
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise _undeclared_outcome(self._step, answer, self._step.returns)

@@ -75,8 +75,8 @@ def test_step_without_a_lower_rank_ends_the_run(level: int) -> None:
     ranks = {**WAY, "join": ((level, ()),)}
     assert rank_error(DIAMOND, Number(4), with_ranks(deeper(ranks))) == (
         f"the rank does not fall from halve (2, 0, 0) to join ({level}, 0, 0); the certificate belongs to another "
-        "machine or to other limits, or an outer run has a limit that the proof did not include; prove the machine "
-        "again, with that limit"
+        "machine or to other limits, or an outer run has a limit that the proof did not include; prove this machine "
+        "again, with these limits and the outer ones"
     )
     # Without them, the engine reduces each rank to one number.
     text = rank_error(DIAMOND, Number(4), with_ranks(ranks))
@@ -98,8 +98,8 @@ def test_ranks_are_compared_from_left_to_right() -> None:
     swapped: Ranks = {"tick": ((1, ("iterations",)), (2, ())), "tock": ((1, ("iterations",)), (1, ()))}
     assert rank_error(CLOCK, Tick(), with_ranks(deeper(swapped), iterations=3)) == (
         "the rank does not fall from tock (1, 2, 1, 0, 0) to tick (1, 2, 2, 0, 0); the certificate belongs to "
-        "another machine or to other limits, or an outer run has a limit that the proof did not include; prove the "
-        "machine again, with that limit"
+        "another machine or to other limits, or an outer run has a limit that the proof did not include; prove this "
+        "machine again, with these limits and the outer ones"
     )
     assert "from tock (" in rank_error(CLOCK, Tick(), with_ranks(swapped, iterations=3))
 
@@ -302,8 +302,8 @@ def test_call_without_reported_tokens_lowers_the_rank() -> None:
 def test_rank_of_an_unspent_budget_does_not_fall() -> None:
     assert rank_error(THINKING, Turn(0), thinking("iterations", Usage())) == (
         "the rank does not fall from think (1, 15) to think (1, 15); the certificate belongs to another machine or "
-        "to other limits, or an outer run has a limit that the proof did not include; prove the machine again, with "
-        "that limit"
+        "to other limits, or an outer run has a limit that the proof did not include; prove this machine again, "
+        "with these limits and the outer ones"
     )
 
 

@@ -1,7 +1,8 @@
 """Prove that every run of a graph ends, or show why that is not proved.
 
 The proof has three steps: check the transition table, find a ranking of the nodes that every transition lowers, and
-derive bounds from it. If there is no ranking, the result is a run that never ends.
+derive bounds from it. If there is no ranking, it searches the states. If that fails, too, it reports the loops that may
+be endless.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
+from typing_extensions import TypeIs
+
 from graphexec.errors import LimitsError, did_you_mean, format_number
+from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
@@ -33,7 +37,7 @@ from graphexec.verify.proof.flow import (
 )
 from graphexec.verify.proof.guards import unguarded_exits
 from graphexec.verify.proof.loops import find_loops
-from graphexec.verify.proof.ranking import rank_nodes
+from graphexec.verify.proof.ranking import Core, rank_nodes
 
 
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
@@ -60,13 +64,13 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
-    guards = () if faults else unguarded_exits(graph)
+    unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
         *loops,
-        *_find_unbounded_visits(graph, limits, flow.measured),
+        *_find_unbounded_asks(graph, limits, flow.measured),
         *_find_unproved_tools(graph, nested),
-        *guards,
+        *unguarded,
     )
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
@@ -87,32 +91,38 @@ def prove_flow(
 ) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """Return a certificate, or the loops that prevent one.
 
-    Tries three rankings, from the strongest claim to the weakest: for every transition in the table, for those that
-    these limits enable, and for those that a run within these limits can reach. If all fail, it searches the states,
-    unless they are many. The result is cached.
+    Tries three rankings, from the strongest claim to the weakest: of every transition in the table, of those that these
+    limits enable, and of those that a run within these limits can reach; a transition counts once for each choice of
+    effects. If all fail, it searches the states, unless they are many. The result is cached.
     """
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
-    # A draft may have edges to nodes that it does not contain.
+    # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
     nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]
     transitions = [transition for transition in flow.visits if is_enabled(transition, all_limits)]
-    # In a nested run, a limit of the outer run can stop a visit even if this flow has no such limit.
-    ranks = rank_nodes(nodes, flow.visits, finite)
-    holds_within = not isinstance(ranks, list)
-    if isinstance(ranks, list):
-        ranks = rank_nodes(nodes, transitions, finite)
-    always = not isinstance(ranks, list)
-    if isinstance(ranks, list):
+    # First all transitions, also those of limits that only an outer run has: such a proof holds in a nested run, too.
+    found = rank_nodes(nodes, flow.visits, finite)
+    holds_within = _is_ranking(found)
+    if not _is_ranking(found):
+        found = rank_nodes(nodes, transitions, finite)
+    for_all_limits = _is_ranking(found)
+    if not _is_ranking(found):
         # Low limits may make a loop impossible.
         transitions = possible_transitions(flow, limits)
-        ranks = rank_nodes(nodes, transitions, finite)
-    if isinstance(ranks, list) and (bounds := bounds_by_states(flow, limits, nested)) is not None:
-        return Certificate(flow, all_limits, None, bounds, nested), ()
-    if isinstance(ranks, list):
-        return None, tuple(finding for core in ranks for finding in find_loops(flow, core, limits))
-    bounds = bounds_of(flow, transitions, limits, nested, always=always)
-    return Certificate(flow, all_limits, ranks, bounds, nested, holds_within), ()
+        found = rank_nodes(nodes, transitions, finite)
+    if _is_ranking(found):
+        bounds = bounds_of(flow, transitions, limits, nested, always=for_all_limits)
+        return Certificate(flow, all_limits, found, bounds, nested, holds_within), ()
+    bounds_of_states = bounds_by_states(flow, limits, nested)
+    if bounds_of_states is not None:
+        return Certificate(flow, all_limits, None, bounds_of_states, nested), ()
+    return None, tuple(finding for core in found for finding in find_loops(flow, core, limits))
+
+
+def _is_ranking(found: Ranks | list[Core]) -> TypeIs[Ranks]:
+    """Return whether there are ranks, and not the cores: the sets of transitions that no rank lowers."""
+    return not isinstance(found, list)
 
 
 def _path_to(flow: Flow, node: str | None, limits: Limits) -> Witness | None:
@@ -136,7 +146,7 @@ def _find_stop_only_nodes(flow: Flow, limits: Limits) -> Iterator[Finding]:
         yield Finding("GX007", "warning", first, None, fact, remedy, _path_to(flow, first, limits))
 
 
-def _find_unbounded_visits(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
+def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Collection[str]) -> Iterator[Finding]:
     """Yield an error for each node that may ask for any number of effects in one visit."""
     for node in graph:
         if unbounded := _unbounded_effects(node, limits, measured):
@@ -179,17 +189,17 @@ def _find_unproved_tools(graph: Graph[Any, Any], nested: NestedRuns | None) -> I
 def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterator[str]:
     """Yield the conditions under which the proof holds."""
     if limits.seconds is None:
-        yield "each node's function, policy and observer returns, and each effect is answered"
+        yield "every node function, policy and observer returns, and each effect is answered"
     else:
         yield (
-            "each node's function, policy and observer returns at once, and the event loop is not blocked; an "
+            "every node function, policy and observer returns at once, and the event loop is not blocked; an "
             "unanswered effect is cut off at the deadline"
         )
         yield "work that continues in the thread or task of a cut-off effect is not counted"
     if flow.charged:
         yield "an effect counts as one, even if its handler does more: a client's own retries are not counted"
     if limits.restarts is None:
-        yield "no run is resumed after a crash, which charges an unanswered effect again (set Limits(restarts=...))"
+        yield "no run is resumed after a crash: that charges an unanswered effect again (set Limits(restarts=...))"
     elif limits.restarts:
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
     if any(transition.kinds for transition in flow.transitions):
@@ -201,8 +211,8 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     levels = "at any depth" if limits.depth is None else f"{format_number(limits.depth)} levels deep"
     if limits.depth != 0 and limits.nested_runs != 0:
         yield (
-            f"nested runs that its calls start ({most}, {levels}) end, and know the call that started them: in a "
-            f"thread of your own, pass host=call"
+            f"each nested run ends ({most}, {levels}) and is linked to the call that started it: in a thread of your "
+            f"own, pass host=call to run"
         )
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
@@ -212,9 +222,9 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"set limits"
         )
     if not certificate.holds_within:
-        yield "it is not nested in a run that has a limit which this machine does not have"
+        yield "the machine does not run within a run that has other limits"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
-            "nested in a run that has a limit which this machine does not have, it still ends, but may take more "
-            "transitions"
+            "the bound on transitions is of a run by itself: within a run that has other limits, the machine still "
+            "ends, but may take more transitions"
         )
