@@ -54,7 +54,7 @@ def delegate(acted: Acted) -> Ready:
 def report(finish: AgentFinish) -> Ready:
     """Continue the outer run, in which the inner run is a single step."""
     outer: Run = finish.run.inputs["outer"]
-    return Ready(outer.observed([AgentStep(AgentAction("research", finish.run.inputs["input"]), finish.output)]))
+    return Ready(outer.with_steps([AgentStep(AgentAction("research", finish.run.inputs["input"]), finish.output)]))
 
 
 machine = graph(

@@ -41,7 +41,7 @@ def reflect(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Ready]:
     if reply.content == "OK":
         return finish
     remark = AgentStep(AgentAction("reflect", finish.output, finish.log), reply.content)
-    return Ready(finish.run.observed([remark]))
+    return Ready(finish.run.with_steps([remark]))
 
 
 model = ScriptedModel(

@@ -149,7 +149,7 @@ class Run:
     inputs: Mapping[str, Any]
     steps: Steps = field(default=NO_STEPS)
 
-    def observed(self, steps: Sequence[AgentStep]) -> Run:
+    def with_steps(self, steps: Sequence[AgentStep]) -> Run:
         """Return the run with these steps added."""
         return Run(self.inputs, self.steps.extended(steps))
 

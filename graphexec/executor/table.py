@@ -92,7 +92,7 @@ def default_feedback(error: ParseError) -> str:
     return error.observation or DEFAULT_FEEDBACK
 
 
-# When the result of a return-direct tool is the answer: if the step has no other call ("single"), or always ("any").
+# When the result of a return-direct tool is the answer: if it was the only call of the turn ("single"), or always.
 ReturnDirect: TypeAlias = Literal["single", "any"]
 
 
@@ -137,7 +137,7 @@ def parse(replied: Replied, agent: Agent, policies: Policies) -> Acted | AgentFi
     except ParseError as error:
         observation = policies.feedback(error)
         action = AgentAction(EXCEPTION_TOOL, observation, error.llm_output or str(error))
-        return Ready(replied.run.observed((AgentStep(action, observation, "parse_error"),)))
+        return Ready(replied.run.with_steps((AgentStep(action, observation, "parse_error"),)))
 
 
 @node
@@ -181,10 +181,10 @@ def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
 def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
     """Add the steps to the run; end it if the result of a return-direct tool is the answer.
 
-    With `return_direct="any"`, the step may have several calls: the last such result is the answer.
+    With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
     actions, results = observed.actions, observed.results
-    run = observed.run.observed([make_step(action, result) for action, result in zip(actions, results, strict=True)])
+    run = observed.run.with_steps([make_step(action, result) for action, result in zip(actions, results, strict=True)])
     if len(results) == 1 or policies.return_direct == "any":
         for result in reversed(results):
             if result.return_direct:
@@ -203,10 +203,10 @@ def stopped_response(reached: LimitReached) -> StoppedResponse:
 
 
 def _make_stopped_response(reached: LimitReached) -> StoppedResponse:
-    limit = reached.limit
-    name = limit.limit.replace("_", " ").removesuffix("s")
-    text = STOPPED if limit.limit in ("iterations", "seconds") else f"Agent stopped due to {name} limit."
-    return StoppedResponse(text, limit, reached.run)
+    exhausted = reached.limit
+    name = exhausted.limit.replace("_", " ").removesuffix("s")
+    text = STOPPED if exhausted.limit in ("iterations", "seconds") else f"Agent stopped due to {name} limit."
+    return StoppedResponse(text, exhausted, reached.run)
 
 
 def stop_without_answer(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
@@ -248,8 +248,8 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants replace nodes of the same table. They are not proved here, which takes time at each import, but when an
-# executor is created.
+# The variants replace nodes of the same table. They are proved when an executor is created: a proof at each import would
+# take time.
 # For `handle_parsing_errors=False`: this node has one outcome less, so the edge from parse back to plan is dropped.
 _strict_parse = rename(parse_or_raise, "parse")
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
@@ -267,4 +267,6 @@ def require_agent_graph(machine: Graph[Ready, AgentFinish | StoppedResponse]) ->
         raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, for example with splice")
     for edge in machine.edges:
         if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
-            raise InputError(f"{edge} ends the run; end it with an AgentFinish or a StoppedResponse")
+            raise InputError(
+                f"{edge} ends the run with another class; only AgentFinish and StoppedResponse may lead to END"
+            )

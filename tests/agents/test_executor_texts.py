@@ -133,7 +133,9 @@ def test_invalid_final_state_is_named() -> None:
     judged: Any = splice(plain.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
     with pytest.raises(InputError) as caught:
         plain.with_graph(judged)
-    assert str(caught.value) == "judge --Verdict--> END ends the run; end it with an AgentFinish or a StoppedResponse"
+    assert str(caught.value) == (
+        "judge --Verdict--> END ends the run with another class; only AgentFinish and StoppedResponse may lead to END"
+    )
 
 
 def test_executor_repr_shows_tools_and_machine() -> None:

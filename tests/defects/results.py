@@ -13,12 +13,12 @@ RESULTS = (
         Change(
             "executor/table.py",
             """\
-    run = observed.run.observed([make_step(action, result) for action, result in zip(actions, results, strict=True)])
+    run = observed.run.with_steps([make_step(action, result) for action, result in zip(actions, results, strict=True)])
 """,
             """\
     steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
     failed = [step for step in steps if step.status == "error"]
-    run = observed.run.observed(failed or steps)
+    run = observed.run.with_steps(failed or steps)
 """,
         ),
     ),

@@ -309,7 +309,7 @@ def observe(acted: Acted) -> Observed:
 @node
 def carry_out(acted: Acted) -> Ready:
     """Dispatch and add the steps in one node."""
-    return Ready(acted.run.observed([AgentStep(action, "seen") for action in acted.actions]))
+    return Ready(acted.run.with_steps([AgentStep(action, "seen") for action in acted.actions]))
 
 
 @node
@@ -318,7 +318,7 @@ def observe_first(acted: Acted) -> Acted | Observed:
     first, *rest = acted.actions
     if not rest:
         return Observed(acted.run, (first,), (ToolResult("seen"),))
-    return Acted(acted.run.observed([AgentStep(first, "seen")]), tuple(rest))
+    return Acted(acted.run.with_steps([AgentStep(first, "seen")]), tuple(rest))
 
 
 @charged(when_spent=limit_reached)
@@ -329,7 +329,7 @@ def call_first(acted: Acted) -> Asks[CallTool, Acted | Observed]:
     result = yield from ask(CallTool(first.tool, first.tool_input, acted.run))
     if not rest:
         return Observed(acted.run, (first,), (result,))
-    return Acted(acted.run.observed([AgentStep(first, result.observation)]), tuple(rest))
+    return Acted(acted.run.with_steps([AgentStep(first, result.observation)]), tuple(rest))
 
 
 LIMIT: Any = on(LimitReached, stopped_response)

@@ -89,7 +89,7 @@ def test_extending_the_longest_steps_shares_storage() -> None:
 
 def test_empty_steps_are_never_extended_in_place() -> None:
     step = AgentStep(AgentAction("x", ""), "x")
-    first, second = Run({}).observed([step]), Run({}).observed([])
+    first, second = Run({}).with_steps([step]), Run({}).with_steps([])
     assert (len(first.steps), len(second.steps), len(AgentFinish({}).steps)) == (1, 0, 0)
 
 

@@ -320,23 +320,26 @@ def asking(counted: Any) -> Graph[Given, Any]:
 
 
 SAY_HOW_MANY = "declare asks= in its @charged or @metered: a number, or (minimum, maximum)"
-RETURNS = "each node's function, policy and observer returns, and each effect is answered"
+RETURNS = "every node function, policy and observer returns, and each effect is answered"
 CUT = (
-    "each node's function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
+    "every node function, policy and observer returns at once, and the event loop is not blocked; an unanswered "
     "effect is cut off at the deadline"
 )
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
 ONE = "an effect counts as one, even if its handler does more: a client's own retries are not counted"
-NEVER_AGAIN = "no run is resumed after a crash, which charges an unanswered effect again (set Limits(restarts=...))"
+NEVER_AGAIN = "no run is resumed after a crash: that charges an unanswered effect again (set Limits(restarts=...))"
 NESTED = (
-    "nested runs that its calls start (at most 1,000, 8 levels deep) end, and know the call that started them: in a "
-    "thread of your own, pass host=call"
+    "each nested run ends (at most 1,000, 8 levels deep) and is linked to the call that started it: in a thread of "
+    "your own, pass host=call to run"
 )
 BESIDE = (
     "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "
     "model calls of a memory: to include them, set limits"
 )
-MORE = "nested in a run that has a limit which this machine does not have, it still ends, but may take more transitions"
+MORE = (
+    "the bound on transitions is of a run by itself: within a run that has other limits, the machine still ends, but "
+    "may take more transitions"
+)
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
 

@@ -124,17 +124,17 @@ def test_unproved_nested_executor_prevents_proof() -> None:
 def test_nested_charges_are_assumptions_without_limits() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
-        "nested runs that its calls start (at most 1,000, 8 levels deep) end, and know the call that started them: in "
-        "a thread of your own, pass host=call",
+        "each nested run ends (at most 1,000, 8 levels deep) and is linked to the call that started it: in a thread of "
+        "your own, pass host=call to run",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
         "nested runs and not the model calls of a memory: to include them, set limits",
-        "nested in a run that has a limit which this machine does not have, it still ends, but may take more "
-        "transitions",
+        "the bound on transitions is of a run by itself: within a run that has other limits, the machine still ends, "
+        "but may take more transitions",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
-        "nested runs that its calls start (any number, at any depth) end, and know the call that started them: in "
-        "a thread of your own, pass host=call",
+        "each nested run ends (any number, at any depth) and is linked to the call that started it: in a thread of "
+        "your own, pass host=call to run",
     )
 
 
@@ -357,7 +357,7 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_within
-    assert verdict.assumptions[-1] == "it is not nested in a run that has a limit which this machine does not have"
+    assert verdict.assumptions[-1] == "the machine does not run within a run that has other limits"
     claimed = dataclasses.replace(verdict.certificate, holds_within=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)

@@ -131,7 +131,7 @@ def _lost(node: str, decided: Sequence[AgentAction], kept: Sequence[AgentAction]
     return BrokenPromise(
         node,
         f"loses an action: the agent decided on {len(decided)}, and {names} has no step and no tool call",
-        "pass it on, or answer it with a step: run.observed([AgentStep(action, ...)])",
+        "pass it on, or answer it with a step: run.with_steps([AgentStep(action, ...)])",
     )
 
 
