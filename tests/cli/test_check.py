@@ -31,7 +31,7 @@ def test_proved_executor_is_reported_with_bounds(capsys: pytest.CaptureFixture[s
         "  transitions  4*iterations + 2 = 14 (exact)",
         "  model calls  iterations = 3 (exact)",
         "  tool calls   tool_calls = 4 (at most)",
-        "  seconds      no bound; set max_execution_time (Limits(seconds=30))",
+        "  seconds      no bound; set max_execution_time, or Limits(seconds=30)",
     ]
 
 

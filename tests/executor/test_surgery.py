@@ -73,7 +73,7 @@ def test_loop_within_the_executors_limits_is_accepted() -> None:
 
 
 def test_a_refused_loop_names_the_limit_to_set() -> None:
-    with pytest.raises(UnprovedError, match=r"Set max_model_calls \(agent_limits\(model_calls=\.\.\.\)\)"):
+    with pytest.raises(UnprovedError, match=r"Set max_model_calls, or agent_limits\(model_calls=\.\.\.\)"):
         make_reviewer().splice(REVIEWED, after=ANSWERS, on=AgentFinish)
     assert not make_reviewer(allow_nonterminating=True).splice(REVIEWED, after=ANSWERS, on=AgentFinish).verify().proved
 

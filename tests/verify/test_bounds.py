@@ -148,7 +148,7 @@ def test_remedy_gives_unlimited_budget_a_limit() -> None:
     why = machine.verify(Limits(budgets={"left": None})).why
     assert why.startswith("GX016 at go_left: ")
     assert why.endswith('Give the budget left a limit: Budget("left", 3), or Limits(budgets={"left": 3}).')
-    assert "Set max_tokens (agent_limits(tokens=...))" not in why
+    assert "Set max_tokens, or agent_limits(tokens=...)" not in why
 
 
 @pytest.mark.parametrize(("restarts", "number"), [(None, 5), (0, 5), (1, 6), (3, 8)])

@@ -138,12 +138,12 @@ LOOPS_WHEN_STOPPED = flow_with(
         (
             TOOLS,
             "GX016 at a: this loop can run forever: a --Toa--> a; it spends tool_calls, which has no limit. Set "
-            "max_tool_calls (agent_limits(tool_calls=...)).",
+            "max_tool_calls, or agent_limits(tool_calls=...).",
         ),
         (
             MODELS,
             "GX016 at a: this loop can run forever: a --Toa--> a; it spends model_calls and tokens, which have no "
-            "limit. Set max_model_calls (agent_limits(model_calls=...)).",
+            "limit. Set max_model_calls, or agent_limits(model_calls=...).",
         ),
         (
             RESETS_ITSELF,
@@ -271,7 +271,7 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
                 way("a", END.name),
                 within("a", END.name, "tokens"),
             ),
-            "set max_tokens (agent_limits(tokens=...))",
+            "set max_tokens, or agent_limits(tokens=...)",
         ),
         (
             # A limit on x would leave the other loop.

@@ -240,7 +240,7 @@ def test_bounds_and_limits_are_reported_by_meter() -> None:
         "  transitions  payments + 1 = 6 (exact)",
         "  parcels      2 (at most)",
         "  payments     payments = 5 (at most)",
-        "  seconds      no bound; set max_execution_time (Limits(seconds=30))",
+        "  seconds      no bound; set max_execution_time, or Limits(seconds=30)",
     ]
     unknown = Bounds(verdict.bounds.transitions, {"payments": Bound(None, None)}, verdict.bounds.seconds)
     assert bound_lines(unknown)[1] == "  payments     no bound; set Limits({PAYMENTS: 5}) or Limits(fan_out=5)"

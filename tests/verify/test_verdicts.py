@@ -127,7 +127,7 @@ def test_loop_that_only_time_ends_is_unproved() -> None:
 def test_remedy_for_missing_limit_sets_it() -> None:
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
         "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
-        "iterations, which has no limit. Set max_iterations (Limits(iterations=...))."
+        "iterations, which has no limit. Set max_iterations, or Limits(iterations=...)."
     )
 
 

@@ -199,9 +199,9 @@ def meter_limit(name: str) -> str:
 def limit_remedy(name: str, meters: Iterable[str]) -> str:
     """Return the remedy that limits the iterations, one of the `meters`, or a budget."""
     if name == ITERATIONS.name:
-        return f"set max_{name} (Limits({name}=...))"
+        return f"set max_{name}, or Limits({name}=...)"
     if name in AGENT_METERS and name in meters:
-        return f"set max_{name} (agent_limits({name}=...))"
+        return f"set max_{name}, or agent_limits({name}=...)"
     if name in meters:
         return f"set a limit on {name}: {meter_limit(name)}"
     nested, _, budget = name.rpartition(".")

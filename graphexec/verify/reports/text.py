@@ -22,7 +22,7 @@ _REMEDIES = {
     "transitions": "set max_iterations",
     "model_calls": "set max_model_calls",
     "tool_calls": "set max_tool_calls or max_fan_out",
-    "seconds": "set max_execution_time (Limits(seconds=30))",
+    "seconds": "set max_execution_time, or Limits(seconds=30)",
 }
 
 
