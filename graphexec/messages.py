@@ -175,7 +175,7 @@ def check_reply(reply: object, model: str) -> ModelReply:
     """
     if not isinstance(reply, ModelReply):
         raise InvalidReplyError(
-            f"the model {model} returned {format_value(reply)}; return a ModelReply, as the last item of a stream"
+            f"the model {model} returned {format_value(reply)}; return a ModelReply, and end a stream with one"
         )
     usage = reply.usage
     # A user's model may return any value.

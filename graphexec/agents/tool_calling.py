@@ -103,4 +103,4 @@ def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
         text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."
         calls = "".join(f"\n{each.name}({each.arguments})" for each in reply.tool_calls)
         raw = f"{reply.content}{calls}".strip()
-        raise ParseError(f"{text} They are: {call.arguments}", observation=text, llm_output=raw) from None
+        raise ParseError(f"{text} The arguments were: {call.arguments}", observation=text, llm_output=raw) from None

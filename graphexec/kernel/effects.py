@@ -59,8 +59,8 @@ class Effect(Generic[R_co]):
         for meter, amount in cls.charges.items():
             if not is_whole(amount) or amount < 1 or not meter.whole:
                 raise NodeError(
-                    f"{cls.__name__} has charges={{{format_value(meter)}: {amount!r}}}; charge a whole meter a whole "
-                    f'number, 1 or more: {{Meter("pages"): 1}}'
+                    f"{cls.__name__} has charges={{{format_value(meter)}: {amount!r}}}; the meter must count in whole "
+                    f'numbers, and the charge be 1 or more: {{Meter("pages"): 1}}'
                 )
         # Any: the class of the reply does not matter here.
         if cls.measures and cls.measure is Effect[Any].measure:

@@ -49,7 +49,9 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
                 # A thrown exception has a traceback that refers to this frame.
                 value = None
             if type(emitted) is not tuple:
-                raise RuntimeError("a sync stream awaited an event loop; use its async form, such as astream")
+                raise RuntimeError(
+                    "something in this sync stream awaited the event loop; use the async form, such as astream"
+                )
             try:
                 yield emitted[0]
                 step, value = coroutine.send, None

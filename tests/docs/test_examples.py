@@ -21,7 +21,7 @@ PROVED
   model calls: iterations + 1 = 7 (exact)
   tool calls: fan_out*iterations = 6 (exact)
   seconds: no bound
-  assuming: 6 things, which verdict.assumptions and graphexec check list
+  assuming: 6 things (see verdict.assumptions, or graphexec check)
 """,
     "react": """\
 population(Lisbon) -> 567131
@@ -39,7 +39,7 @@ PROVED
   transitions: payments + 2 = 5 (exact)
   payments: payments = 3 (at most)
   seconds: no bound
-  assuming: 5 things, which verdict.assumptions and graphexec check list
+  assuming: 5 things (see verdict.assumptions, or graphexec check)
 Shipped(parcel='lamp-1') after 2 payments, 0.5 in fees
 Cancelled(order=Order(article='chair', price=70, cards=('second',)), reason='sold out')
 reserve -> pay
@@ -174,7 +174,7 @@ PROVED
   model calls: iterations*research.iterations + iterations = 12 (exact)
   tool calls: fan_out*iterations*research.iterations = 8 (exact)
   seconds: no bound
-  assuming: 6 things, which verdict.assumptions and graphexec check list
+  assuming: 6 things (see verdict.assumptions, or graphexec check)
 """,
     "extensions": """\
 PROVED
@@ -182,7 +182,7 @@ PROVED
   model calls: extensions*iterations + iterations = 9 (exact)
   tool calls: extensions*fan_out*iterations + fan_out*iterations = 9 (exact)
   seconds: no bound
-  assuming: 6 things, which verdict.assumptions and graphexec check list
+  assuming: 6 things (see verdict.assumptions, or graphexec check)
 After 3 steps the limit of 3 iterations was reached (3 spent). Go on? yes
 After 6 steps the limit of 3 iterations was reached (3 spent). Go on? yes
 Agent stopped due to extension limit. 9

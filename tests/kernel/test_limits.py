@@ -74,12 +74,13 @@ def test_invalid_charges_are_refused(charges: Any, given: str) -> None:
     with pytest.raises(NodeError) as caught:
         type("Pay", (Effect,), {"charges": charges})
     assert str(caught.value) == (
-        f'Pay has charges={{{given}}}; charge a whole meter a whole number, 1 or more: {{Meter("pages"): 1}}'
+        f"Pay has charges={{{given}}}; the meter must count in whole numbers, and the charge be 1 or more: "
+        '{Meter("pages"): 1}'
     )
 
 
 def test_fractional_meter_cannot_be_charged() -> None:
-    with pytest.raises(NodeError, match="charge a whole meter a whole number"):
+    with pytest.raises(NodeError, match="the meter must count in whole numbers"):
         type("Pay", (Effect,), {"charges": {FEES: 1}})
 
 

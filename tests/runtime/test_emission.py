@@ -174,7 +174,7 @@ def test_sync_stream_must_not_await_an_event_loop() -> None:
 
     items = stream_sync(work)
     assert next(items) == 1
-    with pytest.raises(RuntimeError, match="a sync stream awaited an event loop; use its async form"):
+    with pytest.raises(RuntimeError, match="something in this sync stream awaited the event loop; use the async form"):
         next(items)
 
 

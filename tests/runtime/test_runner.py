@@ -56,7 +56,7 @@ def throw_into(events: Any) -> weakref.ref[Boom]:
     raise AssertionError("it is thrown where the run stands")
 
 
-def test_observers_see_the_end_that_the_consumer_leaves() -> None:
+def test_observers_see_the_end_of_a_closed_stream() -> None:
     seen: list[str] = []
     executor = AgentExecutor(agent=finish, tools=[], observers=[lambda event: seen.append(type(event).__name__)])
     events = executor.stream("q")

@@ -143,7 +143,7 @@ def test_proof_and_engine_agree_on_random_machines(drawn: DrawnGraph) -> None:
 @pytest.mark.slow
 @settings(max_examples=3000)
 @given(drawn=drawn_graphs())
-def test_the_proof_and_the_engine_agree_at_length(drawn: DrawnGraph) -> None:
+def test_the_proof_and_the_engine_agree_on_many_machines(drawn: DrawnGraph) -> None:
     agreed(drawn)
 
 

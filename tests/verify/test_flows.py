@@ -359,7 +359,7 @@ def test_proof_lists_its_assumptions(limits: Limits, asks: Any, assumed: tuple[s
     assert verdict.assumptions == assumed
     assert verdict.findings == ()
     assert str(verdict).splitlines()[-1] == (
-        f"  assuming: {len(assumed)} things, which verdict.assumptions and graphexec check list"
+        f"  assuming: {len(assumed)} things (see verdict.assumptions, or graphexec check)"
     )
 
 

@@ -410,5 +410,5 @@ def test_engine_agrees_with_proofs_and_refutations(machine: Graph[Any, Any], lim
 @pytest.mark.slow
 @settings(max_examples=3000)
 @given(machine=machines.graphs(), limits=machines.limits())
-def test_proofs_and_the_engine_agree_at_length(machine: Graph[Any, Any], limits: Limits) -> None:
+def test_proofs_and_the_engine_agree_on_many_machines(machine: Graph[Any, Any], limits: Limits) -> None:
     check(machine, limits)

@@ -251,7 +251,9 @@ class Recording:
                 "these records do not begin with a start and its machine; pass the output of graphexec run --json"
             )
         if len([one for one in records if one["event"] == "start"]) > 1:
-            raise InputError("these are records of several runs; pass those of one, from a start to the next")
+            raise InputError(
+                "these are records of several runs; pass the records of one run, from its start to its end"
+            )
         for number, record in numbered:
             validate_record(record, f"line {number}")
         recording = Recording(records)

@@ -254,7 +254,10 @@ def _import_of(graph: Graph[Any, Any]) -> str:
                 return f"from {module} import {name} as machine"
             if isinstance(value, executors) and value.graph is graph:
                 return f"from {module} import {name}\n\nmachine = {name}.graph"
-    raise InputError("the graph has no name in any module; pass machine='from yours import executor; machine = ...'")
+    raise InputError(
+        "the graph has no name in any module; pass the lines that define it: machine='from yours import executor; "
+        "machine = ...'"
+    )
 
 
 def _sentence_words(text: str) -> list[object]:

@@ -160,9 +160,7 @@ class Verdict:
         if self.bounds is not None:
             lines += [f"  {name.replace('_', ' ')}: {bound}" for name, bound in self.bounds.rows()]
         if self.assumptions:
-            lines.append(
-                f"  assuming: {len(self.assumptions)} things, which verdict.assumptions and graphexec check list"
-            )
+            lines.append(f"  assuming: {len(self.assumptions)} things (see verdict.assumptions, or graphexec check)")
         return "\n".join([*lines, *(f"  {finding}" for finding in self.findings)])
 
 
