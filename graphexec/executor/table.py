@@ -248,8 +248,8 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants replace nodes of the same table. They are proved when an executor is created: a proof at each import takes
-# time.
+# The variants replace nodes of the same table. An executor proves its machine when it is created, so that
+# imports take no time for proofs.
 # For `handle_parsing_errors=False`: this node has one outcome less, so the edge from parse back to plan is dropped.
 _strict_parse = rename(parse_or_raise, "parse")
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
