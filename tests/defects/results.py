@@ -96,14 +96,14 @@ RESULTS = (
             "kernel/execution.py",
             """\
                         if observed:
-                            event: Any = Asked(step.name, single, call)
+                            event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
 """,
             """\
                         answer, at, seconds = yield call
                         if observed:
-                            event: Any = Asked(step.name, single, call)
+                            event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
 """,
         ),
