@@ -185,8 +185,8 @@ def test_text_fits_into_its_node(name: str) -> None:
             size = float(words.attrib["font-size"])
             x, y = float(words.attrib["x"]), float(words.attrib["y"])
             assert abs(x - place.x) + float(words.attrib["textLength"]) / 2 <= place.width / 2
-            assert place.top <= y - size * 0.75
-            assert y + size * 0.25 <= place.top + place.height
+            assert place.min_y <= y - size * 0.75
+            assert y + size * 0.25 <= place.min_y + place.height
 
 
 def test_labels_of_fifty_nodes_avoid_nodes() -> None:

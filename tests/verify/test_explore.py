@@ -347,9 +347,7 @@ def test_long_visits_are_abstracted_by_reply_counts() -> None:
 def test_all_effects_without_replies_are_listed() -> None:
     with pytest.raises(InputError) as raised:
         replies_of(INTERVIEW)
-    assert str(raised.value) == (
-        "no replies to Question are known; pass replies={Question: [...(...), ...]}, one of each kind"
-    )
+    assert str(raised.value) == ("no replies to Question are known; pass replies={Question: [...]}, one of each kind")
     with pytest.raises(InputError, match=r"results of leave are.*Underway.*; .*results of come_back are.*Home"):
         replies_of(ERRAND)
     with pytest.raises(InputError, match="the replies to AskHuman are 'yes'; give a list of replies"):

@@ -232,7 +232,11 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
 @pytest.mark.parametrize(
     ("flow", "remedy"),
     [
-        (SELF, "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row"),
+        (
+            SELF,
+            "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row; "
+            "write the class Stopped with two fields: a value, an Exhausted",
+        ),
         (
             # The outcome of another node is reused.
             flow_with(way("s", "a", "iterations"), STOPPED_ELSEWHERE, way("t", END.name), *SELF.transitions),
@@ -241,12 +245,14 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
         (
             # An edge cannot lead to a node of an embedded graph,
             flow_with(way("s", "a", "x"), gate("s", "w.t", "x"), way("w.t", END.name), *SELF.transitions, x=1),
-            "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row",
+            "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row; "
+            "write the class Stopped with two fields: a value, an Exhausted",
         ),
         (
             # and its nodes are not an example.
             flow_with(way("w.s", "a", "x"), gate("w.s", END.name, "x"), *SELF.transitions, x=1),
-            "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row",
+            "meter a: @metered(when_spent=Stopped) above its @node, and on(Stopped, END) in its row; "
+            "write the class Stopped with two fields: a value, an Exhausted",
         ),
         (
             flow_with(*SELF.transitions, within("a", END.name, "model_calls", **calling(models=None))),

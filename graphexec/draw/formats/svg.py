@@ -108,10 +108,10 @@ def _classes(kind: str, one: Box | Arrow) -> str:
 
 def _cluster(path: tuple[str, ...], place: Rectangle) -> Iterator[str]:
     yield (
-        f'<rect class="cluster" x="{number(place.left)}" y="{number(place.top)}" width="{number(place.width)}" '
+        f'<rect class="cluster" x="{number(place.min_x)}" y="{number(place.min_y)}" width="{number(place.width)}" '
         f'height="{number(place.height)}" rx="10"/>'
     )
-    yield text(place.left + 10, place.top + CLUSTER + 5, path[-1], size=CLUSTER, kind="start title faint")
+    yield text(place.min_x + 10, place.min_y + CLUSTER + 5, path[-1], size=CLUSTER, kind="start title faint")
 
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
@@ -192,7 +192,7 @@ def _node(box: Box, place: Rectangle) -> str:
 
 def outline(look: Look, place: Rectangle) -> str:
     """Return the shape of a kind of node: shapes distinguish the kinds without colour."""
-    left, top, right, bottom = place.left, place.top, place.left + place.width, place.top + place.height
+    left, top, right, bottom = place.min_x, place.min_y, place.min_x + place.width, place.min_y + place.height
     x, y = number(left), number(top)
     size = f'width="{number(place.width)}" height="{number(place.height)}"'
     match look:
@@ -242,7 +242,7 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
 def _sample(entry: Entry, place: Rectangle) -> str:
     """Return the symbol of a legend entry."""
     # The line ends before the tip.
-    left, right = (place.left, place.y), (place.left + place.width - _TIP[0], place.y)
+    left, right = (place.min_x, place.y), (place.min_x + place.width - _TIP[0], place.y)
     third = place.width / 3
     curve = (left, (left[0] + third, left[1]), (right[0] - third, right[1]), right)
     match entry:

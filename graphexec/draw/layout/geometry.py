@@ -23,12 +23,12 @@ class Rectangle:
     height: float
 
     @property
-    def left(self) -> float:
+    def min_x(self) -> float:
         """The x of its left side."""
         return self.x - self.width / 2
 
     @property
-    def top(self) -> float:
+    def min_y(self) -> float:
         """The y of its upper side."""
         return self.y - self.height / 2
 

@@ -110,7 +110,7 @@ def _beside(line: Polyline, label: Rectangle) -> list[Rectangle]:
 
 
 def _within(layout: Layout, place: Rectangle) -> bool:
-    return 0 <= place.left <= layout.width - place.width and 0 <= place.top <= layout.height - place.height
+    return 0 <= place.min_x <= layout.width - place.width and 0 <= place.min_y <= layout.height - place.height
 
 
 def _fine(layout: Layout) -> list[_Trail]:

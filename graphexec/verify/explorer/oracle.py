@@ -234,8 +234,8 @@ def _unknown(kind: type[Effect[Any]], known: Mapping[type[Effect[Any]], object])
     if kind in known or kind in (CallTool, Perform):
         return None
     name = kind.__name__
-    reply = "ModelReply" if kind is CallModel else "..."
-    return f"no replies to {name} are known; pass replies={{{name}: [{reply}(...), ...]}}, one of each kind"
+    replies = "ModelReply(...), ..." if kind is CallModel else "..."
+    return f"no replies to {name} are known; pass replies={{{name}: [{replies}]}}, one of each kind"
 
 
 def _opaque_results(graph: Graph[Any, Any], given: Sequence[Reply]) -> dict[str, tuple[list[Reply], list[str]]]:

@@ -180,4 +180,8 @@ def _describe_metering(flow: Flow, core: Core, node: str, budget: str = "") -> s
     if own:
         metered = any(one.kind == "gate" for one in own)
         return text.replace("its @node", "its @metered") if metered else f"{text}, in the place of its @charged"
-    return f"{text}, and on({outcome}, {example[0].target if example else 'END'}) in its row"
+    if not example:
+        return (
+            f"{text}, and on(Stopped, END) in its row; write the class Stopped with two fields: a value, an Exhausted"
+        )
+    return f"{text}, and on({outcome}, {example[0].target}) in its row"

@@ -373,7 +373,7 @@ class _Clock:
         return self.place, self.deadlines - 1
 
     @property
-    def cut(self) -> tuple[int, int]:
+    def expired(self) -> tuple[int, int]:
         """The value of the counter just after the node's deadline."""
         return self.place, self.deadlines - self.number - 1
 
@@ -394,11 +394,11 @@ def _add_deadlines(plain: CountedMove, clock: _Clock, asked: int) -> Iterator[Co
         yield dataclasses.replace(plain, needs=(clock.open,))
     if asked and one.kind == "move":
         yield _wait(plain, clock.in_time, clock.late)
-        if one.answered and clock.cut != clock.late:
-            yield _wait(plain, clock.open, clock.cut)
+        if one.answered and clock.expired != clock.late:
+            yield _wait(plain, clock.open, clock.expired)
     # One effect is cut off like several. With a reply for the cut, the node is left only when it asks again.
     elif asked == 1 and not (one.answered and one.most == 1):
-        yield _wait(plain, clock.open, clock.cut)
+        yield _wait(plain, clock.open, clock.expired)
 
 
 def _wait(plain: CountedMove, before: tuple[int, int], end: tuple[int, int]) -> CountedMove:
