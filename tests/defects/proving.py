@@ -7,6 +7,7 @@ from tests.defects.defect import Change, Defect
 _VERIFY = "tests/verify/test_"
 _TAMPERED = f"{_VERIFY}tampered_certificates.py::test_tampered_certificate_is_refused"
 _CHECKER, _NUMBERS = "verify/proof/checker.py", "verify/proof/number_checker.py"
+_POTENTIALS = "verify/proof/potential_checker.py"
 
 PROVING = (
     Defect(
@@ -18,7 +19,7 @@ PROVING = (
         "potential not compared at gates",
         f"{_VERIFY}tampered_certificates.py::test_gate_counts_any_amount_left",
         Change(
-            _NUMBERS,
+            _POTENTIALS,
             "    for one, weight in possible:\n        there =",
             '    for one, weight in possible:\n        if one.kind == "gate":\n            continue\n        there =',
         ),
@@ -27,7 +28,7 @@ PROVING = (
     Defect(
         "potential of states not compared",
         _TAMPERED,
-        Change(_NUMBERS, "if behind is None or weight + behind > value:", "if behind is None:"),
+        Change(_POTENTIALS, "if behind is None or weight + behind > value:", "if behind is None:"),
     ),
     Defect(
         "resets forgotten by the prover's potential",
@@ -37,24 +38,24 @@ PROVING = (
     Defect(
         "resets forgotten by the checker's potential",
         f"{_VERIFY}tampered_certificates.py::test_loop_that_resets_its_budget_has_no_potential",
-        Change(_NUMBERS, "slope * (cap if name in one.resets else left - amount)", "slope * (left - amount)"),
+        Change(_POTENTIALS, "slope * (cap if name in one.resets else left - amount)", "slope * (left - amount)"),
     ),
     Defect(
         "resets forgotten in a table of states",
         f"{_VERIFY}tampered_certificates.py::test_a_certificate_of_another_machine_is_refused",
-        Change(_NUMBERS, "                    after[place[name]] = caps[name]\n", "                    pass\n"),
+        Change(_POTENTIALS, "                    after[place[name]] = caps[name]\n", "                    pass\n"),
     ),
     Defect(
         "gate shut by a counter that is missing",
         f"{_VERIFY}tampered_certificates.py::test_gate_without_counter_may_open",
         Change(
-            _NUMBERS, "all(name in place and left[place[name]] for", "all(name not in place or left[place[name]] for"
+            _POTENTIALS, "all(name in place and left[place[name]] for", "all(name not in place or left[place[name]] for"
         ),
     ),
     Defect(
         "reserved calls not counted",
         _TAMPERED,
-        Change(_NUMBERS, "(potential.limit is not None and not one.reserved)", "potential.limit is not None"),
+        Change(_POTENTIALS, "(potential.limit is not None and not one.reserved)", "potential.limit is not None"),
     ),
     Defect(
         "seconds without grace",

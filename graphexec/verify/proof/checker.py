@@ -1,6 +1,7 @@
 """The independent checker: accepts a certificate or says what is wrong, without knowing how it was found.
 
-It imports nothing from the prover. Trust in a proof rests on this file, `number_checker` and `flow`.
+It imports nothing from the prover. Trust in a proof rests on this file, `number_checker`, `potential_checker` and
+`flow`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of, nested_runs_of
-from graphexec.verify.proof.number_checker import is_possible, unproved_end, unproved_numbers
+from graphexec.verify.proof.number_checker import unproved_end, unproved_numbers
+from graphexec.verify.proof.potential_checker import is_possible
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:

@@ -6,18 +6,14 @@ It imports nothing from the prover.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from graphexec.errors import format_number, format_value
 from graphexec.kernel.effects import NestedRuns
-from graphexec.kernel.meters import GRACE, is_count, is_number, is_whole
-from graphexec.kernel.node import END
-from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate, Line, Potential
-from graphexec.verify.proof.flow import Transition, bounded_meters
-
-# Transitions that runs may take, each with its count.
-Possible: TypeAlias = Sequence[tuple[Transition, int]]
+from graphexec.kernel.meters import GRACE, is_number, is_whole
+from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
+from graphexec.verify.proof.flow import bounded_meters
+from graphexec.verify.proof.potential_checker import count_charges, highest_line, highest_state, is_possible
 
 # The most digits of a number in a closed form.
 _DIGITS = 30
@@ -92,11 +88,11 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     # The check also proves that no run reaches a node without a potential.
     nodes = {*potential.lines} if not potential.states else {node for node, _, _ in potential.states}
     possible = [one for one in flow.visits if one.source in nodes and is_possible(certificate, one)]
-    weights = [1 if meter is None else _weight(certificate, one, meter, potential) for one in possible]
+    weights = [1 if meter is None else count_charges(certificate, one, meter, potential) for one in possible]
     counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
     if len(counted) < len(possible) or not all(map(is_whole, caps.values())):
         return "it depends on something that has no limit"
-    check = _highest_state if potential.states else _highest_line
+    check = highest_state if potential.states else highest_line
     most = check(certificate, potential, counted, {name: int(cap or 0) for name, cap in caps.items()})
     if isinstance(most, str):
         return most
@@ -137,70 +133,6 @@ def _nested_fault(certificate: Certificate, name: str, nested: NestedRuns) -> st
     return _form_fault(certificate, bound)
 
 
-def _highest_line(
-    certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
-) -> int | str:
-    """Return the potential at the start, or a message if a potential is too low."""
-    lines = potential.lines
-    if any(slope < 0 for _, slopes in lines.values() for _, slope in slopes):
-        return "a potential has a negative slope"
-    for one, weight in possible:
-        there = (0, ()) if one.target == END.name else lines.get(one.target)
-        if there is None or _gain(one, lines[one.source], there, caps) + weight > 0:
-            return f"{one} counts more than the potential falls"
-    if certificate.flow.start not in lines:
-        return f"{certificate.flow.start} has no potential"
-    base, slopes = lines[certificate.flow.start]
-    return base + sum(slope * caps[name] for name, slope in slopes)
-
-
-def _gain(one: Transition, here: Line, there: Line, caps: Mapping[str, int]) -> int:
-    """Return the most by which a transition can raise the potential."""
-    spent, before, after = dict(one.spends), dict(here[1]), dict(there[1])
-    gain = there[0] - here[0]
-    for name, cap in caps.items():
-        amount, slope = spent.get(name, 0), after.get(name, 0)
-        # The gain is linear in the amount left, so its maximum is at one end.
-        gain += max(
-            slope * (cap if name in one.resets else left - amount) - before.get(name, 0) * left
-            for left in (amount, cap)
-        )
-    return gain
-
-
-def _highest_state(
-    certificate: Certificate, potential: Potential, possible: Possible, caps: Mapping[str, int]
-) -> int | str:
-    """Return the potential at the start, or a message if a potential is too low."""
-    values = {(node, left): value for node, left, value in potential.states}
-    place = {name: index for index, name in enumerate(potential.counters)}
-    if any(len(left) != len(potential.counters) for _, left in values):
-        return "a state does not have a value for each counter"
-    rows: dict[str, list[tuple[Transition, int]]] = {}
-    for one, weight in possible:
-        rows.setdefault(one.source, []).append((one, weight))
-    limited = {name for name, limit in certificate.limits.items() if limit is not None}
-    for (node, left), value in values.items():
-        for one, weight in rows.get(node, ()):
-            # The gate stays closed while every limit that opens it has something left.
-            if one.kind == "gate" and all(name in place and left[place[name]] for name in limited & {*one.causes}):
-                continue
-            after = list(left)
-            for name, amount in one.spends:
-                if name in place and not one.reserved:
-                    after[place[name]] -= amount
-            if min(after, default=0) < 0:
-                continue
-            for name in one.resets:
-                if name in place:
-                    after[place[name]] = caps[name]
-            behind = 0 if one.target == END.name else values.get((one.target, tuple(after)))
-            if behind is None or weight + behind > value:
-                return f"{one} counts more than the potential falls"
-    most = values.get((certificate.flow.start, tuple(caps[name] for name in potential.counters)))
-    return "its potential does not reach the start" if most is None else most
-
-
 def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     """Return why a closed form does not have the value given with it, or is too low."""
     if bound.form is None:
@@ -222,15 +154,6 @@ def _form_fault(certificate: Certificate, bound: Bound) -> str | None:
     )
 
 
-def _weight(certificate: Certificate, one: Transition, meter: str, potential: Potential) -> int | None:
-    """Return the most that a transition charges, or `None`; charges that a limit bounds are left out."""
-    largest = one.largest(meter)
-    if not largest or (potential.limit is not None and not one.reserved):
-        return 0
-    most = certificate.limits.get("fan_out") if one.most is None else one.most
-    return None if most is None else largest * int(most)
-
-
 def _beside(certificate: Certificate, meter: str | None, within: tuple[str, int]) -> int | None:
     """Return the most that a limit allows: the limit of the meter, or of one that is charged together with it."""
     called, factor = within
@@ -238,14 +161,3 @@ def _beside(certificate: Certificate, meter: str | None, within: tuple[str, int]
     least = 1 if called == meter else None if meter is None else certificate.flow.factors(meter).get(called)
     limit = certificate.limits.get(called)
     return factor * limit if is_whole(limit) and least is not None and factor >= least else None
-
-
-def is_possible(certificate: Certificate, one: Transition) -> bool:
-    """Return whether a run within the limits may take a transition."""
-    limits = certificate.limits
-    if one.kind != "move" and not any(limits.get(cause) is not None for cause in one.causes):
-        return False
-    fan_out = limits.get("fan_out")
-    if one.most is None and fan_out is not None and one.asks > fan_out:
-        return False
-    return not any(is_count(cap := limits.get(name), whole=True) and amount > cap for name, amount in one.spends)
