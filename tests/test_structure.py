@@ -94,7 +94,7 @@ def test_only_listed_methods_import_upwards() -> None:
     assert {f"{one.source} {one.function} -> {one.target}" for one in IMPORTS if points_up(one)} == LOOKING_UP
 
 
-def test_no_circle_of_imports() -> None:
+def test_downward_imports_have_no_cycle() -> None:
     edges = [(one.source, one.target) for one in IMPORTS if not points_up(one)]
     graph: nx.DiGraph[str] = nx.DiGraph(edges)
     assert [circle for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []

@@ -163,7 +163,9 @@ def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
         raise UsageError("--ignore has no effect without --strict; add --strict")
     for code in codes:
         if code not in CODES:
-            raise UsageError(f"--ignore {code} is not a finding's code; {did_you_mean(code, CODES, 'pass GX027, say')}")
+            raise UsageError(
+                f"--ignore {code} is not the code of a finding; {did_you_mean(code, CODES, 'pass one such as GX027')}"
+            )
 
 
 @checks.command(

@@ -92,7 +92,7 @@ def default_feedback(error: ParseError) -> str:
     return error.observation or DEFAULT_FEEDBACK
 
 
-# When the result of a return-direct tool is the answer: if it was the only call of the turn ("single"), or always.
+# The result of a return-direct tool is the answer if it was the only call of the turn ("single"), or always ("any").
 ReturnDirect: TypeAlias = Literal["single", "any"]
 
 
@@ -248,8 +248,9 @@ AGENT_EXECUTOR = graph(
     start=plan,
 )
 
-# The variants replace nodes of the same table. An executor proves its machine when it is created, so that
-# imports take no time for proofs.
+# The variants replace nodes of the same table. `allow_nonterminating` skips the proof at import: an executor proves its
+# machine when it is created.
+
 # For `handle_parsing_errors=False`: this node has one outcome less, so the edge from parse back to plan is dropped.
 _strict_parse = rename(parse_or_raise, "parse")
 # For `early_stopping_method="generate"`: this node asks the model for a last answer.
@@ -267,6 +268,4 @@ def require_agent_graph(machine: Graph[Ready, AgentFinish | StoppedResponse]) ->
         raise InputError(f"{machine!r} does not start with Ready; make it from executor.graph, for example with splice")
     for edge in machine.edges:
         if edge.target == END.name and edge.outcome not in (AgentFinish, StoppedResponse):
-            raise InputError(
-                f"{edge} ends the run with another class; only AgentFinish and StoppedResponse may lead to END"
-            )
+            raise InputError(f"{edge} ends a run of an agent; only AgentFinish and StoppedResponse may lead to END")

@@ -38,7 +38,7 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, Memb
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import Step, check_request
+from graphexec.kernel.program import Step, read_request
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply
 
 # A set, because after `type(node) is GeneratorType` a type checker forgets what the generator yields.
@@ -50,13 +50,13 @@ _GENERATORS = frozenset({GeneratorType})
 class Cut:
     """The answer to an effect that was cut off by the deadline.
 
-    For a batch, `finished` has an answer for each member, its reply or a `Cut`; it is empty if all were cut off.
+    For a batch, `answers` has one for each member, its reply or a `Cut`; it is empty if all were cut off.
     """
 
-    finished: tuple[object, ...] = ()
+    answers: tuple[object, ...] = ()
 
 
-# The open members of a request with a single effect: it is charged, and has no reply yet.
+# The member states of a request for one effect that is charged and has no reply yet.
 _ONE_PAID = (PAID,)
 
 
@@ -64,8 +64,8 @@ _ONE_PAID = (PAID,)
 class Execution(Counters):
     """One run of a graph: its position, its counters, and the replies of the current visit.
 
-    `scope` is what all calls of the run share. A nested run has `outer`, the runs that contain it: what it charges is
-    charged to them, too.
+    `scope` holds what all calls of the run share: its id, its context and its clock. A nested run has `outer`, the runs
+    that contain it: what it charges is charged to them, too.
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class Execution(Counters):
         return self._program.context_types
 
     def call(self) -> CallContext[Any]:
-        """Return a call that stands for the current visit; its id is that of the visit's first request."""
+        """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
         return CallContext(self.scope, self._step.name, None, None, self._sequence - len(self._replies) + 1, 0)
 
     def run(
@@ -147,7 +147,7 @@ class Execution(Counters):
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         ranks, linear_ranks, counts = self._ranks, self._lines, self._counts
-        # The call of the events that concern no effect.
+        # The `CallContext` of the events that concern no effect.
         run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
         # A run that is resumed inside a node no longer knows its rank at the entry.
         previous_rank = HIGHEST if ranks is None or self._entered else self._rank(step.name)
@@ -171,9 +171,9 @@ class Execution(Counters):
                 else:
                     outcome = step.function(value) if step.call_parameter is None else self._call_node(step, value)
             if exhausted is not None:
-                assert step.when_spent is not None, "every node that a limit can stop has a when_spent"
+                assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
                 outcome = step.when_spent(value, exhausted)
-            declared = step.returns if exhausted is None else step.spent_outcomes
+            declared = step.returns if exhausted is None else step.limit_outcomes
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
             if kind not in declared:
@@ -218,14 +218,14 @@ class Execution(Counters):
             if self._replies:
                 self._replies = []
 
-    def apply_answer(self, effect: Request, answer: object, at: float) -> Snapshot:
+    def apply_answer(self, request: Request, answer: object, at: float) -> Snapshot:
         """Answer the open request; return the snapshot after it."""
         # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
-        if isinstance(effect, All):
-            self._open = self._apply_to_batch(effect, self._member_states(effect), answer, at)
+        if isinstance(request, All):
+            self._open = self._apply_to_batch(request, self._member_states(request), answer, at)
             self._record_batch()
         else:
-            self._record_reply(self._apply(effect, answer, at))
+            self._record_reply(self._apply(request, answer, at))
         return self.snapshot()
 
     def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
@@ -245,7 +245,7 @@ class Execution(Counters):
 
     def _record_reply(self, reply: object) -> None:
         """Record the reply to the open request, and close the request."""
-        # `append` is last: Python handles signals only after a call, so no KeyboardInterrupt falls between these lines.
+        # Python handles signals only after a call, so no KeyboardInterrupt can separate these three lines.
         self._open = ()
         self._sequence += 1
         self._replies.append(reply)
@@ -289,7 +289,7 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                count, effect, tariff = check_request(step, request, asked)
+                count, effect, tariff = read_request(step, request, asked)
                 if not count:
                     # An empty batch contains no effect: it costs nothing, and its reply is empty.
                     reply = ()
@@ -370,9 +370,9 @@ class Execution(Counters):
                     (yield event) if notify is None else notify(event)
         return self._record_batch()
 
-    def _charge_unpaid(self, step: Step, effect: Request, asked: int) -> Exhausted | None:
+    def _charge_unpaid(self, step: Step, request: Request, asked: int) -> Exhausted | None:
         """Charge the unpaid members of a resumed request; return the `Exhausted` if a limit refuses."""
-        members = members_of(effect)
+        members = members_of(request)
         if len(members) != len(self._open):
             raise SnapshotError(
                 f"the snapshot has {len(self._open)} open calls, but {step.name} asks for {len(members)}; resume it "
@@ -387,7 +387,7 @@ class Execution(Counters):
         return exhausted
 
     def _apply(self, effect: Effect[Any], answer: Any, at: float) -> Any:
-        """Advance the clock, count what the reply reports, and return the reply, or the `Exhausted` of a cut."""
+        """Set the time, count what the reply reports, and return the reply, or the `Exhausted` of a cut."""
         self._spent = None
         # A clock that goes backwards, as it may after a resume, does not give time back.
         if at > self.seconds:  # noqa: PLR1730 - `max` would be a call at each step
@@ -414,7 +414,7 @@ class Execution(Counters):
         """Apply the answer to a whole batch, a tuple of replies or a `Cut`; return the state of each member."""
         answers: Any = answer
         if type(answer) is Cut:
-            answers = answer.finished or (answer,) * len(request.effects)
+            answers = answer.answers or (answer,) * len(request.effects)
         # In a resumed run, some members may have a reply already.
         return [
             self._apply(effect, one, at) if state is PAID else state

@@ -72,7 +72,7 @@ class Step:
         self.grace = source.grace or 0.0
         # The outcomes of the function, and the outcome when a limit stops the node.
         self.returns = source.returns
-        self.spent_outcomes = () if source.spent_outcome is None else (source.spent_outcome,)
+        self.limit_outcomes = () if source.spent_outcome is None else (source.spent_outcome,)
         self.when_spent: Callable[[Any, Exhausted], object] | None = source.when_spent
         self.effects = source.effects
         self.tariffs: Mapping[type, Tariff] = {
@@ -144,7 +144,7 @@ class Program:
 _NOTHING: Effect[Any] = Effect()
 
 
-def check_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[Any], Tariff | None]:
+def read_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[Any], Tariff | None]:
     """Return the number of effects, the first one, and the tariff if there is one; raise for undeclared effects."""
     tariffs = step.tariffs
     # `members_of` written out here, to save a call for each effect.

@@ -86,21 +86,21 @@ class PendingEffect:
             raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
         return self._execution().apply_member_answer(self.effect, member, value, self._second(at))
 
-    def cut(self, *, at: float, finished: tuple[object, ...] = ()) -> Snapshot:
-        """Return the run after the deadline cut the effect; `finished` is as in `Cut`.
+    def cut(self, *, at: float, answers: tuple[object, ...] = ()) -> Snapshot:
+        """Return the run after the deadline cut the effect; `answers` is as in `Cut`.
 
-        Raises `InputError` if the run has no deadline, and if `finished` does not have one item for each member.
+        Raises `InputError` if the run has no deadline, and if `answers` does not have one item for each member.
         """
-        if finished:
+        if answers:
             if not isinstance(self.effect, All):
                 one = type(self.effect).__name__
-                raise InputError(f"{one} is not a batch; leave out finished=")
-            asked, given = len(self.effect.effects), len(finished)
+                raise InputError(f"{one} is not a batch; leave out answers=")
+            asked, given = len(self.effect.effects), len(answers)
             if given != asked:
                 raise InputError(
                     f"a batch of {asked} effects was cut with {given} replies; give a reply or a Cut() for each"
                 )
-        return self._execution().apply_answer(self.effect, Cut(finished), _not_before_the_run(at))
+        return self._execution().apply_answer(self.effect, Cut(answers), _not_before_the_run(at))
 
 
 def _not_before_the_run(at: float) -> float:

@@ -116,12 +116,12 @@ class SteppedRun(RuleBasedStateMachine):
         """Cut the request at the deadline; some calls of a batch may have finished."""
         asking = self._asking()
         effects = members_of(asking.effect)
-        finished: tuple[object, ...] = ()
+        answers: tuple[object, ...] = ()
         if some and isinstance(asking.effect, All):
-            finished = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
+            answers = (self.trial.oracle(effects[0])[0].value, *(Cut() for _ in effects[1:]))
         assert asking.deadline is not None, "the precondition"
         self.seconds = asking.deadline
-        self.snapshot = asking.cut(at=self.seconds, finished=finished)
+        self.snapshot = asking.cut(at=self.seconds, answers=answers)
         self._advance()
 
     @rule()

@@ -52,7 +52,7 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
         if parameter.name == call_parameter:
             continue
         if isinstance(parameter.default, FieldInfo):
-            text = f"{name} has Field(...) as the default of {parameter.name}, which the function would be called with"
+            text = f"the default of {parameter.name} in {name} is Field(...), so the function would receive that object"
             raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
         if parameter.default is not parameter.empty:
             kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(parameter.default))]]

@@ -134,7 +134,7 @@ def test_invalid_final_state_is_named() -> None:
     with pytest.raises(InputError) as caught:
         plain.with_graph(judged)
     assert str(caught.value) == (
-        "judge --Verdict--> END ends the run with another class; only AgentFinish and StoppedResponse may lead to END"
+        "judge --Verdict--> END ends a run of an agent; only AgentFinish and StoppedResponse may lead to END"
     )
 
 

@@ -82,7 +82,7 @@ def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decisio
 
 
 @RUNS
-def test_error_of_its_parser_is_a_parse_error(run: Callable[..., Any]) -> None:
+def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> None:
     chain = Chain(
         OutputParserException("what?", "Say it again.", "hm"), OutputParserException("?"), Finish({"output": 1})
     )

@@ -391,8 +391,8 @@ def test_strict_makes_warnings_fail(
     ("options", "expected"),
     [
         (("--ignore", "GX027"), "--ignore has no effect without --strict; add --strict"),
-        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 is not a finding's code; did you mean GX027?"),
-        (("--strict", "--ignore", "guards"), "--ignore guards is not a finding's code; pass GX027, say"),
+        (("--strict", "--ignore", "GX0027"), "--ignore GX0027 is not the code of a finding; did you mean GX027?"),
+        (("--strict", "--ignore", "guards"), "--ignore guards is not the code of a finding; pass one such as GX027"),
     ],
 )
 def test_ignored_codes_must_exist(capsys: pytest.CaptureFixture[str], options: tuple[str, ...], expected: str) -> None:

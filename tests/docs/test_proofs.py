@@ -16,7 +16,7 @@ MACHINES: dict[str, Graph[Any, Any]] = dict(_generate["machines"]())
 
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
 @pytest.mark.parametrize("name", MACHINES)
-def test_it_is_proved_and_its_bound_is_reached(name: str, iterations: int) -> None:
+def test_each_machine_is_proved_and_reaches_its_bound(name: str, iterations: int) -> None:
     machine = MACHINES[name]
     limits = Limits(iterations=iterations)
     verdict = machine.verify(limits)

@@ -274,7 +274,10 @@ ASKED = '{"event": "asked", "node": "a", "effects": '
         (START + ASKED + "[{}]}", "line 2 is not a valid record: asked.effects.0.effect: Field required"),
         (START + ASKED + '"x"}', "line 2 is not a valid record: asked.effects: Input should be a valid list"),
         (START + START, "these are records of several runs"),
-        ('{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}', "it has no node x"),
+        (
+            '{"event": "start", "machine": {"start": "x", "boxes": [], "arrows": []}}',
+            "names x, which is not one of its nodes",
+        ),
         (
             START + '{"event": "moved", "node": "plan"}',
             "line 2 is not a valid record: moved.outcome: Field required",

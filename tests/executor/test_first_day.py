@@ -221,5 +221,5 @@ def test_graph_with_another_ending_is_refused() -> None:
 
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), []), tools=[])
     judged: Any = splice(executor.graph, edges(judge, on(Verdict, END)), after=parse, on=AgentFinish)
-    with pytest.raises(InputError, match="judge --Verdict--> END ends the run with another class"):
+    with pytest.raises(InputError, match="judge --Verdict--> END ends a run of an agent"):
         executor.with_graph(judged)

@@ -132,7 +132,7 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
         return Ready(finish.run)
 
     unchecked: Any = edges(judge, on(Ready, END))
-    with pytest.raises(InputError, match="judge --Ready--> END ends the run with another class"):
+    with pytest.raises(InputError, match="judge --Ready--> END ends a run of an agent"):
         make_reviewer().splice(unchecked, after=parse, on=AgentFinish)
 
 

@@ -57,7 +57,7 @@ def test_yielded_actions_are_one_decision(agent: Callable[..., Any], chunks: Any
 
 @BOTH
 @pytest.mark.parametrize("chunks", [[answer("one")], [[], answer("one")], [answer("one"), []]])
-def test_one_finish_is_the_finish(agent: Callable[..., Any], chunks: Any) -> None:
+def test_yielded_finish_ends_the_run(agent: Callable[..., Any], chunks: Any) -> None:
     result = run_executor(lambda: AgentExecutor(agent=agent(*chunks), tools=[echo]))
     assert isinstance(result.outcome, AgentFinish)
     assert result.outcome.output == "one"

@@ -143,7 +143,7 @@ def test_node_may_ask_after_an_empty_batch() -> None:
 def test_cut_members_keep_their_place_in_the_replies() -> None:
     limits = Limits(seconds=2)
     state = first_request(SURVEY, Topics(("a", "b", "c")), limits)
-    done = run_to_end(SURVEY, state.cut(at=2.0, finished=(ToolResult("A"), Cut(), ToolResult("C"))), limits)
+    done = run_to_end(SURVEY, state.cut(at=2.0, answers=(ToolResult("A"), Cut(), ToolResult("C"))), limits)
     assert isinstance(done.outcome, Survey)
     assert [(one.observation, one.status) for one in done.outcome.results] == [
         ("A", "ok"),
@@ -163,14 +163,14 @@ def test_unfinished_batch_is_cut_as_a_whole() -> None:
 def test_cut_batch_needs_an_item_for_each_member(finished: tuple[object, ...]) -> None:
     state = first_request(SURVEY, Topics(("a", "b")), Limits(seconds=2))
     with pytest.raises(ValueError, match=r"argument 2 is|give"):
-        state.cut(at=2.0, finished=finished)
+        state.cut(at=2.0, answers=finished)
 
 
 def test_single_effect_is_cut_without_finished() -> None:
     state = first_request(LOOK, Left(1), Limits(seconds=2))
     with pytest.raises(InputError) as caught:
-        state.cut(at=2.0, finished=(Cut(),))
-    assert str(caught.value) == "CallTool is not a batch; leave out finished="
+        state.cut(at=2.0, answers=(Cut(),))
+    assert str(caught.value) == "CallTool is not a batch; leave out answers="
 
 
 @charged(when_spent=Stopped)
@@ -188,13 +188,13 @@ BOTH: Graph[Left, Total | Stopped] = graph(edges(both, on(Total, END) | on(Stopp
 @pytest.mark.parametrize("finished", [(), (ToolResult("A"), Cut()), (Cut(), Cut())])
 def test_cut_member_without_own_reply_leaves_the_node(finished: tuple[object, ...]) -> None:
     limits = Limits(seconds=2)
-    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, finished=finished), limits)
+    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, answers=finished), limits)
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 2, 2))
 
 
 def test_node_continues_if_that_member_has_finished() -> None:
     limits = Limits(seconds=2)
-    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, finished=(Cut(), "yes")), limits)
+    done = run_to_end(BOTH, first_request(BOTH, Left(1), limits).cut(at=2.0, answers=(Cut(), "yes")), limits)
     assert isinstance(done.outcome, Total)
     assert done.outcome.text.endswith("status='cut', return_direct=False, model_text=None, error=None) yes")
 
@@ -270,7 +270,7 @@ def test_finished_calls_of_a_cut_batch_are_charged() -> None:
     state = first_request(BRAINSTORM, Prompt(), limits)
     finished = ModelReply("so", usage=Usage(2, 3))
     for replies in ((finished, Cut()), (Cut(), finished)):
-        done = run_to_end(BRAINSTORM, state.cut(at=2.0, finished=replies), limits)
+        done = run_to_end(BRAINSTORM, state.cut(at=2.0, answers=replies), limits)
         assert done.outcome == Stopped(Prompt(), Exhausted("seconds", 2, 2))
         assert (done.spent["prompt_tokens"], done.spent["completion_tokens"], silent_calls(done.spent)) == (2, 3, 1)
 

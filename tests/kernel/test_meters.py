@@ -289,6 +289,6 @@ def test_finished_calls_of_a_cut_batch_count_tokens() -> None:
     machine = graph(edges(both, on(Total, END) | on(Stopped, END)), start=both)
     state = advance(machine, begin(machine, Left(1)), Limits(seconds=1))
     assert isinstance(state, PendingEffect)
-    done = advance(machine, state.cut(at=1.0, finished=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
+    done = advance(machine, state.cut(at=1.0, answers=(ModelReply("", usage=Usage(7, 5)), Cut())), Limits(seconds=1))
     assert isinstance(done, Done)
     assert (type(done.outcome), reported_tokens(done.spent)) == (Stopped, 12)

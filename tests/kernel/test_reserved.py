@@ -198,7 +198,7 @@ def test_cut_batch_keeps_finished_replies() -> None:
     assert isinstance(second, PendingEffect)
     mails = advance(LAST_WORDS, second.reply(ModelReply("b"), at=11.0), TEN)
     assert isinstance(mails, PendingEffect)
-    done = advance(LAST_WORDS, mails.cut(at=12.0, finished=(ToolResult("sent"), Cut())), TEN)
+    done = advance(LAST_WORDS, mails.cut(at=12.0, answers=(ToolResult("sent"), Cut())), TEN)
     assert not isinstance(done, PendingEffect)
     cut = "mail was cut off: the limit of 10 seconds was reached (12 spent)."
     assert done.outcome == Summary(("a", "b", "sent", cut))

@@ -297,7 +297,7 @@ def test_batch_with_a_missing_handler_does_not_start() -> None:
 def test_cut_batch_of_mixed_effects_leaves_the_node() -> None:
     state = advance(BOTH, begin(BOTH, Left(1)), Limits(seconds=5))
     assert isinstance(state, PendingEffect)
-    done = advance(BOTH, state.cut(at=5.0, finished=("yes", Cut())), Limits(seconds=5))
+    done = advance(BOTH, state.cut(at=5.0, answers=("yes", Cut())), Limits(seconds=5))
     assert isinstance(done, Done)
     assert done.outcome == Stopped(Left(1), Exhausted("seconds", 5, 5))
 

@@ -71,7 +71,7 @@ def test_effect_continues_with_its_cut_reply() -> None:
 
 def test_cut_batch_keeps_finished_results_in_order() -> None:
     state = asking(SURVEY, begin(SURVEY, Topics(("a", "b", "c"))))
-    outcome = finish(SURVEY, state.cut(at=10.0, finished=(Cut(), ToolResult("b"), Cut()))).outcome
+    outcome = finish(SURVEY, state.cut(at=10.0, answers=(Cut(), ToolResult("b"), Cut()))).outcome
     assert [(result.status, result.observation) for result in outcome.results] == [
         ("cut", "a was cut off: the limit of 10 seconds was reached (10 spent)."),
         ("ok", "b"),

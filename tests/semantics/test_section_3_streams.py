@@ -242,7 +242,7 @@ def test_iter_can_be_restarted() -> None:
         next(nothing)
 
 
-def test_between_two_iterations_the_steps_can_be_edited() -> None:
+def test_steps_can_be_edited_between_iterations() -> None:
     def decide(steps: Any, inputs: Any) -> Any:
         return answer([observation for _, observation in steps]) if len(steps) else act("echo", text="a")
 

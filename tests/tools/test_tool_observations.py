@@ -131,7 +131,7 @@ def test_model_sees_beginning_of_long_observation() -> None:
         assert f"\nObservation: {cut}\nThought: " in prompt(model.requests[1])
 
 
-def test_executor_length_is_the_default_for_tools() -> None:
+def test_executor_max_observation_is_the_default_for_tools() -> None:
     assert model_text_of(gives("abcdef"), max_observation=4) == "abcd\n[... 2 more characters were cut; ask for less]"
     assert model_text_of(gives("abcdef", max_observation=6), max_observation=4) is None
     assert model_text_of(gives("abcdef", max_observation=1), max_observation=4) is not None

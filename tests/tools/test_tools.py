@@ -302,7 +302,7 @@ REFUSED: list[tuple[Any, str]] = [
     (unannotated, "unannotated does not annotate text; write text: str, say"),
     (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
     (schemaless, "schemaless has an argument without a JSON schema: "),
-    (defaulted, r"defaulted has Field\(...\) as the default of text, .*; write text: Annotated\[..., Field"),
+    (defaulted, r"the default of text in defaulted is Field\(...\), .*; write text: Annotated\[..., Field"),
     (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
     (Calls(), "Calls is not a function; write one, with def, that calls it"),
     ("search", r"tool was given the string 'search'; write @tool\(name='search'\), say"),

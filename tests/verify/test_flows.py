@@ -327,18 +327,20 @@ CUT = (
 )
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
 ONE = "an effect counts as one, even if its handler does more: a client's own retries are not counted"
-NEVER_AGAIN = "no run is resumed after a crash: that charges an unanswered effect again (set Limits(restarts=...))"
+NEVER_AGAIN = (
+    "no run is resumed after a crash, because that charges an unanswered effect again (set Limits(restarts=...))"
+)
 NESTED = (
-    "each nested run ends (at most 1,000, 8 levels deep) and is linked to the call that started it: in a thread of "
-    "your own, pass host=call to run"
+    "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
+    "run); there are at most 1,000, 8 levels deep"
 )
 BESIDE = (
     "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "
     "model calls of a memory: to include them, set limits"
 )
 MORE = (
-    "the bound on transitions is of a run by itself: within a run that has other limits, the machine still ends, but "
-    "may take more transitions"
+    "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
+    "still ends, but may take more"
 )
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 

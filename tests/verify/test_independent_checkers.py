@@ -166,7 +166,7 @@ def test_too_large_counts_are_refused() -> None:
         promela(EXECUTOR, Limits(iterations=2**32))
     with pytest.raises(LimitsError, match="the bound is -1"):
         tla(EXECUTOR, Limits(), bound=-1)
-    with pytest.raises(InputError, match="cannot stand in a comment"):
+    with pytest.raises(InputError, match="would end the comment"):
         promela(EXECUTOR, Limits(), file="a*/b.pml")
     with pytest.raises(InputError, match="'a b' is not a name of a TLA"):
         tla(EXECUTOR, Limits(), name="a b")

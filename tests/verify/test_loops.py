@@ -132,17 +132,17 @@ LOOPS_WHEN_STOPPED = flow_with(
         ),
         (
             COUNTED,
-            "GX016 at a: this loop can run forever: a --Toa--> a; it spends x, which has no limit. Give the budget x "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends only x, without a limit. Give the budget x "
             'a limit: Budget("x", 3), or Limits(budgets={"x": 3}).',
         ),
         (
             TOOLS,
-            "GX016 at a: this loop can run forever: a --Toa--> a; it spends tool_calls, which has no limit. Set "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends only tool_calls, without a limit. Set "
             "max_tool_calls, or agent_limits(tool_calls=...).",
         ),
         (
             MODELS,
-            "GX016 at a: this loop can run forever: a --Toa--> a; it spends model_calls and tokens, which have no "
+            "GX016 at a: this loop can run forever: a --Toa--> a; it spends only model_calls and tokens, without a "
             "limit. Set max_model_calls, or agent_limits(model_calls=...).",
         ),
         (
@@ -186,7 +186,7 @@ def loop_text(flow: Flow, limits: Limits = NO_LIMIT) -> str:
 def test_finding_lists_all_unlimited_budgets() -> None:
     flow = flow_with(way("a", "a", "x y z"), gate("a", END.name, "x y z"), x=None, y=None, z=None)
     assert loop_text(flow) == (
-        'a --Toa--> a; it spends x, y and z, which have no limit. Give the budget x a limit: Budget("x", 3), or '
+        'a --Toa--> a; it spends only x, y and z, without a limit. Give the budget x a limit: Budget("x", 3), or '
         'Limits(budgets={"x": 3}).'
     )
 
@@ -333,9 +333,9 @@ def test_missing_limit_is_reported_before_reset() -> None:
     )
     finding = only_finding(flow)
     assert finding.code == "GX016"
-    assert "it spends iterations, which has no limit" in finding.fact
+    assert "it spends only iterations, without a limit" in finding.fact
     limited = only_finding(flow_with(way("a", "b", "x y"), way("b", "a", resets="x"), way("b", END.name), x=2, y=None))
-    assert (limited.code, "it spends y, which has no limit" in limited.fact) == ("GX016", True)
+    assert (limited.code, "it spends only y, without a limit" in limited.fact) == ("GX016", True)
 
 
 def test_loop_of_stopped_visits_has_its_own_code() -> None:

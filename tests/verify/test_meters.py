@@ -90,8 +90,8 @@ def test_a_limited_meter_proves_that_runs_end() -> None:
 
 def test_remedy_names_meter_to_limit() -> None:
     assert verify(ORDERS, Limits()).why == (
-        "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends payments, which has no limit. Set a "
-        "limit on payments: Limits({PAYMENTS: 5})."
+        "GX016 at pay: this loop can run forever: pay --Refused--> pay; it spends only payments, without a limit. Set "
+        "a limit on payments: Limits({PAYMENTS: 5})."
     )
 
 

@@ -124,17 +124,17 @@ def test_unproved_nested_executor_prevents_proof() -> None:
 def test_nested_charges_are_assumptions_without_limits() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
-        "each nested run ends (at most 1,000, 8 levels deep) and is linked to the call that started it: in a thread of "
-        "your own, pass host=call to run",
+        "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
+        "run); there are at most 1,000, 8 levels deep",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
         "nested runs and not the model calls of a memory: to include them, set limits",
-        "the bound on transitions is of a run by itself: within a run that has other limits, the machine still ends, "
-        "but may take more transitions",
+        "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
+        "still ends, but may take more",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
-        "each nested run ends (any number, at any depth) and is linked to the call that started it: in a thread of "
-        "your own, pass host=call to run",
+        "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
+        "run); there are any number, at any depth",
     )
 
 
@@ -356,9 +356,9 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     """An outer limit that the machine lacks makes it loop; its certificate does not claim to hold within other runs."""
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
-    assert not verdict.certificate.holds_within
-    assert verdict.assumptions[-1] == "the machine does not run within a run that has other limits"
-    claimed = dataclasses.replace(verdict.certificate, holds_within=True)
+    assert not verdict.certificate.holds_when_nested
+    assert verdict.assumptions[-1] == "the run is not nested in a run with other limits"
+    claimed = dataclasses.replace(verdict.certificate, holds_when_nested=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)
 

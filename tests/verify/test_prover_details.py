@@ -322,7 +322,8 @@ def test_wrong_certificate_message_names_both_digests() -> None:
     assert proved.digest == flow_of(AGENT_EXECUTOR).digest
     with pytest.raises(CertificateError) as caught:
         check(other, AGENT_EXECUTOR)
-    assert str(caught.value) == (f"the certificate is for the flow {other.digest[:12]}, not for {proved.digest[:12]}")
+    digests = f"{other.digest[:12]}, not {proved.digest[:12]}"
+    assert str(caught.value) == f"the certificate is for another machine ({digests}); prove this one again"
     assert len(proved.digest) == 64
 
 

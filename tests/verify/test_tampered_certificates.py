@@ -183,23 +183,23 @@ LIMITS = [
 ]
 
 OF_ANOTHER = [
-    *one("agent", "is for the flow", ("flow", "transitions"), shorter, doubled, backwards),
-    *one("agent", "is for the flow", ("flow", "start"), "parse", other),
-    *one("agent", "is for the flow", ("flow", "nodes"), shorter, doubled),
-    *one("agent", "is for the flow", ("flow", "measured"), [], ["model_calls"]),
-    *one("resetting", "is for the flow", ("flow", "budgets", 0, 1), more, None),
-    *one("agent", "is for the flow", (*FIRST, "source"), "parse"),
-    *one("agent", "is for the flow", (*FIRST, "target"), "END", "plan"),
-    *one("agent", "is for the flow", (*FIRST, "outcome"), other),
-    *one("agent", "is for the flow", (*FIRST, "kind"), "gate", "within"),
-    *one("agent", "is for the flow", (*FIRST, "spends"), [], [["iterations", 2]]),
-    *one("agent", "is for the flow", (*FIRST, "resets"), ["iterations"]),
-    *one("agent", "is for the flow", (*FIRST, "causes"), ["seconds"]),
-    *one("agent", "is for the flow", (*FIRST, "most"), 0, None, HUGE),
-    *one("agent", "is for the flow", (*FIRST, "asks"), 0),
-    *one("agent", "is for the flow", (*FIRST, "kinds"), []),
-    *one("agent", "is for the flow", (*FIRST, "grace"), 0, 5.5),
-    *one("agent", "is for the flow", ("flow",), proof_data("strict")["flow"]),
+    *one("agent", "is for another machine", ("flow", "transitions"), shorter, doubled, backwards),
+    *one("agent", "is for another machine", ("flow", "start"), "parse", other),
+    *one("agent", "is for another machine", ("flow", "nodes"), shorter, doubled),
+    *one("agent", "is for another machine", ("flow", "measured"), [], ["model_calls"]),
+    *one("resetting", "is for another machine", ("flow", "budgets", 0, 1), more, None),
+    *one("agent", "is for another machine", (*FIRST, "source"), "parse"),
+    *one("agent", "is for another machine", (*FIRST, "target"), "END", "plan"),
+    *one("agent", "is for another machine", (*FIRST, "outcome"), other),
+    *one("agent", "is for another machine", (*FIRST, "kind"), "gate", "within"),
+    *one("agent", "is for another machine", (*FIRST, "spends"), [], [["iterations", 2]]),
+    *one("agent", "is for another machine", (*FIRST, "resets"), ["iterations"]),
+    *one("agent", "is for another machine", (*FIRST, "causes"), ["seconds"]),
+    *one("agent", "is for another machine", (*FIRST, "most"), 0, None, HUGE),
+    *one("agent", "is for another machine", (*FIRST, "asks"), 0),
+    *one("agent", "is for another machine", (*FIRST, "kinds"), []),
+    *one("agent", "is for another machine", (*FIRST, "grace"), 0, 5.5),
+    *one("agent", "is for another machine", ("flow",), proof_data("strict")["flow"]),
 ]
 
 INVALID = [
@@ -268,7 +268,7 @@ def test_a_certificate_of_another_machine_is_refused(name: str) -> None:
     certificate = Certificate.from_json(sealed(proof_data(name)))
     check(certificate, MACHINES[name][0])
     for machine in (machine for machine, _ in MACHINES.values() if machine is not MACHINES[name][0]):
-        with pytest.raises(CertificateError, match="is for the flow"):
+        with pytest.raises(CertificateError, match="is for another machine"):
             check(certificate, machine)
 
 

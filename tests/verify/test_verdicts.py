@@ -127,7 +127,7 @@ def test_loop_that_only_time_ends_is_unproved() -> None:
 def test_remedy_for_missing_limit_sets_it() -> None:
     assert AGENT_EXECUTOR.verify(UNLIMITED).why == (
         "GX016 at plan: this loop can run forever: plan --Replied--> parse, parse --Ready--> plan; it spends "
-        "iterations, which has no limit. Set max_iterations, or Limits(iterations=...)."
+        "only iterations, without a limit. Set max_iterations, or Limits(iterations=...)."
     )
 
 
@@ -148,7 +148,7 @@ def test_certificate_survives_json_and_fits_one_machine() -> None:
     assert certificate is not None
     assert Certificate.from_json(certificate.to_json()) == certificate
     check(certificate, AGENT_EXECUTOR)
-    with pytest.raises(CertificateError, match="is for the flow"):
+    with pytest.raises(CertificateError, match="is for another machine"):
         check(certificate, STRICT_AGENT_EXECUTOR)
 
 

@@ -125,7 +125,10 @@ class Picture:
         known = {box.name for box in picture.boxes}
         ends = [picture.start, *(end for arrow in picture.arrows for end in (arrow.source, arrow.target))]
         if unknown := [end for end in ends if end not in known and end != END.name]:
-            raise InputError(f"this is not the picture of a machine: it has no node {unknown[0]}")
+            raise InputError(
+                f"this is not the picture of a machine: its start or an arrow names {unknown[0]}, which is not one of "
+                f"its nodes"
+            )
         return picture
 
 

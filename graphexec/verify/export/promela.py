@@ -42,7 +42,9 @@ def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str =
     that would end the comment.
     """
     if "*/" in file or "\n" in file:
-        raise InputError(f"{file!r} cannot stand in a comment; pass the file name without its folder")
+        raise InputError(
+            f"{file!r} has */ or a line break, which would end the comment with the name; pass another file name"
+        )
     program = to_guarded_program(flow, limits)
     nodes = [*program.nodes, END.name]
     labels = dict(zip(nodes, make_identifiers("at_", nodes), strict=True))

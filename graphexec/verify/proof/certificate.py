@@ -129,8 +129,8 @@ class Certificate:
 
     `ranks` are `None` if loops end only because these limits are low; then each transition lowers the potential of
     transitions. `limits` has every limit by name, including the machine's own budgets; `None` means no limit. `nested`
-    is what its nested runs charge, as far as it is known. If it `holds_within` other runs, the ranks also fall where a
-    limit is reached that only an outer run has.
+    is what its nested runs charge, as far as it is known. If it `holds_when_nested`, the ranks also fall where a limit
+    is reached that only an outer run has.
     """
 
     flow: Flow
@@ -138,7 +138,7 @@ class Certificate:
     ranks: Ranks | None
     bounds: Bounds
     nested: NestedRuns | None = None
-    holds_within: bool = False
+    holds_when_nested: bool = False
 
     def __repr__(self) -> str:
         return repr_fields(self)
@@ -221,7 +221,7 @@ def _read_certificate(data: Mapping[str, Any]) -> Certificate:
             {name: _read_bound(bound) for name, bound in bounds["alone"].items()},
         ),
         _read_optional(_read_nested, data["nested"]),
-        _read_bool(data["holds_within"]),
+        _read_bool(data["holds_when_nested"]),
     )
 
 

@@ -29,7 +29,8 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
         raise CertificateError(f"an invalid table has no proof: {'; '.join(map(str, faults))}")
     flow = flow_of(graph)
     if flow != certificate.flow:
-        raise CertificateError(f"the certificate is for the flow {certificate.digest[:12]}, not for {flow.digest[:12]}")
+        digests = f"{certificate.digest[:12]}, not {flow.digest[:12]}"
+        raise CertificateError(f"the certificate is for another machine ({digests}); prove this one again")
     if nested_runs_of(graph) != certificate.nested:
         raise CertificateError("the certificate is for other tools that run executors; prove the machine again")
     check_certificate(certificate)
@@ -90,12 +91,12 @@ def _not_falling(certificate: Certificate) -> Iterator[str]:
     if certificate.ranks is None:
         if fault := unproved_end(certificate):
             yield fault
-        if certificate.holds_within:
+        if certificate.holds_when_nested:
             yield "it claims to hold within other runs, but has no ranks"
         return
     following: dict[str, list[Transition]] = defaultdict(list)
-    for one in certificate.flow.visits:
-        if certificate.holds_within or is_possible(certificate, one):
+    for one in certificate.flow.variants:
+        if certificate.holds_when_nested or is_possible(certificate, one):
             following[one.source].append(one)
     # Only nodes that a run can reach are checked.
     reached = dict.fromkeys([certificate.flow.start])

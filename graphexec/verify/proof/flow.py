@@ -97,7 +97,7 @@ class Flow:
         return repr_fields(self)
 
     @cached_property
-    def visits(self) -> tuple[Transition, ...]:
+    def variants(self) -> tuple[Transition, ...]:
         """The transitions, with one variant for each choice of the effects that a visit must ask for.
 
         Each variant spends what its effects charge: a visit that asks for a model or a tool spends one such call.
@@ -213,7 +213,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     known, caps = limits_of(flow, limits), caps_of(flow, limits)
     most = math.inf if limits.fan_out is None else limits.fan_out
     following: dict[str, list[Transition]] = {}
-    for one in flow.visits:
+    for one in flow.variants:
         if is_enabled(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
             following.setdefault(one.source, []).append(one)
     reached = {flow.start}
@@ -223,7 +223,7 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
             if one.target not in reached:
                 reached.add(one.target)
                 waiting.append(one.target)
-    return [one for one in flow.visits if one.source in reached and one in following.get(one.source, ())]
+    return [one for one in flow.variants if one.source in reached and one in following.get(one.source, ())]
 
 
 def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:

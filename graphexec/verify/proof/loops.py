@@ -83,7 +83,7 @@ def _classify(flow: Flow, limits: Limits, loop: Sequence[Transition]) -> tuple[s
         return "GX009", "it is taken when a limit is reached, and spends nothing that could end it"
     named = unlimited or spent
     if named:
-        return "GX016", f"it spends {_join_names(named)}, which {'has' if len(named) == 1 else 'have'} no limit"
+        return "GX016", f"it spends only {_join_names(named)}, without a limit"
     return "GX010", "it spends no budget"
 
 

@@ -87,7 +87,7 @@ def _fault(certificate: Certificate, meter: str | None, bound: Bound) -> str | N
     caps = {name: certificate.limits.get(name) for name in names}
     # The check also proves that no run reaches a node without a potential.
     nodes = {*potential.lines} if not potential.states else {node for node, _, _ in potential.states}
-    possible = [one for one in flow.visits if one.source in nodes and is_possible(certificate, one)]
+    possible = [one for one in flow.variants if one.source in nodes and is_possible(certificate, one)]
     weights = [1 if meter is None else count_charges(certificate, one, meter, potential) for one in possible]
     counted = [(one, weight) for one, weight in zip(possible, weights, strict=True) if weight is not None]
     if len(counted) < len(possible) or not all(map(is_whole, caps.values())):

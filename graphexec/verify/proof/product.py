@@ -39,7 +39,7 @@ class Product:
         self._nodes = len(flow.nodes)
         caps = caps_of(flow, limits)
         known = limits_of(flow, limits)
-        every = flow.transitions if sure else flow.visits
+        every = flow.transitions if sure else flow.variants
         transitions = [one for one in every if is_enabled(one, known)]
         # A visit that must ask for more effects than the fan-out allows does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}

@@ -1,8 +1,8 @@
 """Prove that every run of a graph ends, or show why that is not proved.
 
-The proof has three steps: check the transition table, find a ranking of the nodes that every transition lowers, and
-derive bounds from it. If there is no ranking, it searches the states. If that fails, too, it reports the loops that may
-be endless.
+The proof has three steps: check the transition table, give each node a rank so that every transition leads to a lower
+one, and derive bounds from the ranks. If there are no such ranks, it searches the states. If that fails, too, it
+reports the loops that may be endless.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
+    # Where the table is at fault, guards are not looked at.
     unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
@@ -74,7 +75,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     )
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
-        assert certificate is not None, "without errors there is a certificate"
+        assert certificate is not None, "there are no errors, and no certificate"
         assumptions = tuple(_list_assumptions(flow, certificate, limits))
         return Verdict("proved", graph, limits, findings, certificate, assumptions)
     undecided = all(finding.code in _UNDECIDED for finding in errors)
@@ -91,19 +92,19 @@ def prove_flow(
 ) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """Return a certificate, or the loops that prevent one.
 
-    Tries three rankings, from the strongest claim to the weakest: of every transition in the table, of those that these
-    limits enable, and of those that a run within these limits can reach; a transition counts once for each choice of
-    effects. If all fail, it searches the states, unless they are many. The result is cached.
+    Looks for ranks that fall at every transition of the table; else at those that these limits enable; else at those
+    that a run within them can reach. A transition has one variant for each choice of effects that its node asks for.
+    If all three fail, searches the states, unless there are too many. The result is cached.
     """
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
     nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]
-    transitions = [transition for transition in flow.visits if is_enabled(transition, all_limits)]
-    # First all transitions, also those of limits that only an outer run has: such a proof holds in a nested run, too.
-    found = rank_nodes(nodes, flow.visits, finite)
-    holds_within = _is_ranking(found)
+    transitions = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
+    # First all transitions, including those for the limits of an outer run: such a proof holds when nested, too.
+    found = rank_nodes(nodes, flow.variants, finite)
+    holds_when_nested = _is_ranking(found)
     if not _is_ranking(found):
         found = rank_nodes(nodes, transitions, finite)
     for_all_limits = _is_ranking(found)
@@ -113,7 +114,7 @@ def prove_flow(
         found = rank_nodes(nodes, transitions, finite)
     if _is_ranking(found):
         bounds = bounds_of(flow, transitions, limits, nested, always=for_all_limits)
-        return Certificate(flow, all_limits, found, bounds, nested, holds_within), ()
+        return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
     bounds_of_states = bounds_by_states(flow, limits, nested)
     if bounds_of_states is not None:
         return Certificate(flow, all_limits, None, bounds_of_states, nested), ()
@@ -121,7 +122,7 @@ def prove_flow(
 
 
 def _is_ranking(found: Ranks | list[Core]) -> TypeIs[Ranks]:
-    """Return whether there are ranks, and not the cores: the sets of transitions that no rank lowers."""
+    """Return whether there are ranks, and not cores: sets of transitions for which there are no falling ranks."""
     return not isinstance(found, list)
 
 
@@ -152,7 +153,7 @@ def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Colle
         if unbounded := _unbounded_effects(node, limits, measured):
             effects = ", ".join(effect.__name__ for effect in unbounded)
             fact = f"nothing limits how often one visit asks for {effects}"
-            charged = [_counted_meters(effect, measured) for effect in unbounded]
+            charged = [_meters_known_beforehand(effect, measured) for effect in unbounded]
             # Limits on meters are a remedy only if every effect charges one.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = (
@@ -167,11 +168,13 @@ def _unbounded_effects(node: Node[Any, Any], limits: Limits, measured: Collectio
     if node.most is not None or limits.fan_out is not None:
         return []
     return [
-        effect for effect in node.effects if all(limits[name] is None for name in _counted_meters(effect, measured))
+        effect
+        for effect in node.effects
+        if all(limits[name] is None for name in _meters_known_beforehand(effect, measured))
     ]
 
 
-def _counted_meters(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
+def _meters_known_beforehand(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
@@ -199,7 +202,10 @@ def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> I
     if flow.charged:
         yield "an effect counts as one, even if its handler does more: a client's own retries are not counted"
     if limits.restarts is None:
-        yield "no run is resumed after a crash: that charges an unanswered effect again (set Limits(restarts=...))"
+        yield (
+            "no run is resumed after a crash, because that charges an unanswered effect again (set "
+            "Limits(restarts=...))"
+        )
     elif limits.restarts:
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
     if any(transition.kinds for transition in flow.transitions):
@@ -211,8 +217,8 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     levels = "at any depth" if limits.depth is None else f"{format_number(limits.depth)} levels deep"
     if limits.depth != 0 and limits.nested_runs != 0:
         yield (
-            f"each nested run ends ({most}, {levels}) and is linked to the call that started it: in a thread of your "
-            f"own, pass host=call to run"
+            f"each nested run ends, and is linked to the call that started it (in a thread of your own, pass "
+            f"host=call to run); there are {most}, {levels}"
         )
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
@@ -221,10 +227,10 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"tools made by as_tool, but not other nested runs and not the model calls of a memory: to include them, "
             f"set limits"
         )
-    if not certificate.holds_within:
-        yield "the machine does not run within a run that has other limits"
+    if not certificate.holds_when_nested:
+        yield "the run is not nested in a run with other limits"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
-            "the bound on transitions is of a run by itself: within a run that has other limits, the machine still "
-            "ends, but may take more transitions"
+            "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
+            "still ends, but may take more"
         )
