@@ -109,7 +109,7 @@ class Steps(Sequence[AgentStep]):
             return tuple(self._shared[position] for position in range(*index.indices(self._length)))
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
-            raise IndexError(f"step {index} of {self._length}")
+            raise IndexError(f"there is no step {index}; the run has {self._length}")
         return self._shared[position]
 
     def __iter__(self) -> Iterator[AgentStep]:

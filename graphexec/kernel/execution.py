@@ -41,7 +41,7 @@ from graphexec.kernel.node import END, close_asking
 from graphexec.kernel.program import Step, read_request
 from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply
 
-# A set, because after `type(node) is GeneratorType` a type checker forgets what the generator yields.
+# A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
 
 
@@ -50,7 +50,7 @@ _GENERATORS = frozenset({GeneratorType})
 class Cut:
     """The answer to an effect that was cut off by the deadline.
 
-    For a batch, `answers` has one for each member, its reply or a `Cut`; it is empty if all were cut off.
+    For a batch, `answers` holds for each member its reply or a `Cut`; it is empty if all were cut off.
     """
 
     answers: tuple[object, ...] = ()
@@ -64,8 +64,8 @@ _ONE_PAID = (PAID,)
 class Execution(Counters):
     """One run of a graph: its position, its counters, and the replies of the current visit.
 
-    `scope` holds what all calls of the run share: its id, its context and its clock. A nested run has `outer`, the runs
-    that contain it: what it charges is charged to them, too.
+    `scope` holds what all calls of the run share: its id, its context and its deadline. A nested run has `outer`, the
+    runs that contain it: what it charges is charged to them, too.
     """
 
     __slots__ = (
@@ -137,9 +137,9 @@ class Execution(Counters):
         """Run from the current position to the end; return the outcome.
 
         The generator yields requests: each is a `CallContext` or a `Batch`. It receives `(answer, at, seconds)`: the
-        answer, the second of the run's clock at which it arrived, and how many seconds it took. A batch is answered as
-        a whole. With `by_member`, one member is answered at a time, by `MemberStarted` and `MemberReply`, and the batch
-        is yielded again until every member has its reply.
+        answer, the time at which it arrived (in seconds since the run began), and how many seconds it took. A batch is
+        answered as a whole. With `by_member`, the generator receives a `MemberStarted` when a member starts, and a
+        `MemberReply` with its reply; it yields the batch again after each, until every member has its reply.
 
         If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
         `notify`, it calls that function with each event instead.
@@ -321,8 +321,8 @@ class Execution(Counters):
                         answer, at, seconds = yield call
                         effect_reply = self._apply(effect, answer, at)
                         # The reply to a batch with one member is a tuple, too.
-                        is_whole = effect is request or type(effect_reply) is Exhausted
-                        reply = effect_reply if is_whole else (effect_reply,)
+                        is_complete = effect is request or type(effect_reply) is Exhausted
+                        reply = effect_reply if is_complete else (effect_reply,)
                         # Record it before the event: an observer may raise, and a consumer may close the stream.
                         self._record_reply(reply)
                         if observed:
@@ -422,7 +422,7 @@ class Execution(Counters):
         ]
 
     def _reply_to_cut(self, effect: Effect[Any]) -> Any:
-        """Return the effect's own reply to being cut, or the `Exhausted` with which the run leaves the node."""
+        """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
         deadline = self.deadline
         if deadline is None:
             raise _invalid_answer(self._step, effect, "a Cut, but the run has no deadline")

@@ -89,7 +89,7 @@ def test_mermaid_reads_edges_of_random_machines(mermaid_page: Page, machine: Gra
 
 @pytest.mark.parametrize("draws", [mermaid, mermaid_state])
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=[*MACHINES])
-def test_mermaid_draws_every_text(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
+def test_mermaid_draws_every_label_and_node(mermaid_page: Page, machine: Graph[Any, Any], draws: Draws) -> None:
     picture = picture_of(machine.verify())
     show(mermaid_page, draws(picture))
     # Mermaid draws a self-loop as three lines, one of them with the label.

@@ -266,7 +266,7 @@ def test_resumed_step_emits_its_actions_again() -> None:
 
 
 @both
-def test_steps_after_removed_ones_are_emitted(how: str) -> None:
+def test_new_steps_are_emitted_after_a_removal(how: str) -> None:
     @node
     def forget(ready: Ready) -> Ready:
         return Ready(Run(ready.run.inputs, Steps(ready.run.steps[-1:])))

@@ -100,7 +100,7 @@ def test_structured_agent_may_only_answer() -> None:
     )
 
 
-def test_tool_calling_agent_may_not_call_its_tools() -> None:
+def test_last_request_of_a_stopped_run_forbids_calls() -> None:
     model = ScriptedModel([call("echo", text="hi"), "hi it is"])
     executor = AgentExecutor(
         agent=create_tool_calling_agent(model, [echo], system="Help."),

@@ -44,7 +44,7 @@ def test_steps_are_indexed_like_a_tuple(steps: list[AgentStep], data: st.DataObj
     for index in range(-len(steps), len(steps)):
         assert made[index] is model[index]
     for index in (len(steps), -len(steps) - 1):
-        with pytest.raises(IndexError, match=f"step {index} of {len(steps)}"):
+        with pytest.raises(IndexError, match=f"there is no step {index}; the run has {len(steps)}"):
             made[index]
 
 

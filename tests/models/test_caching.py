@@ -242,7 +242,7 @@ def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> N
 
 def test_shared_store_requires_identity_or_name(store: CacheStore) -> None:
     with pytest.raises(
-        InputError, match=r"cached cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
+        InputError, match=r"cached\(...\) cannot distinguish <ScriptedModel.*> from other models in the store; pass n"
     ):
         cached(ScriptedModel([]), store)
 

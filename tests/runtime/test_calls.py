@@ -525,7 +525,7 @@ def test_exception_of_a_span_ends_the_run(run: Running, width: int) -> None:
 
 
 @HOW
-def test_span_is_around_inner_runs(run: Running) -> None:
+def test_span_of_a_call_encloses_its_nested_runs(run: Running) -> None:
     seen: list[str] = []
 
     @tool

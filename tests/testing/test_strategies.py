@@ -38,7 +38,7 @@ def test_attacks_have_a_readable_repr() -> None:
     assert repr(attack) == "turns=(calls echo, raises after 0.5 s), results=(ok never, stubborn)"
 
 
-def test_graphs_have_a_readable_repr() -> None:
+def test_generated_graphs_have_a_readable_repr() -> None:
     loop = DrawnNode((DrawnEdge("Red", 0, ("alpha",)), DrawnEdge("Blue", None)), ("alpha",), "tools", 1, 2, None)
     assert repr(DrawnGraph((loop,))) == (
         "{n0: (Red -> n0 resets alpha, Blue -> END; costs alpha; asks 1..2 tools; spent -> END)}"

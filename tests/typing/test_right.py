@@ -74,7 +74,7 @@ def test_the_executors_graph_is_inferred_whole() -> None:
     assert built.edges == AGENT_EXECUTOR.edges
 
 
-def test_the_five_nodes_are_inferred() -> None:
+def test_types_of_the_five_nodes_are_inferred() -> None:
     assert_type(plan, Node[Ready, Replied | LimitReached])
     assert_type(parse, Node[Replied, Acted | AgentFinish | Ready])
     assert_type(dispatch_tools, Node[Acted, Observed | LimitReached])

@@ -134,12 +134,13 @@ def test_every_finding_and_verdict_has_text() -> None:
 def test_counted_things_are_not_assumed() -> None:
     loose, strict = AGENT_EXECUTOR.verify(Limits()), AGENT_EXECUTOR.verify(Limits(restarts=0, fan_out=1))
     again = (
-        "no run is resumed after a crash, because that charges an unanswered effect again (set Limits(restarts=...))"
+        "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
+        "Limits(restarts=...))"
     )
     # Without restarts and with a limit on fan-out, no outer limit can stop it elsewhere.
     within = (
-        "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
-        "still ends, but may take more"
+        "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
+        "the machine still ends, but may take more"
     )
     assert strict.assumptions == tuple(one for one in loose.assumptions if one not in (again, within))
     assert {again, within} < {*loose.assumptions}

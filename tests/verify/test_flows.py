@@ -328,19 +328,20 @@ CUT = (
 LEFT = "work that continues in the thread or task of a cut-off effect is not counted"
 ONE = "an effect counts as one, even if its handler does more: a client's own retries are not counted"
 NEVER_AGAIN = (
-    "no run is resumed after a crash, because that charges an unanswered effect again (set Limits(restarts=...))"
+    "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
+    "Limits(restarts=...))"
 )
 NESTED = (
     "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-    "run); there are at most 1,000, 8 levels deep"
+    "run); a run starts at most 1,000, to a depth of 8"
 )
 BESIDE = (
     "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "
     "model calls of a memory: to include them, set limits"
 )
 MORE = (
-    "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
-    "still ends, but may take more"
+    "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
+    "the machine still ends, but may take more"
 )
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
@@ -373,7 +374,7 @@ def test_unbounded_effects_are_unproved(limits: Limits) -> None:
     assert finding.severity == "error"
     assert str(finding) == (
         "GX013 at think: nothing limits how often one visit asks for CallModel. Set max_fan_out or max_model_calls "
-        f"(without max_ in agent_limits), or {SAY_HOW_MANY}."
+        f"(of agent_limits, without max_), or {SAY_HOW_MANY}."
     )
 
 
@@ -383,7 +384,7 @@ def test_only_fan_out_bounds_free_effects() -> None:
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
     assert (finding.code, finding.node) == ("GX013", "either")
     assert "asks for Look" in finding.fact
-    assert finding.remedy == f"set max_fan_out (without max_ in agent_limits), or {SAY_HOW_MANY}"
+    assert finding.remedy == f"set max_fan_out (of agent_limits, without max_), or {SAY_HOW_MANY}"
 
 
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
@@ -416,7 +417,7 @@ def test_limit_that_is_set_is_not_advised() -> None:
         (finding,) = machine.verify(limits).findings
         assert (finding.code, finding.remedy) == (
             "GX013",
-            f"set max_fan_out or max_{meter} (without max_ in agent_limits), or {SAY_HOW_MANY}",
+            f"set max_fan_out or max_{meter} (of agent_limits, without max_), or {SAY_HOW_MANY}",
         )
 
 

@@ -125,16 +125,16 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
         "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-        "run); there are at most 1,000, 8 levels deep",
+        "run); a run starts at most 1,000, to a depth of 8",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
         "nested runs and not the model calls of a memory: to include them, set limits",
-        "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
-        "still ends, but may take more",
+        "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
+        "the machine still ends, but may take more",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
         "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-        "run); there are any number, at any depth",
+        "run); a run starts any number, at any depth",
     )
 
 
@@ -357,7 +357,7 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_when_nested
-    assert verdict.assumptions[-1] == "the run is not nested in a run with other limits"
+    assert verdict.assumptions[-1] == "the run is not nested in a run that limits something else, too"
     claimed = dataclasses.replace(verdict.certificate, holds_when_nested=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)

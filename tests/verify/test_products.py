@@ -293,12 +293,12 @@ def test_waiting_needs_amount_left_to_ask() -> None:
         assert steps(product, "a", 0, 1) == [("within", "END", (0, 1)), ("ToEND", "END", (0, 1))]
 
 
-def test_node_continues_after_answered_cut_at_own_deadline() -> None:
+def test_node_continues_if_its_effects_reply_to_a_cut() -> None:
     asking: Any = calling(tools=1) | {"answered": True, "grace": 10.0}
     flow = flow_with(way("a", "b", asks=1, **asking), within("a", **asking), way("b", END.name))
     product = sure(flow, FIVE)
     assert product.begin == ("a", (2,))
-    # In time, after the run's deadline, after its own.
+    # Answered in time; after the run's deadline; after that and the node's grace.
     assert steps(product, "a", 2) == [("Tob", "b", (2,)), ("Tob", "b", (1,)), ("Tob", "b", (0,))]
 
 

@@ -171,8 +171,8 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     model_key = [name, identity(model)]
     if store is not None and not any(model_key):
         raise InputError(
-            f"cached cannot distinguish {model_name(model)} from other models in the store; pass name= with its name "
-            f"and settings, such as name='tiny, temperature 0'"
+            f"cached(...) cannot distinguish {model_name(model)} from other models in the store; pass name= with the "
+            f"model's name and settings, such as name='tiny, temperature 0'"
         )
     entries: CacheStore = MemoryCache() if store is None else store
     instant = bool(getattr(entries, "instant", False))

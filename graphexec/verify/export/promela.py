@@ -43,7 +43,7 @@ def promela(flow: Flow, limits: Limits, *, bound: int | None = None, file: str =
     """
     if "*/" in file or "\n" in file:
         raise InputError(
-            f"{file!r} has */ or a line break, which would end the comment with the name; pass another file name"
+            f"the file name {file!r} has */ or a line break, which would end the comment with it; pass another one"
         )
     program = to_guarded_program(flow, limits)
     nodes = [*program.nodes, END.name]

@@ -92,9 +92,9 @@ def prove_flow(
 ) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """Return a certificate, or the loops that prevent one.
 
-    Looks for ranks that fall at every transition of the table; else at those that these limits enable; else at those
-    that a run within them can reach. A transition has one variant for each choice of effects that its node asks for.
-    If all three fail, searches the states, unless there are too many. The result is cached.
+    Tries to find falling ranks for three sets of transitions, one after the other: all of the table; those that these
+    limits enable; those that a run within these limits can reach. If all three fail, searches the states, unless there
+    are too many. (Each transition is split into variants, one for each choice of effects.) The result is cached.
     """
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
@@ -102,18 +102,19 @@ def prove_flow(
     nodes = dict.fromkeys([*flow.nodes, *targets])
     finite = [name for name, limit in caps.items() if limit is not None]
     transitions = [transition for transition in flow.variants if is_enabled(transition, all_limits)]
-    # First all transitions, including those for the limits of an outer run: such a proof holds when nested, too.
+    # All transitions, with those for limits that only an outer run has: the proof then holds in a nested run, too.
     found = rank_nodes(nodes, flow.variants, finite)
     holds_when_nested = _is_ranking(found)
     if not _is_ranking(found):
         found = rank_nodes(nodes, transitions, finite)
-    for_all_limits = _is_ranking(found)
+    # Always: however high these limits are.
+    always = _is_ranking(found)
     if not _is_ranking(found):
         # Low limits may make a loop impossible.
         transitions = possible_transitions(flow, limits)
         found = rank_nodes(nodes, transitions, finite)
     if _is_ranking(found):
-        bounds = bounds_of(flow, transitions, limits, nested, always=for_all_limits)
+        bounds = bounds_of(flow, transitions, limits, nested, always=always)
         return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
     bounds_of_states = bounds_by_states(flow, limits, nested)
     if bounds_of_states is not None:
@@ -153,7 +154,7 @@ def _find_unbounded_asks(graph: Graph[Any, Any], limits: Limits, measured: Colle
         if unbounded := _unbounded_effects(node, limits, measured):
             effects = ", ".join(effect.__name__ for effect in unbounded)
             fact = f"nothing limits how often one visit asks for {effects}"
-            charged = [_meters_known_beforehand(effect, measured) for effect in unbounded]
+            charged = [_fixed_charges(effect, measured) for effect in unbounded]
             # Limits on meters are a remedy only if every effect charges one.
             meters = (names[0] for names in charged) if all(charged) else ()
             remedy = (
@@ -167,14 +168,11 @@ def _unbounded_effects(node: Node[Any, Any], limits: Limits, measured: Collectio
     """Return the effects for which a visit may ask any number of times."""
     if node.most is not None or limits.fan_out is not None:
         return []
-    return [
-        effect
-        for effect in node.effects
-        if all(limits[name] is None for name in _meters_known_beforehand(effect, measured))
-    ]
+    return [effect for effect in node.effects if all(limits[name] is None for name in _fixed_charges(effect, measured))]
 
 
-def _meters_known_beforehand(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
+def _fixed_charges(effect: type[Effect[Any]], measured: Collection[str]) -> list[str]:
+    """Return the meters whose charge does not depend on the reply."""
     return sorted(meter.name for meter in effect.charges if meter.name not in measured)
 
 
@@ -203,7 +201,7 @@ def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> I
         yield "an effect counts as one, even if its handler does more: a client's own retries are not counted"
     if limits.restarts is None:
         yield (
-            "no run is resumed after a crash, because that charges an unanswered effect again (set "
+            "no run is resumed after a crash (a resume charges an unanswered effect again; to include resumes, set "
             "Limits(restarts=...))"
         )
     elif limits.restarts:
@@ -214,11 +212,11 @@ def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> I
 
 def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]:
     most = "any number" if limits.nested_runs is None else f"at most {format_number(limits.nested_runs)}"
-    levels = "at any depth" if limits.depth is None else f"{format_number(limits.depth)} levels deep"
+    levels = "at any depth" if limits.depth is None else f"to a depth of {format_number(limits.depth)}"
     if limits.depth != 0 and limits.nested_runs != 0:
         yield (
             f"each nested run ends, and is linked to the call that started it (in a thread of your own, pass "
-            f"host=call to run); there are {most}, {levels}"
+            f"host=call to run); a run starts {most}, {levels}"
         )
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
@@ -228,9 +226,9 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"set limits"
         )
     if not certificate.holds_when_nested:
-        yield "the run is not nested in a run with other limits"
+        yield "the run is not nested in a run that limits something else, too"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
-            "the bound on transitions is for a run that is not nested: nested in a run with other limits, the machine "
-            "still ends, but may take more"
+            "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
+            "the machine still ends, but may take more"
         )
