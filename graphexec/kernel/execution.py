@@ -320,9 +320,9 @@ class Execution(Counters):
                             (yield event) if notify is None else notify(event)
                         answer, at, seconds = yield call
                         effect_reply = self._apply(effect, answer, at)
-                        # The reply to a batch with one member is a tuple, too.
-                        is_complete = effect is request or type(effect_reply) is Exhausted
-                        reply = effect_reply if is_complete else (effect_reply,)
+                        # A batch with one member gets its reply in a tuple; an `Exhausted` is passed on as it is.
+                        in_tuple = effect is not request and type(effect_reply) is not Exhausted
+                        reply = (effect_reply,) if in_tuple else effect_reply
                         # Record it before the event: an observer may raise, and a consumer may close the stream.
                         self._record_reply(reply)
                         if observed:
@@ -402,7 +402,7 @@ class Execution(Counters):
             raise _invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
-        # The effect of an opaque node: its reply is the node's outcome.
+        # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise _undeclared_outcome(self._step, answer, self._step.returns)

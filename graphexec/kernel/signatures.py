@@ -60,7 +60,7 @@ def read_classes(name: str, what: str, annotation: Any) -> tuple[type, ...]:
     for member in members:
         if not _is_class(member):
             written = "None" if member in (None, types.NoneType) else member
-            raise NodeError(f"{name} {what} {written}, which is not a class of yours; name the class of the value")
+            raise NodeError(f"{name} {what} {written}, which isinstance cannot check; name a class of your own")
     return members
 
 

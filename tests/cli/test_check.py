@@ -99,7 +99,7 @@ def test_unbounded_fan_out_is_unproved_and_exits_3(capsys: pytest.CaptureFixture
     ended = command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", "--limit", "fan_out=none")
     assert ended.code == 3
     assert "GX013 at dispatch_tools: unbounded fan-out" in ended.out
-    assert "Set max_fan_out or max_tool_calls (of agent_limits, without max_), or declare asks=" in ended.out
+    assert "Set max_fan_out or max_tool_calls (in agent_limits: fan_out, tool_calls), or declare asks=" in ended.out
     also = ("--limit", "fan_out=none", "--limit", "tool_calls=50")
     assert command(capsys, "check", "graphexec.executor:AGENT_EXECUTOR", *also).code == 0
 

@@ -241,36 +241,36 @@ class Instance:
         (without_return, "without_return does not annotate 'return'; write def without_return(number: In) -> Out"),
         (without_value, "without_value takes no value; write def without_value(value: In) -> Out"),
         (only_keywords, "only_keywords takes no value; write def only_keywords(value: In) -> Out"),
-        (returns_none, "returns_none returns None, which is not a class of yours; name the class of the value"),
-        (may_return_none, "may_return_none returns None, which is not a class of yours; name the class of the value"),
+        (returns_none, "returns_none returns None, which isinstance cannot check; name a class of your own"),
+        (may_return_none, "may_return_none returns None, which isinstance cannot check; name a class of your own"),
         (
             returns_generic,
-            "returns_generic returns list[tests.kernel.machines.Total], which is not a class of yours; name the class "
-            "of the value",
+            "returns_generic returns list[tests.kernel.machines.Total], which isinstance cannot check; name a "
+            "class of your own",
         ),
-        (returns_any, "returns_any returns typing.Any, which is not a class of yours; name the class of the value"),
-        (takes_any, "takes_any takes number typing.Any, which is not a class of yours; name the class of the value"),
+        (returns_any, "returns_any returns typing.Any, which isinstance cannot check; name a class of your own"),
+        (takes_any, "takes_any takes number typing.Any, which isinstance cannot check; name a class of your own"),
         (
             returns_literal,
-            "returns_literal returns typing.Literal['yes', 'no'], which is not a class of yours; name the class of the "
-            "value",
+            "returns_literal returns typing.Literal['yes', 'no'], which isinstance cannot check; name a class of "
+            "your own",
         ),
         (
             takes_protocol,
-            "takes_protocol takes number <class 'tests.kernel.test_nodes.HasValue'>, which is not a class of yours; "
-            "name the class of the value",
+            "takes_protocol takes number <class 'tests.kernel.test_nodes.HasValue'>, which isinstance cannot check; "
+            "name a class of your own",
         ),
         (
             takes_typed_dict,
-            "takes_typed_dict takes number <class 'tests.kernel.test_nodes.Record'>, which is not a class of yours; "
-            "name the class of the value",
+            "takes_typed_dict takes number <class 'tests.kernel.test_nodes.Record'>, which isinstance cannot check; "
+            "name a class of your own",
         ),
         (
             takes_callable,
-            "takes_callable takes number collections.abc.Callable[[], int], which is not a class of yours; name the "
-            "class of the value",
+            "takes_callable takes number collections.abc.Callable[[], int], which isinstance cannot check; name a "
+            "class of your own",
         ),
-        (takes_variable, "takes_variable takes number ~T, which is not a class of yours; name the class of the value"),
+        (takes_variable, "takes_variable takes number ~T, which isinstance cannot check; name a class of your own"),
         (
             setting_without_annotation,
             "setting_without_annotation does not annotate 'translator'; write def setting_without_annotation(number: "
@@ -278,8 +278,8 @@ class Instance:
         ),
         (
             setting_generic,
-            "setting_generic takes translators list[tests.kernel.test_nodes.Translator], which is not a class of "
-            "yours; name the class of the value",
+            "setting_generic takes translators list[tests.kernel.test_nodes.Translator], which isinstance cannot "
+            "check; name a class of your own",
         ),
         (
             yields_but_says_otherwise,

@@ -60,7 +60,7 @@ def test_buffer_loads_whole_conversation() -> None:
     )
 
 
-def test_every_name_can_be_another() -> None:
+def test_keys_and_speaker_labels_can_be_chosen() -> None:
     memory = BufferMemory(key="so_far", input_key="question", output_key="answer", human="Frage", ai="Antwort")
     memory.save({"question": "1+1?", "input": "no"}, {"answer": "2", "output": "no"})
     assert memory.keys == ("so_far",)

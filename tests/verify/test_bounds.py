@@ -139,8 +139,8 @@ def test_counted_things_are_not_assumed() -> None:
     )
     # Without restarts and with a limit on fan-out, no outer limit can stop it elsewhere.
     within = (
-        "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
-        "the machine still ends, but may take more"
+        "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
+        "not have, it still ends, but may take more"
     )
     assert strict.assumptions == tuple(one for one in loose.assumptions if one not in (again, within))
     assert {again, within} < {*loose.assumptions}

@@ -340,8 +340,8 @@ BESIDE = (
     "model calls of a memory: to include them, set limits"
 )
 MORE = (
-    "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
-    "the machine still ends, but may take more"
+    "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
+    "not have, it still ends, but may take more"
 )
 AGAIN = "a run that is resumed after a crash is resumed from snapshot.restarted()"
 
@@ -374,7 +374,7 @@ def test_unbounded_effects_are_unproved(limits: Limits) -> None:
     assert finding.severity == "error"
     assert str(finding) == (
         "GX013 at think: nothing limits how often one visit asks for CallModel. Set max_fan_out or max_model_calls "
-        f"(of agent_limits, without max_), or {SAY_HOW_MANY}."
+        f"(in agent_limits: fan_out, model_calls), or {SAY_HOW_MANY}."
     )
 
 
@@ -384,7 +384,7 @@ def test_only_fan_out_bounds_free_effects() -> None:
     (finding,) = machine.verify(agent_limits(model_calls=1, tool_calls=1, fan_out=None)).findings
     assert (finding.code, finding.node) == ("GX013", "either")
     assert "asks for Look" in finding.fact
-    assert finding.remedy == f"set max_fan_out (of agent_limits, without max_), or {SAY_HOW_MANY}"
+    assert finding.remedy == f"set max_fan_out (in agent_limits: fan_out), or {SAY_HOW_MANY}"
 
 
 def test_either_of_two_limited_calls_ends_a_loop() -> None:
@@ -417,7 +417,7 @@ def test_limit_that_is_set_is_not_advised() -> None:
         (finding,) = machine.verify(limits).findings
         assert (finding.code, finding.remedy) == (
             "GX013",
-            f"set max_fan_out or max_{meter} (of agent_limits, without max_), or {SAY_HOW_MANY}",
+            f"set max_fan_out or max_{meter} (in agent_limits: fan_out, {meter}), or {SAY_HOW_MANY}",
         )
 
 

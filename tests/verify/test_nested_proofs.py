@@ -128,8 +128,8 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
         "run); a run starts at most 1,000, to a depth of 8",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
         "nested runs and not the model calls of a memory: to include them, set limits",
-        "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
-        "the machine still ends, but may take more",
+        "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
+        "not have, it still ends, but may take more",
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
@@ -203,7 +203,7 @@ def test_a_certificate_of_other_inner_executors_is_refused() -> None:
     one, other = (delegating(caller_of(Caller(), echo, max_iterations=most)) for most in (2, 3))
     certificate = proof(one).certificate
     assert certificate is not None
-    with pytest.raises(CertificateError, match="for other tools that run executors; prove the machine again"):
+    with pytest.raises(CertificateError, match="are not those of the certificate; prove the machine again"):
         check(certificate, other.graph)
 
 
@@ -357,7 +357,7 @@ def test_machine_may_loop_at_an_outer_limit() -> None:
     verdict = FETCHING.verify()
     assert verdict.certificate is not None
     assert not verdict.certificate.holds_when_nested
-    assert verdict.assumptions[-1] == "the run is not nested in a run that limits something else, too"
+    assert verdict.assumptions[-1] == "the run is not nested in a run with a limit that this machine does not have"
     claimed = dataclasses.replace(verdict.certificate, holds_when_nested=True)
     with pytest.raises(CertificateError, match="fetch --Missed--> try_again does not lower the rank"):
         check(claimed, FETCHING)

@@ -159,5 +159,5 @@ def recoverable_errors(kind: str, on: Sequence[type[Exception]]) -> tuple[type[E
         raise InputError(f"{kind} has on={format_value(on)}; give a tuple of classes of exceptions")
     for error in on:
         if not isinstance(error, type) or not issubclass(error, Exception):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"{kind} has {error!r} in on; give classes of exceptions")
+            raise InputError(f"{kind} has {error!r} in on=; give classes of exceptions")
     return tuple(on)

@@ -32,7 +32,9 @@ def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:
         digests = f"{certificate.digest[:12]}, not {flow.digest[:12]}"
         raise CertificateError(f"the certificate is for another machine ({digests}); prove this one again")
     if nested_runs_of(graph) != certificate.nested:
-        raise CertificateError("the certificate is for other tools that run executors; prove the machine again")
+        raise CertificateError(
+            "the machine's tools that run executors are not those of the certificate; prove the machine again"
+        )
     check_certificate(certificate)
 
 

@@ -215,5 +215,5 @@ def fan_out_remedy(meters: Iterable[str]) -> str:
     names = list(dict.fromkeys(meters))
     if all(name in AGENT_METERS for name in names):
         limits = " or ".join(filter(None, ("max_fan_out", " and ".join(f"max_{name}" for name in names))))
-        return f"set {limits} (of agent_limits, without max_)"
+        return f"set {limits} (in agent_limits: {', '.join(['fan_out', *names])})"
     return f"set Limits(fan_out=5) or Limits({{{', '.join(f'{name.upper()}: 5' for name in names)}}})"

@@ -226,9 +226,9 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"set limits"
         )
     if not certificate.holds_when_nested:
-        yield "the run is not nested in a run that limits something else, too"
+        yield "the run is not nested in a run with a limit that this machine does not have"
     elif not all(is_enabled(transition, certificate.limits) for transition in certificate.flow.transitions):
         yield (
-            "the bound on transitions is for a run that is not nested: within a run that limits something else, too, "
-            "the machine still ends, but may take more"
+            "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine "
+            "does not have, it still ends, but may take more"
         )
