@@ -1,4 +1,4 @@
-"""The engine: it runs a graph. It charges each request, yields it, records the reply, and follows the edges.
+"""The engine: it runs a graph. It charges each request, yields its calls, records the reply, and follows the edges.
 
 The engine is pure: it has no clock, no I/O and no randomness. The runner keeps one `Execution` for a whole run; manual
 stepping creates one from each snapshot.
@@ -136,7 +136,7 @@ class Execution(Counters):
     ) -> Generator[Any, tuple[Any, float, float], Any]:
         """Run from the current position to the end; return the outcome.
 
-        The generator yields requests: each is a `CallContext` or a `Batch`. It receives `(answer, at, seconds)`: the
+        The generator yields calls: a `CallContext` for one effect, a `Batch` for an `All`. It receives `(answer, at, seconds)`: the
         answer, the time at which it arrived (in seconds since the run began), and how many seconds it took. A batch is
         answered as a whole. With `by_member`, the generator receives a `MemberStarted` when a member starts, and a
         `MemberReply` with its reply; it yields the batch again after each, until every member has its reply.
@@ -188,7 +188,8 @@ class Execution(Counters):
                 (yield event) if notify is None else notify(event)
             if next_step is None:
                 return outcome
-            # Refill budgets only after the move: a run that is resumed at this node must not find them refilled.
+            # Refill budgets only after the `Moved` event: if an observer raises, a run that is resumed at this node must not
+            # find them refilled.
             if step.resets:
                 for slot in step.resets.get(kind, ()):
                     counts[slot] = 0

@@ -41,8 +41,12 @@ def read_signature(function: Callable[..., Any], name: str) -> Arguments:
     parameters = {key: hint for key, hint in hints.items() if key != "return"}
     call_parameter, context_type = find_call_parameter(parameters)
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
+        if parameter.kind == parameter.POSITIONAL_ONLY:
+            raise ToolDefinitionError(
+                f"{name} takes {parameter.name} by position only; remove the / from its parameters"
+            )
         if parameter.name not in hints:
             raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
         kind = hints[parameter.name]

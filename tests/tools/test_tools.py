@@ -297,7 +297,7 @@ class Calls:
 REFUSED: list[tuple[Any, str]] = [
     (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
     (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
-    (positional, "positional takes text: .*, which has no schema"),
+    (positional, "positional takes text by position only; remove the / from its parameters"),
     (undocumented, "undocumented has no docstring, so no model knows what it does; write one line"),
     (unannotated, "unannotated does not annotate text; write text: str, say"),
     (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),

@@ -513,7 +513,7 @@ def test_run_is_repeated_from_its_choices(choices: list[Choice], name: Any, rais
 
 
 def test_injected_exceptions_are_not_node_exceptions() -> None:
-    with pytest.raises(InputError, match="the world cancels, which ends the run; leave it out"):
+    with pytest.raises(InputError, match="one of the choices cancels, which ends the run; leave it out"):
         raised_by(stubborn_asking(), Limits(), Form(), [Choice("cancels")])
 
 

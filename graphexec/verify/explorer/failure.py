@@ -115,7 +115,7 @@ def raised_by(graph: Graph[Any, Any], limits: Limits, start: object, choices: Se
     Raises `InputError` for a choice that ends the run: an exception of a handler, or a cancellation.
     """
     if ending := [choice for choice in choices if choice.kind in ("raises", "cancels")]:
-        raise InputError(f"the world {ending[0]}, which ends the run; leave it out")
+        raise InputError(f"one of the choices {ending[0]}, which ends the run; leave it out")
     try:
         list(_replay(Stepping(graph, limits, raising=True), start, choices))
     except Exception as error:  # noqa: BLE001 - a user's node may raise anything

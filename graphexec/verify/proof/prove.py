@@ -64,7 +64,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
-    # Where the table is at fault, guards are not looked at.
+    # Look for exits that bypass a guard, a node that checks an outcome on its way to END, only in a valid table.
     unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
@@ -206,6 +206,7 @@ def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> I
         )
     elif limits.restarts:
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
+    # Any effect may start a nested run in its handler.
     if any(transition.kinds for transition in flow.transitions):
         yield from _list_nesting_assumptions(certificate, limits)
 
