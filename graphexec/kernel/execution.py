@@ -136,10 +136,11 @@ class Execution(Counters):
     ) -> Generator[Any, tuple[Any, float, float], Any]:
         """Run from the current position to the end; return the outcome.
 
-        The generator yields calls: a `CallContext` for one effect, a `Batch` for an `All`. It receives `(answer, at, seconds)`: the
-        answer, the time at which it arrived (in seconds since the run began), and how many seconds it took. A batch is
-        answered as a whole. With `by_member`, the generator receives a `MemberStarted` when a member starts, and a
-        `MemberReply` with its reply; it yields the batch again after each, until every member has its reply.
+        The generator yields calls: a `CallContext` for one effect, a `Batch` for an `All`. It receives `(answer, at,
+        seconds)`: the answer, the time at which it arrived (in seconds since the run began), and how many seconds it
+        took. A batch is answered as a whole. With `by_member`, the generator receives a `MemberStarted` when a member
+        starts, and a `MemberReply` with its reply; it yields the batch again after each, until every member has its
+        reply.
 
         If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
         `notify`, it calls that function with each event instead.
@@ -188,8 +189,8 @@ class Execution(Counters):
                 (yield event) if notify is None else notify(event)
             if next_step is None:
                 return outcome
-            # Refill budgets only after the `Moved` event: if an observer raises, a run that is resumed at this node must not
-            # find them refilled.
+            # Refill budgets only after the `Moved` event: if an observer raises, a run that is resumed at this node must
+            # not find them refilled.
             if step.resets:
                 for slot in step.resets.get(kind, ()):
                     counts[slot] = 0
