@@ -407,7 +407,7 @@ def test_unbound_graph_runs_with_the_outer_agent() -> None:
     assert [step.observation for step in result.steps] == ["no"]
 
 
-def test_one_function_is_one_agent() -> None:
+def test_same_function_makes_the_same_agent() -> None:
     decide = scripted(answer())
     inner, outer = (AgentExecutor(agent=decide, tools=[echo]) for _ in range(2))
     assert outer.with_graph(embed_in_graph(inner)).run("q").output == "done"

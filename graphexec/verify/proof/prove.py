@@ -64,7 +64,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
-    # Look for exits that bypass a guard, a node that checks an outcome on its way to END, only in a valid table.
+    # Only a valid table is searched for exits that bypass a guard: a node that receives an outcome just before END.
     unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
