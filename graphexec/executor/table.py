@@ -225,8 +225,9 @@ def generate_response(
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
     """Ask the model once more, for an answer from the steps so far.
 
-    A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as with
-    `stopped_response`.
+    The request is counted, but no limit on calls, tokens or cost stops it, and it may take 10 seconds beyond the
+    deadline. A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as
+    with `stopped_response`.
     """
     reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trim(reached.run))
     try:

@@ -115,7 +115,7 @@ def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
         if not is_class_wide:
             raise NodeError(
                 f"{kind.__name__} has {name} that differ from effect to effect, but limits count by class; write "
-                f"{written} in the class, and one class for each price"
+                f"{written} in the class, and one class for each amount"
             )
 
 

@@ -197,9 +197,9 @@ class Execution(Counters):
                 self._spent = None
             if ranks is not None:
                 if linear_ranks is not None:
-                    # `_rank` written out here: the call would take three times as long.
-                    height, slope, most = linear_ranks[next_step.name]
-                    left = most - counts[0]
+                    # `_rank` written out here: the call would take three times as long. Slot 0 counts the iterations.
+                    height, slope, iterations = linear_ranks[next_step.name]
+                    left = iterations - counts[0]
                     # After a resume with lower limits, the run may have spent more than they allow.
                     rank: tuple[float, ...] = (height + slope * left if left > 0 else height,)
                 else:

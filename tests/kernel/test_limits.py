@@ -262,7 +262,7 @@ def test_charges_as_a_field_are_refused() -> None:
 
     assert str(caught.value) == (
         "Pay has charges that differ from effect to effect, but limits count by class; write charges: "
-        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each price'
+        'ClassVar[Mapping[Meter, int]] = {Meter("pages"): 1} in the class, and one class for each amount'
     )
 
     @dataclass(frozen=True)

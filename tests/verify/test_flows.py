@@ -332,8 +332,8 @@ NEVER_AGAIN = (
     "Limits(restarts=...))"
 )
 NESTED = (
-    "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-    "run); a run starts at most 1,000, to a depth of 8"
+    "each nested run ends, and is linked to the call that started it (in a thread of your own: "
+    "run(..., host=call)); a run starts at most 1,000, to a depth of 8"
 )
 BESIDE = (
     "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "

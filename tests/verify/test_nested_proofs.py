@@ -124,8 +124,8 @@ def test_unproved_nested_executor_prevents_proof() -> None:
 def test_nested_charges_are_assumptions_without_limits() -> None:
     inner = caller_of(Caller(), echo)
     assert proof(delegating(inner)).assumptions[3:] == (
-        "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-        "run); a run starts at most 1,000, to a depth of 8",
+        "each nested run ends, and is linked to the call that started it (in a thread of your own: "
+        "run(..., host=call)); a run starts at most 1,000, to a depth of 8",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
         "nested runs and not the model calls of a memory: to include them, set limits",
         "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
@@ -133,8 +133,8 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
     )
     limited = delegating(inner, max_model_calls=9, max_tool_calls=9, max_depth=None, max_nested_runs=None)
     assert proof(limited).assumptions[3:] == (
-        "each nested run ends, and is linked to the call that started it (in a thread of your own, pass host=call to "
-        "run); a run starts any number, at any depth",
+        "each nested run ends, and is linked to the call that started it (in a thread of your own: "
+        "run(..., host=call)); a run starts any number, at any depth",
     )
 
 

@@ -64,7 +64,7 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
-    # Only a valid table is searched for exits that bypass a guard: a node that receives an outcome just before END.
+    # A guard is a node that may pass an outcome on to END. Only a valid table is searched for exits that bypass one.
     unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
@@ -96,6 +96,7 @@ def prove_flow(
     limits enable; those that a run within these limits can reach. If all three fail, searches the states, unless there
     are too many. (Each transition is split into variants, one for each choice of effects.) The result is cached.
     """
+    # Ranks count down the caps alone. The other limits (seconds, fan-out, ...) only enable transitions.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
@@ -216,8 +217,8 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     levels = "at any depth" if limits.depth is None else f"to a depth of {format_number(limits.depth)}"
     if limits.depth != 0 and limits.nested_runs != 0:
         yield (
-            f"each nested run ends, and is linked to the call that started it (in a thread of your own, pass "
-            f"host=call to run); a run starts {most}, {levels}"
+            f"each nested run ends, and is linked to the call that started it (in a thread of your own: "
+            f"run(..., host=call)); a run starts {most}, {levels}"
         )
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
