@@ -86,7 +86,7 @@ RESULTS = (
 """,
             "",
         ),
-        Change("kernel/execution.py", "raise UnhandledOutcomeError(step.name, outcome) from None", "following = None"),
+        Change("kernel/execution.py", "raise UnhandledOutcomeError(step.name, outcome) from None", "next_step = None"),
     ),
     # The event comes after the effect.
     Defect(

@@ -105,7 +105,7 @@ def test_loops_within_loops_are_ranked_level_by_level() -> None:
     }
 
 
-def test_every_budget_that_runs_out_counts_at_once() -> None:
+def test_budgets_of_a_loop_share_one_rank_level() -> None:
     ways = [way("a", "b", "x"), way("b", "a", "y"), way("b", "b", "z")]
     ranks = rank_nodes("ab", ways, ["x", "y", "z"])
     assert isinstance(ranks, dict)

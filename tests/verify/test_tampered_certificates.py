@@ -235,7 +235,7 @@ INVALID = [
     *one("agent", "it claims to hold within other runs, but has no ranks", ("ranks",), None),
     *one(
         "agent",
-        "other tools that run executors",
+        "are not those of the certificate",
         ("nested",),
         {"meter": "a", "attempts": 1, "charges": [], "unproved": []},
     ),

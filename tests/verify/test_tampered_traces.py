@@ -162,7 +162,7 @@ STATUS = [
     *value("stopped", RESULT, ("reason",), "the reason is", "finished", "tokens", None),
     *value("stopped", RESULT, ("limit", "limit"), "the reason is", "seconds"),
     *value("stopped", RESULT, ("limit", "value"), "that of the proof is 1", 2, 15, HUGE),
-    *value("stopped", RESULT, ("limit",), "but no limit is given", None),
+    *value("stopped", RESULT, ("limit",), "but no limit", None),
     *value("stopped", LAST, ("outcome",), "not a transition of the proved machine", "AgentFinish", "Stopped"),
 ]
 

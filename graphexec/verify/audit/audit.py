@@ -158,7 +158,7 @@ def _check_reason(result: TraceRecord, certificate: Certificate, last: int) -> I
     reason: Any = result.get("reason")
     if limit is None:
         if status == "stopped" and reason is not None:
-            yield Violation(last, f"the run is stopped by {format_value(reason)}, but no limit is given", REPORT)
+            yield Violation(last, f"the result has the reason {format_value(reason)}, but no limit", REPORT)
     elif status == "answered":
         yield Violation(last, f"the run is answered, but also stopped by {format_value(limit)}", REPORT)
     elif reason != limit["limit"]:

@@ -43,8 +43,10 @@ from graphexec.verify.proof.ranking import Core, rank_nodes
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (default: `Limits()`), or report what prevents the proof.
 
-    Takes time proportional to the nodes, the edges and the budgets that are spent in loops. Raises `LimitsError` for a
-    limit on a budget that the machine does not have, and `InputError` if `graph` is not a graph.
+    Takes one pass over the nodes and edges for each budget that is spent in a loop, however high the limits are.
+
+    Raises `LimitsError` for a limit on a budget that the machine does not have, and `InputError` if `graph` is not a
+    graph.
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
@@ -64,7 +66,8 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
     certificate, loops = prove_flow(flow, limits, nested)
-    # A guard is a node that may pass an outcome on to END. Only a valid table is searched for exits that bypass one.
+    # A guard is a node that takes an outcome on its way to END and may return it unchanged. Exits that bypass one are
+    # looked for only in a valid table.
     unguarded = () if faults else unguarded_exits(graph)
     findings = (
         *faults,
@@ -92,11 +95,13 @@ def prove_flow(
 ) -> tuple[Certificate | None, tuple[Finding, ...]]:
     """Return a certificate, or the loops that prevent one.
 
-    Tries to find falling ranks for three sets of transitions, one after the other: all of the table; those that these
-    limits enable; those that a run within these limits can reach. If all three fail, searches the states, unless there
-    are too many. (Each transition is split into variants, one for each choice of effects.) The result is cached.
+    Tries to find falling ranks for three sets of transitions, one after the other: all of the table; those without the
+    transitions for limits that are not set; those that a run within these limits can reach. If all three fail, searches
+    the states, unless there are too many. (Each transition is split into variants, one for each choice of effects.) The
+    result is cached.
     """
-    # Ranks count down the caps alone. The other limits (seconds, fan-out, ...) only enable transitions.
+    # Ranks count down the caps: the limits on iterations, charges and own budgets. Another limit, such as seconds, only
+    # makes the transition possible that is taken when it is reached.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
