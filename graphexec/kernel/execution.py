@@ -142,8 +142,8 @@ class Execution(Counters):
         starts, and a `MemberReply` with its reply; it yields the batch again after each, until every member has its
         reply.
 
-        If the run is `observed`, the generator also yields the events, and ignores what it receives for them. With
-        `notify`, it calls that function with each event instead.
+        If the run is `observed`, the generator also yields the events, and ignores what it receives for them; or it
+        calls `notify` with each event, if it has one. Without `observed`, `notify` is not called.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value

@@ -24,7 +24,7 @@ def calling(*, models: int | None = 0, tools: int | None = 0, others: int = 0) -
     kinds = [kind for kind, most in ((MODEL_CALL, models), (TOOL_CALL, tools), ((), others)) if most != 0]
     most = None if models is None or tools is None else max(models, tools, others)
     # Cut tools have a reply, so their node continues.
-    return {"most": most, "kinds": tuple(kinds), "answered": kinds == [TOOL_CALL]}
+    return {"most": most, "effect_charges": tuple(kinds), "answered": kinds == [TOOL_CALL]}
 
 
 # ---- flows with an endless run, by cause

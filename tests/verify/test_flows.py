@@ -337,7 +337,7 @@ NESTED = (
 )
 BESIDE = (
     "the bounds on model calls include the nested runs of tools made by as_tool, but not other nested runs and not the "
-    "model calls of a memory: to include them, set limits"
+    "model calls of a memory; limits on model calls would include them"
 )
 MORE = (
     "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "

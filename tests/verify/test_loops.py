@@ -273,7 +273,7 @@ STOPPED_ELSEWHERE = Transition("s", "LimitReached", "t", "gate", causes=("iterat
         ),
         (
             flow_with(
-                way("a", "a", "tokens", asks=1, most=1, kinds=((("tokens", 1),),)),
+                way("a", "a", "tokens", asks=1, most=1, effect_charges=((("tokens", 1),),)),
                 way("a", END.name),
                 within("a", END.name, "tokens"),
             ),

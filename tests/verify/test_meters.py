@@ -113,7 +113,7 @@ def test_charge_above_remaining_amount_is_refused() -> None:
 def test_a_measured_meter_is_compared_and_not_bounded() -> None:
     ways = {(one.source, one.kind): one for one in flow_of(ORDERS).transitions}
     assert ways["ship", "within"].causes == ("parcels", "payments", "weight", "seconds", "restarts")
-    assert ways["ship", "within"].kinds == ((("parcels", 2), ("payments", 1), ("weight", 0)),)
+    assert ways["ship", "within"].effect_charges == ((("parcels", 2), ("payments", 1), ("weight", 0)),)
     bounds = certified(ORDERS, Limits({PAYMENTS: 2, WEIGHT: 1.5})).bounds
     assert bounds is not None
     assert list(bounds.meters) == ["parcels", "payments"]
@@ -304,13 +304,13 @@ def test_the_charges_of_effects_are_in_the_certificate() -> None:
     assert certificate is not None
     data = json.loads(certificate.to_json())
     assert data["graphexec_certificate"] == 3
-    assert data["flow"]["transitions"][0]["kinds"] == [[["payments", 1]]]
+    assert data["flow"]["transitions"][0]["effect_charges"] == [[["payments", 1]]]
     assert certificate.limits["payments"] == 5
     assert certificate.limits["parcels"] is None
 
 
 def test_flows_with_different_meters_have_different_digests() -> None:
-    one = Transition("a", "A", "END", asks=1, most=1, kinds=((("gold", 2),),))
+    one = Transition("a", "A", "END", asks=1, most=1, effect_charges=((("gold", 2),),))
     flow = Flow("a", ("a",), (one,))
     assert (flow.charged, flow.bounded) == (("gold",), ("gold",))
     measured = dataclasses.replace(flow, measured=("gold",))

@@ -127,7 +127,7 @@ def test_nested_charges_are_assumptions_without_limits() -> None:
         "each nested run ends, and is linked to the call that started it (in a thread of your own: "
         "run(..., host=call)); a run starts at most 1,000, to a depth of 8",
         "the bounds on model calls and tool calls include the nested runs of tools made by as_tool, but not other "
-        "nested runs and not the model calls of a memory: to include them, set limits",
+        "nested runs and not the model calls of a memory; limits on model calls and tool calls would include them",
         "the bound on transitions is for a run that is not nested: inside a run with a limit that this machine does "
         "not have, it still ends, but may take more",
     )

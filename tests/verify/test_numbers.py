@@ -172,7 +172,7 @@ def test_nested_resets_are_bounded(count: int) -> None:
 @pytest.mark.parametrize("fan_out", [None, 3])
 def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
     """Their calls are neither unbounded nor made again after crashes."""
-    ways = [Transition(node, "Done", END.name, most=None, kinds=((("coins", 1),),)) for node in ("b", "c")]
+    ways = [Transition(node, "Done", END.name, most=None, effect_charges=((("coins", 1),),)) for node in ("b", "c")]
     flow = Flow("a", ("a", "b", "c"), (Transition("a", "Done", END.name), *ways))
     certificate, _ = prove_flow(flow, Limits(fan_out=fan_out, restarts=2))
     assert certificate is not None
@@ -185,8 +185,8 @@ def test_nodes_that_no_run_reaches_count_nothing(fan_out: int | None) -> None:
 def test_visit_beyond_fan_out_counts_nothing(fan_out: int, number: int) -> None:
     coins = ((("coins", 1),),)
     ways = (
-        Transition("a", "Done", "b", asks=2, most=None, kinds=coins),
-        Transition("a", "Spent", END.name, "within", causes=("fan_out",), most=None, kinds=coins),
+        Transition("a", "Done", "b", asks=2, most=None, effect_charges=coins),
+        Transition("a", "Spent", END.name, "within", causes=("fan_out",), most=None, effect_charges=coins),
         Transition("b", "Done", END.name),
     )
     certificate, _ = prove_flow(Flow("a", ("a", "b"), ways), Limits(fan_out=fan_out))

@@ -197,7 +197,7 @@ OF_ANOTHER = [
     *one("agent", "is for another machine", (*FIRST, "causes"), ["seconds"]),
     *one("agent", "is for another machine", (*FIRST, "most"), 0, None, HUGE),
     *one("agent", "is for another machine", (*FIRST, "asks"), 0),
-    *one("agent", "is for another machine", (*FIRST, "kinds"), []),
+    *one("agent", "is for another machine", (*FIRST, "effect_charges"), []),
     *one("agent", "is for another machine", (*FIRST, "grace"), 0, 5.5),
     *one("agent", "is for another machine", ("flow",), proof_data("strict")["flow"]),
 ]

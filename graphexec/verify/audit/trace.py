@@ -67,7 +67,7 @@ class Trace:
     def __init__(self, records: Sequence[TraceRecord], flow: Flow) -> None:
         # The meters for which no reply reports more than was charged. Every trace has those of agents.
         self._meters = tuple(dict.fromkeys((MODEL_CALLS.name, TOOL_CALLS.name, *flow.bounded)))
-        kinds = dict.fromkeys(kind for one in flow.transitions for kind in one.kinds)
+        kinds = dict.fromkeys(kind for one in flow.transitions for kind in one.effect_charges)
         self._kinds = [{name: amount for name, amount in kind if name in self._meters} for kind in kinds]
         # A meter that is only measured may count fractions.
         measured = {name for kind in kinds for name, amount in kind if not amount} - {*flow.charged}

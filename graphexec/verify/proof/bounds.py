@@ -322,7 +322,9 @@ def _numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
-    taken = {other for one in flow.transitions for kind in one.kinds if dict(kind).get(name) for other, _ in kind}
+    taken = {
+        other for one in flow.transitions for kind in one.effect_charges if dict(kind).get(name) for other, _ in kind
+    }
     known = limits_of(flow, limits)
     # A meter that is only measured stops nothing until a reply reports an amount.
     return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)

@@ -273,7 +273,7 @@ def _read_transition(data: Any) -> Transition:
         _read_names(data["causes"]),
         _read_count(data["asks"]),
         _read_optional(_read_count, data["most"]),
-        tuple(map(_read_amounts, _read_list(data["kinds"]))),
+        tuple(map(_read_amounts, _read_list(data["effect_charges"]))),
         _read_optional(_read_number, data["grace"]),
         _read_bool(data["answered"]),
     )

@@ -86,7 +86,7 @@ def _open_ends(certificate: Certificate) -> Iterator[str]:
 
 
 def _asks_for(one: Transition, name: str) -> bool:
-    return any(name == meter for kind in one.kinds for meter, _ in kind)
+    return any(name == meter for kind in one.effect_charges for meter, _ in kind)
 
 
 def _not_falling(certificate: Certificate) -> Iterator[str]:

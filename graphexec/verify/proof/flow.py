@@ -36,7 +36,7 @@ class Transition:
 
     `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. `resets` are
     the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit
-    asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `kinds`. A
+    asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `effect_charges`. A
     `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline. If it is
     `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
     """
@@ -50,7 +50,7 @@ class Transition:
     causes: tuple[str, ...] = ()
     asks: int = 0
     most: int | None = 0
-    kinds: tuple[Charges, ...] = ()
+    effect_charges: tuple[Charges, ...] = ()
     # `None` if effects are charged to the limits.
     grace: float | None = None
     answered: bool = False
@@ -63,11 +63,11 @@ class Transition:
     @property
     def charged(self) -> frozenset[str]:
         """The meters that its effects charge."""
-        return frozenset(name for kind in self.kinds for name, amount in kind if amount)
+        return frozenset(name for kind in self.effect_charges for name, amount in kind if amount)
 
     def largest(self, meter: str) -> int:
         """Return the most that one of its effects charges a meter."""
-        return max((amount for kind in self.kinds for name, amount in kind if name == meter), default=0)
+        return max((amount for kind in self.effect_charges for name, amount in kind if name == meter), default=0)
 
     def calls(self, meter: str) -> int | None:
         """Return the most that such a visit charges a meter; `None` if its number of effects has no bound."""
@@ -132,7 +132,7 @@ class Flow:
 
         Every effect that charges `meter` also charges the others. The first entry is `meter` itself, with the factor 1.
         """
-        kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.kinds)]
+        kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)]
         charging = [kind for kind in kinds if kind.get(meter)]
         others = [name for name in self.charged if name != meter and all(kind.get(name) for kind in charging)]
         return {meter: 1, **{name: max(-(-kind[meter] // kind[name]) for kind in charging) for name in others}}
@@ -143,9 +143,9 @@ _CHOICES = 20
 
 
 def _choices(one: Transition) -> Iterator[Transition]:
-    asked = {name for kind in one.kinds for name, _ in kind}
+    asked = {name for kind in one.effect_charges for name, _ in kind}
     entry = {name: amount for name, amount in one.spends if name not in asked}
-    kinds = dict.fromkeys(tuple((name, amount) for name, amount in kind if amount) for kind in one.kinds)
+    kinds = dict.fromkeys(tuple((name, amount) for name, amount in kind if amount) for kind in one.effect_charges)
     asks = 0 if one.kind != "move" or one.reserved else one.asks
     if not asks or len(kinds) <= 1 or math.comb(len(kinds) + asks - 1, asks) > _CHOICES:
         yield one
@@ -262,7 +262,7 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     here = Transition(node.name, outcome.__name__, "", grace=node.grace)
     kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
     answered = bool(kinds) and all(map(answers_cut, node.effects))
-    asking = dataclasses.replace(here, most=node.most, kinds=kinds, answered=answered)
+    asking = dataclasses.replace(here, most=node.most, effect_charges=kinds, answered=answered)
     if outcome in node.returns:
         # No limit stops a reserved visit, so nothing has to be left for its effects.
         asked = {} if node.grace is not None else _least(kinds, node.least)

@@ -242,15 +242,15 @@ _UNTIL_SPENT = 4
 
 
 def _sure_spending(one: Transition, limits: Mapping[str, float | None]) -> Iterator[_Spending]:
-    asked = {name for kind in one.kinds for name, _ in kind}
+    asked = {name for kind in one.effect_charges for name, _ in kind}
     entry = tuple((name, amount) for name, amount in one.spends if name not in asked)
     usual = _usual_counts(one, limits) if one.kind == "move" else []
-    if one.kind != "move" or 0 in usual or not one.kinds:
+    if one.kind != "move" or 0 in usual or not one.effect_charges:
         yield _Spending(entry)
-    for kind in one.kinds:
+    for kind in one.effect_charges:
         for count in filter(None, usual):
             # All effects have one kind, or the last has another kind.
-            for last in one.kinds if count > 1 else (kind,):
+            for last in one.effect_charges if count > 1 else (kind,):
                 yield from _spend_effects(one, entry, _sum_charges(kind, last, count), count, None, limits)
         for count in _counts_until_spent(one, kind, limits):
             if count not in usual:

@@ -43,7 +43,8 @@ from graphexec.verify.proof.ranking import Core, rank_nodes
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (default: `Limits()`), or report what prevents the proof.
 
-    Takes one pass over the nodes and edges for each budget that is spent in a loop, however high the limits are.
+    To find ranks takes one pass over the nodes and edges for each budget that is spent in a loop. If there are none,
+    some thousand states are searched at most. So the time does not grow with the limits.
 
     Raises `LimitsError` for a limit on a budget that the machine does not have, and `InputError` if `graph` is not a
     graph.
@@ -100,8 +101,8 @@ def prove_flow(
     the states, unless there are too many. (Each transition is split into variants, one for each choice of effects.) The
     result is cached.
     """
-    # Ranks count down the caps: the limits on iterations, charges and own budgets. Another limit, such as seconds, only
-    # makes the transition possible that is taken when it is reached.
+    # Ranks count down the caps: the limits on iterations, charges and own budgets. Other limits, such as seconds, are
+    # no caps: if one is set, a run may also take the transition for reaching it.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
@@ -213,7 +214,7 @@ def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> I
     elif limits.restarts:
         yield "a run that is resumed after a crash is resumed from snapshot.restarted()"
     # Any effect may start a nested run in its handler.
-    if any(transition.kinds for transition in flow.transitions):
+    if any(transition.effect_charges for transition in flow.transitions):
         yield from _list_nesting_assumptions(certificate, limits)
 
 
@@ -227,10 +228,10 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
         )
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
+        names = " and ".join(name.replace("_", " ") for name in unlimited)
         yield (
-            f"the bounds on {' and '.join(name.replace('_', ' ') for name in unlimited)} include the nested runs of "
-            f"tools made by as_tool, but not other nested runs and not the model calls of a memory: to include them, "
-            f"set limits"
+            f"the bounds on {names} include the nested runs of tools made by as_tool, but not other nested runs and "
+            f"not the model calls of a memory; limits on {names} would include them"
         )
     if not certificate.holds_when_nested:
         yield "the run is not nested in a run with a limit that this machine does not have"
