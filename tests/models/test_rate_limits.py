@@ -33,7 +33,7 @@ def test_calls_above_the_rate_wait(ask: Ask) -> None:
 
 
 @all_modes
-def test_too_late_turn_is_rejected_and_passed_on(ask: Ask) -> None:
+def test_call_that_would_wait_too_long_uses_no_turn(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter(["a", "b"], time)
     model = rate_limited(inner, per_minute=1, clock=time.clock)

@@ -36,9 +36,9 @@ class Transition:
 
     `spends` are the least amounts of budgets and meters that such a visit spends; so much must be left. `resets` are
     the budgets that it resets. For a `gate` or a `within`, one of the limits in `causes` has been reached. The visit
-    asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each of one of `effect_charges`. A
-    `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's deadline. If it is
-    `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
+    asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each with one of the
+    `effect_charges`. A `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's
+    deadline. If it is `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
     """
 
     source: str

@@ -43,8 +43,8 @@ from graphexec.verify.proof.ranking import Core, rank_nodes
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (default: `Limits()`), or report what prevents the proof.
 
-    To find ranks takes one pass over the nodes and edges for each budget that is spent in a loop. If there are none,
-    some thousand states are searched at most. So the time does not grow with the limits.
+    Finding ranks takes one pass over the nodes and edges for each budget that is spent in a loop. If no ranks exist, a
+    fixed number of states is searched at most. So the time does not grow with the limits.
 
     Raises `LimitsError` for a limit on a budget that the machine does not have, and `InputError` if `graph` is not a
     graph.
@@ -101,8 +101,8 @@ def prove_flow(
     the states, unless there are too many. (Each transition is split into variants, one for each choice of effects.) The
     result is cached.
     """
-    # Ranks count down the caps: the limits on iterations, charges and own budgets. Other limits, such as seconds, are
-    # no caps: if one is set, a run may also take the transition for reaching it.
+    # Ranks count down the caps: the limits on iterations, charges and own budgets. They do not count other limits, such
+    # as seconds. Any limit that is set, cap or not, enables the transitions for reaching it.
     caps, all_limits = caps_of(flow, limits), limits_of(flow, limits)
     # A graph made by draft() is not validated: it may have edges to nodes that it does not contain.
     targets = (transition.target for transition in flow.transitions if transition.target != END.name)
