@@ -484,7 +484,7 @@ def test_search_covers_prompts_replies_observations_and_outcomes(
         assert text(one, "#position") == "8 / 10"
         assert matches("Action Input: Porto")[0] == "1"
         assert matches("(.*") == []
-        assert text(one, "#matches") == "none"
+        assert text(one, "#matches") == "no match"
         press(one, "Escape")
         assert one.page.locator("#list .row").count() == 12
 
@@ -786,7 +786,7 @@ def test_source_errors_are_shown(chrome: Browser, answered_run: Recording) -> No
     with Stream(page, [connection]) as stream, open_page(chrome, stream.address) as one:
         one.page.locator("#connection", has_text="ended").wait_for()
         assert text(one, "#fault") == "line 9 of <b>it</b> is not a record"
-        assert text(one, "#status") == "broke off"
+        assert text(one, "#status") == "incomplete"
         assert "The records end here." in text(one, "#detail")
         assert one.faults == []
 

@@ -92,7 +92,7 @@ def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> No
         with file.open("a", encoding="utf-8") as writing:
             writing.write("garbage\n")
         wait_for_text(one.page, "#fault", f"line 10 of {file} is not a record")
-        wait_for_text(one.page, "#status", "broke off")
+        wait_for_text(one.page, "#status", "incomplete")
         assert one.faults == []
 
 
