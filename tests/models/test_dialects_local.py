@@ -116,7 +116,7 @@ def test_only_anthropic_rejects_blank_stop_strings(make: Make) -> None:
     request = CompletionRequest("Say: one", stop=("\n",))
     with make() as model:
         if isinstance(model, Anthropic):
-            with pytest.raises(BadRequestError, match="blanks alone"):
+            with pytest.raises(BadRequestError, match="consist of blanks"):
                 model.complete(request)
         else:
             assert "\n" not in model.complete(request).content
