@@ -81,8 +81,7 @@ def coverage(session: nox.Session) -> None:
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins.
     parallel = ("-n", "auto", "--dist", "worksteal", THOROUGH)
-    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=", *PURE)
-    python(session, "coverage", "report")
+    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
     others = (f"--ignore={path}" for path in PURE)
     python(session, "pytest", *parallel, *others, "-m", "hypothesis and not (slow or local_model or browser)")
 

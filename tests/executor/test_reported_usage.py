@@ -102,6 +102,13 @@ def test_invalid_cost_ends_the_run(cost: Any, way: Callable[..., Any]) -> None:
         way(executor)
 
 
+@in_every_way
+@pytest.mark.parametrize("reply", [None, "Final Answer: 4", {"content": "4"}, (ModelReply("4"),)])
+def test_reply_of_another_class_ends_the_run(reply: Any, way: Callable[..., Any]) -> None:
+    with pytest.raises(ModelError, match=r"the model Hostile returned .*; return a ModelReply"):
+        way(make_executor(Hostile(reply)))
+
+
 @pytest.mark.parametrize("usage", [None, 3, (1, 2), {"prompt_tokens": 1}])
 def test_usage_of_another_class_is_refused(usage: Any) -> None:
     with pytest.raises(ModelError, match=r"with usage=.*; pass Usage"):

@@ -468,6 +468,12 @@ def test_witness_stays_short_under_large_limits() -> None:
             ("2*y + 2 = 6 (exact)", "0 (exact)", "0 (exact)"),
         ),
         (
+            # A round spends two at once, so an odd one is left.
+            flow_with(Transition("a", "Tob", "b", spends=(("x", 2),)), way("b", "a"), way("a", END.name), x=5),
+            NO_LIMIT,
+            ("at most x + 1, here 5 (exact)", "0 (exact)", "0 (exact)"),
+        ),
+        (
             # More states than the search visits.
             flow_with(
                 way("a", "a", "x"), gate("a", "b", "x"), way("b", "b", "y"), gate("b", END.name, "y"), x=500, y=500
