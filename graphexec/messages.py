@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
-from graphexec.errors import InvalidReplyError, format_value, repr_fields
+from graphexec.errors import InputError, InvalidReplyError, format_value, repr_fields
 from graphexec.kernel.meters import is_number, is_whole
 
 
@@ -19,11 +21,38 @@ class SystemMessage:
     role: Literal["system"] = field(default="system", init=False, repr=False)
 
 
+# The first bytes of the image formats that models read. A WebP file has its length after the first four.
+_FORMATS = (
+    (re.compile(rb"\x89PNG"), "image/png"),
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"GIF8"), "image/gif"),
+    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image for a model. `url` is an address that the provider can fetch, or a `data:` URL with the image itself."""
+
+    url: str
+
+    @classmethod
+    def from_bytes(cls, data: bytes, media_type: str | None = None) -> Image:
+        """Return an image as a `data:` URL. Raises `InputError` if neither you nor the data names the media type."""
+        found = media_type or next((kind for start, kind in _FORMATS if start.match(data)), None)
+        if found is None:
+            raise InputError(
+                "the bytes are not a PNG, JPEG, GIF or WebP image; pass their media_type, such as image/png"
+            )
+        return cls(f"data:{found};base64,{base64.b64encode(data).decode()}")
+
+
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """A message from the person, or from the program in their place."""
 
     content: str
+    images: tuple[Image, ...] = ()
     role: Literal["user"] = field(default="user", init=False, repr=False)
 
 
@@ -37,20 +66,34 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A part of the reasoning that a model writes before its answer.
+
+    `text` is what the provider shows of it, perhaps nothing. `data` is the part as the provider's JSON, which only that
+    provider can read; it is sent back where the provider needs it.
+    """
+
+    text: str
+    data: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """The model's text, and the tools that it requests to call."""
+    """The model's text, the tools that it requests to call, and its reasoning before both."""
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: tuple[Reasoning, ...] = ()
     role: Literal["assistant"] = field(default="assistant", init=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The result of the tool call `call_id`, as a string for the model."""
+    """The result of the tool call `call_id`, as a string for the model, and the images in it."""
 
     call_id: str
     content: str
+    images: tuple[Image, ...] = ()
     role: Literal["tool"] = field(default="tool", init=False, repr=False)
 
 
@@ -117,10 +160,11 @@ ModelRequest: TypeAlias = ChatRequest | CompletionRequest
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Usage:
-    """The tokens of one or more model calls."""
+    """The tokens of one or more model calls. `cached_tokens` are those of the prompt that the provider had stored."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    cached_tokens: int = 0
 
     @property
     def total_tokens(self) -> int:
@@ -131,7 +175,11 @@ class Usage:
         return repr_fields(self)
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.completion_tokens + other.completion_tokens)
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
@@ -141,7 +189,8 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` if it was cut at the model's token limit.
 
-    `model` is the name that the server reports, or empty. `cost` is an amount of money, known only for `priced` models.
+    `content` is the answer alone; `reasoning` is what the model wrote before it, which is never parsed. `model` is the
+    name that the server reports, or empty. `cost` is an amount of money, known only for `priced` models.
     """
 
     content: str
@@ -150,22 +199,27 @@ class ModelReply:
     finish_reason: FinishReason = "stop"
     model: str = ""
     cost: float | None = None
+    reasoning: tuple[Reasoning, ...] = ()
 
     @property
     def message(self) -> AssistantMessage:
         """The answer as a message of the conversation."""
-        return AssistantMessage(self.content, self.tool_calls)
+        return AssistantMessage(self.content, self.tool_calls, self.reasoning)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyDelta:
-    """A piece of a streamed answer: text, or a part of the tool call `index`. A `ModelReply` ends the stream."""
+    """A piece of a streamed answer: text, reasoning, or a part of the tool call `index`.
+
+    A `ModelReply` ends the stream.
+    """
 
     content: str = ""
     index: int | None = None
     call_id: str = ""
     name: str = ""
     arguments: str = ""
+    reasoning: str = ""
 
 
 def check_reply(reply: object, model: str) -> ModelReply:
@@ -181,7 +235,7 @@ def check_reply(reply: object, model: str) -> ModelReply:
     # A user's model may return any value.
     if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _invalid_reply(model, "usage", usage, "pass Usage(prompt_tokens, completion_tokens), or leave it out")
-    for name in ("prompt_tokens", "completion_tokens"):
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
         count: object = getattr(usage, name)
         if not is_whole(count) or count < 0:
             raise _invalid_reply(model, name, count, "pass a whole number, 0 or more")
