@@ -1,10 +1,11 @@
-"""The benchmark that scores a model: correct answers, and the script."""
+"""The benchmark that scores a model: correct answers, the tasks, and the script."""
 
 from __future__ import annotations
 
 import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,18 @@ from graphexec.models.scripted import ScriptedReply
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
-# The script is not a module of the package, so its names have no types here.
+# The script is not a module of the package, so its names have no types here; its other files are beside it.
+sys.path.insert(0, str(SCRIPT.parent))
 SCORE: dict[str, Any] = runpy.run_path(str(SCRIPT))
-BOOK, CELSIUS = (SCORE["QUESTIONS"][index] for index in (3, 6))
+SETS: dict[str, Any] = SCORE["SETS"]
+TASKS = [(name, group, task) for name, groups in SETS.items() for group in groups for task in group.tasks]
+BOOK, CELSIUS = (SETS["everyday"][0].tasks[index] for index in (3, 6))
+(LIGHT,) = (task for _, _, task in TASKS if task.question == "Switch off the light in the kitchen.")
+(TWO_CALLS,) = (task for _, _, task in TASKS if task.question.startswith("Multiply 12 by 14"))
+
+
+def tools_of(task: Any) -> Any:
+    return next(group.tools for _, group, one in TASKS if one is task)
 
 
 def calculate(expression: str) -> ToolCall:
@@ -32,56 +42,89 @@ def convert(value: float, source: str, target: str) -> ToolCall:
     return ToolCall("c1", "convert_units", f'{{"value": {value}, "from_unit": "{source}", "to_unit": "{target}"}}')
 
 
-def executor_of(*replies: ScriptedReply) -> AgentExecutor:
+def switch(room: str, state: str) -> ToolCall:
+    return ToolCall("c1", "switch_light", f'{{"room": "{room}", "state": "{state}"}}')
+
+
+def executor_of(task: Any, *replies: ScriptedReply) -> AgentExecutor:
+    tools = tools_of(task)
     return AgentExecutor(
-        agent=create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), EVERYDAY_TOOLS),
-        tools=EVERYDAY_TOOLS,
+        agent=create_tool_calling_agent(ScriptedModel(replies, repeat_last=True), tools),
+        tools=tools,
         handle_parsing_errors=True,
-        max_iterations=3,
+        max_iterations=4,
     )
 
 
-def is_right(question: Any, *replies: ScriptedReply) -> bool:
-    """Return whether a run with these replies counts as right."""
-    executor = executor_of(*replies)
-    return bool(SCORE["is_right"](question, executor.run(question.text)))
-
-
-def test_right_call_and_right_answer_count() -> None:
-    assert is_right(BOOK, calculate("352 - 187"), "165 pages are left.")
-    assert is_right(BOOK, calculate("352\N{MINUS SIGN}187"), "165")
-    assert is_right(CELSIUS, convert(25, "C", "F"), "It is 77 °F")
-    # Another tool, and an invalid reply between the calls.
-    assert is_right(CELSIUS, ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")
+def run(task: Any, *replies: ScriptedReply) -> Any:
+    """Return the outcome of a run with these replies."""
+    return SCORE["run_task"](executor_of(task, *replies), task)
 
 
 @pytest.mark.parametrize(
-    "replies",
+    ("task", "replies"),
     [
-        ("165",),
-        (calculate("165"), "165"),
-        (calculate("187 - 352"), "165"),
-        (calculate("352 + 187"), "165"),
-        (calculate("352 - 187"), "-165"),
-        (calculate("352 - 187"), "1650 pages"),
-        (calculate("352 -"), calculate("352 - 187"), "165"),
-        (calculate("352 - 187"),),
+        (BOOK, (calculate("352 - 187"), "165 pages are left.")),
+        (BOOK, (calculate("352\N{MINUS SIGN}187"), "165")),
+        (CELSIUS, (convert(25, "C", "F"), "It is 77 °F")),
+        (CELSIUS, (ToolCall("c1", "calculator", "{"), calculate("25 * 9 / 5 + 32"), "77.0")),
+        (LIGHT, (switch("Kitchen", "off"), "It is off.")),
+        (LIGHT, (switch("kitchen", "dark"), switch("kitchen", "off"), "off")),
+        (
+            TWO_CALLS,
+            (ToolCall("1", "multiply", '{"a": 12, "b": 14}'), ToolCall("2", "add", '{"a": 168, "b": 100}'), "268"),
+        ),
     ],
-    ids=["no call", "guessed", "negative", "wrong call", "other sign", "other number", "one call wrong", "stopped"],
+    ids=[
+        "calculation",
+        "minus sign",
+        "conversion",
+        "unreadable call first",
+        "other case",
+        "refused first",
+        "two calls",
+    ],
 )
-def test_anything_else_is_wrong(replies: tuple[ScriptedReply, ...]) -> None:
-    assert not is_right(BOOK, *replies)
+def test_right_calls_and_right_answer_count(task: Any, replies: tuple[ScriptedReply, ...]) -> None:
+    assert run(task, *replies).right
 
 
-def test_too_long_prompt_counts_as_wrong(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    executor = executor_of(ContextOverflowError("the prompt is too long"), calculate("352 - 187"), "165")
-    assert SCORE["ask_all"](executor, [CELSIUS, BOOK]) == 1
-    overflown, _, answered, last_line = capsys.readouterr().out.splitlines()
-    assert "WRONG" in overflown
-    assert "right" in answered
-    assert last_line.strip() == "calculator(expression='352 - 187') -> 165"
+@pytest.mark.parametrize(
+    ("task", "replies"),
+    [
+        (BOOK, ("165",)),
+        (BOOK, (calculate("165"), "165")),
+        (BOOK, (calculate("187 - 352"), "165")),
+        (BOOK, (calculate("352 + 187"), "165")),
+        (BOOK, (calculate("352 - 187"), "-165")),
+        (BOOK, (calculate("352 - 187"), "1650 pages")),
+        (BOOK, (calculate("350 - 187"), calculate("352 - 187"), "165")),
+        (BOOK, (calculate("352 - 187"),)),
+        (LIGHT, (switch("bathroom", "off"), "off")),
+        (LIGHT, (switch("kitchen", "off"), "The light is official now.")),
+        (LIGHT, (switch("kitchen", "off"), "")),
+        (TWO_CALLS, (ToolCall("1", "multiply", '{"a": 12, "b": 14}'), "268")),
+    ],
+)
+def test_anything_else_is_wrong(task: Any, replies: tuple[ScriptedReply, ...]) -> None:
+    assert not run(task, *replies).right
+
+
+def test_outcome_names_repeated_calls_and_limits() -> None:
+    assert not run(BOOK, calculate("352 -"), calculate("352 -"), "165").repeated
+    outcome = run(BOOK, calculate("352 - 187"))
+    assert outcome.repeated
+    assert outcome.stopped == "iterations"
+    assert str(outcome).endswith("[repeated] [stopped by iterations]")
+
+
+def test_too_long_prompt_counts_as_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    def overflow(tools: object) -> AgentExecutor:
+        return executor_of(BOOK, ContextOverflowError("the prompt is too long"))
+
+    (outcome,) = SCORE["run_all"](overflow, [(EVERYDAY_TOOLS, BOOK)])
+    assert not outcome.right
+    assert "WRONG" in capsys.readouterr().out
 
 
 def test_numbers_are_read_in_common_spellings() -> None:
@@ -92,25 +135,51 @@ def test_numbers_are_read_in_common_spellings() -> None:
     )
 
 
-def test_questions_contain_no_answers_or_example_numbers() -> None:
+def test_sets_have_enough_tasks_with_few_tools() -> None:
+    counts = Counter(name for name, _, _ in TASKS)
+    assert counts == {"three": 43, "six": 15, "one": 10, "everyday": 20}
+    most = {name: {len(group.tools) for group in groups} for name, groups in SETS.items()}
+    assert most == {"three": {3}, "six": {6}, "one": {1}, "everyday": {3}}
+    assert len({task.question for _, _, task in TASKS}) == len(TASKS)
+
+
+def test_expected_calls_return_the_expected_answer() -> None:
+    for name, group, task in TASKS:
+        if name == "everyday" or len(task.calls) > 1:
+            continue
+        tools = {tool.name: tool for tool in group.tools}
+        returned = [tools[call.tool](**tools[call.tool].read(dict(call.arguments))) for call in task.calls]
+        assert all(SCORE["is_answered"](task, str(one)) for one in returned), task.question
+
+
+def test_everyday_questions_contain_no_answers_or_example_numbers() -> None:
     known = {number for example in EVERYDAY_EXAMPLES for number in SCORE["numbers_in"](example.question)}
-    assert len(SCORE["QUESTIONS"]) == 20
-    for question in SCORE["QUESTIONS"]:
-        assert not question.answered_in(question.text)
-        assert not known & {*question.numbers}
+    for task in SETS["everyday"][0].tasks:
+        assert not SCORE["is_answered"](task, task.question)
+        assert not known & {*SCORE["numbers_in"](task.question)}
+
+
+def test_halves_share_no_task() -> None:
+    choose = SCORE["choose_tasks"]
+    development, held_out = choose("three", "development", None), choose("three", "held-out", None)
+    assert len(development) + len(held_out) == len(choose("three", "all", None))
+    assert not {task.question for _, task in development} & {task.question for _, task in held_out}
+    assert choose("three", "held-out", 2) == held_out[:2]
 
 
 @pytest.mark.local_model
-def test_score_of_the_first_questions_is_printed() -> None:
-    command = [sys.executable, "-X", "utf8", str(SCRIPT), "--first", "4", "--check", "5"]
+def test_score_of_the_first_tasks_is_printed() -> None:
+    command = [sys.executable, "-X", "utf8", str(SCRIPT), "--set", "everyday", "--first", "4", "--check", "5"]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=300, check=False)
-    heading, *lines, score = done.stdout.splitlines()
-    assert "structured agent, 4 questions" in heading
+    heading, *lines, calls, repeated, stopped, score = done.stdout.splitlines()
+    assert "structured agent, 4 tasks" in heading
     assert len(lines) == 8
     for number, line in enumerate(lines[::2], 1):
         assert line.split()[:2] in ([str(number), "right"], [str(number), "WRONG"])
     right = sum(" right " in line for line in lines[::2])
     assert score == f"score: {right} of 4"
+    assert "first prompt: " in calls
+    assert (repeated.split(":")[0], stopped.split(":")[0]) == ("repeated a successful call", "stopped by a limit")
     # No model gets 5 of 4 right.
     assert (done.returncode, done.stderr) == (1, "fewer than 5 are right\n")
 
