@@ -69,12 +69,13 @@ class ToolCall:
 class Reasoning:
     """A part of the reasoning that a model writes before its answer.
 
-    `text` is what the provider shows of it, perhaps nothing. `data` is the part as the provider's JSON, which only that
-    provider can read; it is sent back where the provider needs it.
+    `text` is what the provider shows of it, perhaps nothing. `data` is the part as JSON of the `provider`, the only one
+    that can read it; it is sent back where the provider needs it.
     """
 
     text: str
     data: str = ""
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,9 @@ class ToolSpec:
 class ChatRequest:
     """A conversation to continue.
 
-    `tools` are offered for native calls, which `tool_choice="none"` forbids. The reply ends before the first of the
-    `stop` strings. `schema` is the JSON schema that the reply's text must follow.
+    `tools` are offered for native calls. `tool_choice` is `auto` (the model decides), `none` (no calls), `required` (at
+    least one call), or the name of a tool that the model must call. The reply ends before the first of the `stop`
+    strings. `schema` is the JSON schema that the reply's text must follow.
     """
 
     messages: Sequence[Message]
@@ -144,7 +146,7 @@ class ChatRequest:
     stop: tuple[str, ...] = ()
     # A JSON schema: its values are arbitrary JSON.
     schema: Mapping[str, Any] | None = None
-    tool_choice: Literal["auto", "none"] = "auto"
+    tool_choice: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, overload
 from graphexec._arguments import STRING, validate
 from graphexec.actions import Steps
 from graphexec.errors import InputError, format_value
-from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphexec.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 
 
 class Conversation(Sequence[Message]):
@@ -103,13 +103,26 @@ def _parse_message(given: Any) -> Message:
         case {"role": "assistant", "content": str(content), **others}:
             # Any: values of arbitrary JSON.
             calls: Any = others.get("tool_calls", ())
-            if isinstance(calls, (list, tuple)):
-                return AssistantMessage(content, tuple(map(_parse_call, calls)))  # pyright: ignore[reportUnknownArgumentType]
+            reasoning: Any = others.get("reasoning", ())
+            if isinstance(calls, (list, tuple)) and isinstance(reasoning, (list, tuple)):
+                # pyright: isinstance does not narrow the types of the items.
+                parsed = tuple(map(_parse_call, calls))  # pyright: ignore[reportUnknownArgumentType]
+                return AssistantMessage(content, parsed, tuple(map(_parse_reasoning, reasoning)))  # pyright: ignore[reportUnknownArgumentType]
         case {"role": "tool", "call_id": str(call_id), "content": str(content)}:
             return ToolMessage(call_id, content)
         case _:
             pass
     raise ValueError("not a message")
+
+
+def _parse_reasoning(given: Any) -> Reasoning:
+    match given:
+        case Reasoning():
+            return given
+        case {"text": str(text), **others}:
+            return Reasoning(text, str(others.get("data", "")), str(others.get("provider", "")))
+        case _:
+            raise ValueError("not a part of reasoning")
 
 
 def _parse_call(given: Any) -> ToolCall:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from graphexec._arguments import STRING, validate
@@ -60,7 +61,7 @@ def step_messages(steps: Steps) -> Iterator[Message]:
             yield UserMessage(observation_text(step))
             position += 1
             continue
-        yield AssistantMessage(step.action.message.content, tuple(call for call, _ in answered))
+        yield replace(step.action.message, tool_calls=tuple(call for call, _ in answered))
         for call, one in answered:
             yield ToolMessage(call.id, observation_text(one))
         position += len(answered)

@@ -16,6 +16,7 @@ from graphexec.messages import (
     ChatRequest,
     Message,
     ModelReply,
+    Reasoning,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -158,6 +159,14 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     assert not isinstance(decision, AgentFinish)
     conversation = list(step_messages(Steps([AgentStep(decision[1], "2")])))
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
+
+
+def test_reasoning_is_sent_back_with_its_calls() -> None:
+    thoughts = (Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
+    _, requests = run_and_record(ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
+    sent = requests[1][2]
+    assert isinstance(sent, AssistantMessage)
+    assert sent.reasoning == thoughts
 
 
 def test_custom_action_is_sent_as_text() -> None:

@@ -32,6 +32,7 @@ from graphexec.messages import (
     AssistantMessage,
     Message,
     ModelRequest,
+    Reasoning,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -140,7 +141,7 @@ MESSAGES = st.lists(
     st.one_of(
         st.builds(SystemMessage, TEXT),
         st.builds(UserMessage, TEXT),
-        st.builds(AssistantMessage, TEXT, CALLS),
+        st.builds(AssistantMessage, TEXT, CALLS, st.lists(st.builds(Reasoning, TEXT, TEXT, TEXT)).map(tuple)),
         st.builds(ToolMessage, TEXT, TEXT),
     )
 )
@@ -160,6 +161,8 @@ def test_messages_survive_json(conversation: list[Message]) -> None:
         {"role": "tool", "content": "a"},
         {"role": "assistant", "content": "a", "tool_calls": 3},
         {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
+        {"role": "assistant", "content": "a", "reasoning": "Hm."},
+        {"role": "assistant", "content": "a", "reasoning": [{"data": "x"}]},
     ],
 )
 def test_incomplete_message_in_json_is_refused(other: Any) -> None:
