@@ -51,7 +51,7 @@ RESULTS = (
         "mutation of the agent's finish",
         FINISH,
         Change(
-            "executor/executor.py",
+            "executor/runs.py",
             "        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), "
             "**to_outputs(result.ending)}",
             """\

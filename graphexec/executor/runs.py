@@ -1,0 +1,226 @@
+"""The methods that run an agent: to its end, as events, as chunks, as text, turn by turn, and for many inputs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from graphexec.actions import NO_STEPS, Run, steps_of
+from graphexec.agents import Agent
+from graphexec.executor.batch import BatchOptions, run_batch
+from graphexec.executor.inputs import InputKeys, Inputs, name_inputs, to_outputs
+from graphexec.executor.iteration import Stepwise
+from graphexec.executor.observers import Observers
+from graphexec.executor.result import Ending, RunResult, make_result
+from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
+from graphexec.executor.table import Ready
+from graphexec.kernel.events import Done, Event
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits
+from graphexec.kernel.snapshot import Snapshot
+from graphexec.runtime.emission import emit, stream_async, stream_sync
+from graphexec.runtime.handlers import RunContext, RunOptions
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
+from graphexec.runtime.loop import follow
+from graphexec.runtime.observers import OnEvent
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from graphexec.memory import Memory
+    from graphexec.runtime.handlers import RunSettings
+
+
+class RunMethods:
+    """The methods of `AgentExecutor` that run it. The executor sets the attributes when it is made."""
+
+    __slots__ = ("_graph", "_keys", "_memory", "_observers", "agent", "return_intermediate_steps", "run_context")
+
+    agent: Agent
+    return_intermediate_steps: bool
+    run_context: RunContext
+    _graph: Graph[Ready, Ending]
+    _keys: InputKeys
+    _memory: Memory | None
+    _observers: Observers
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of each run."""
+        return self.run_context.limits
+
+    @property
+    def input_keys(self) -> tuple[str, ...]:
+        """The names of the inputs that the caller passes: the agent's, without those that a memory adds.
+
+        An agent that is a function of yours declares none: then it is empty, and a string is the `input`.
+        """
+        return self._keys.passed
+
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
+        """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
+
+        `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
+        then calls without a reply are made again. `context` is a value for tools, handlers and nodes that take a
+        `CallContext`; it is not stored. `run_id` is generated unless given. A run that a tool starts is nested in the
+        run that calls the tool, and shares its limits and its deadline; elsewhere, pass that call as `host`.
+
+        Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
+        unreadable reply, and any exception of a tool, unless it is handled.
+        """
+        done = run_sync(self._follow(self._start(inputs), BLOCKING, RunOptions(**options)))
+        return make_result(done, self.limits)
+
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
+        """Run like `run`, on the running event loop."""
+        return make_result(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
+
+    def stream(
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+    ) -> Generator[Event[Ending], None, None]:
+        """Run and yield each event when it happens; the last is `Done`. The run advances only while it is iterated.
+
+        With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
+        """
+        run_options, start = RunOptions(**options), self._start(inputs)
+        return stream_sync(lambda: self._follow(start, BLOCKING, run_options, emit, tokens=tokens))
+
+    def astream(
+        self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
+    ) -> AsyncGenerator[Event[Ending], None]:
+        """Run like `stream`, on the running event loop."""
+        run_options, start = RunOptions(**options), self._start(inputs)
+        return stream_async(lambda: self._follow(start, ASYNC, run_options, emit, tokens=tokens))
+
+    def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
+        """Run and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`."""
+        return iterate_sync(self._chunks(inputs, BLOCKING, RunOptions(**options)))
+
+    def astream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[Chunk, None]:
+        """Run like `stream_chunks`, on the running event loop."""
+        return self._chunks(inputs, ASYNC, RunOptions(**options))
+
+    def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
+        """Run and yield the text of the final answer in pieces, as the model streams it; see `AnswerExtractor`."""
+        return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
+
+    def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
+        """Run like `stream_answer`, on the running event loop."""
+        return self._answer(inputs, ASYNC, RunOptions(**options))
+
+    def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise:
+        """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
+        run_options = RunOptions(**options)
+        return Stepwise(
+            lambda snapshot, io, continues: self._events(snapshot or inputs, io, run_options, continues=continues),
+            limits=self.limits,
+            clock=self.run_context.clock,
+            known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
+        )
+
+    def invoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]:
+        """Run to the end and return a dict of the inputs and the answer (`output`), as LangChain's executor does.
+
+        With `return_intermediate_steps`, it has the list of `(action, observation)`, too. Raises what `run` raises.
+        """
+        return run_sync(self._invoke(inputs, BLOCKING, RunOptions(**options), only_outputs=return_only_outputs))
+
+    async def ainvoke(
+        self, inputs: Inputs, *, return_only_outputs: bool = False, **options: Unpack[RunSettings]
+    ) -> dict[str, Any]:
+        """Run like `invoke`, on the running event loop."""
+        return await self._invoke(inputs, ASYNC, RunOptions(**options), only_outputs=return_only_outputs)
+
+    def batch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
+        context: Any = None,
+    ) -> list[Any]:
+        """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
+
+        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `progress` draws a bar.
+        """
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context)))
+
+    async def abatch(
+        self,
+        many: Sequence[Inputs],
+        *,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        progress: bool = False,
+        context: Any = None,
+    ) -> list[Any]:
+        """Invoke like `batch`, on the running event loop."""
+        options = BatchOptions(max_concurrency, return_exceptions, progress)
+        return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
+
+    def _follow(
+        self,
+        start: Ready | Snapshot,
+        io: IO,
+        options: RunOptions,
+        consumer: OnEvent | None = None,
+        *,
+        tokens: bool = False,
+        continues: Callable[[], bool] | None = None,
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
+        # Not awaited here, to save one coroutine per event.
+        return follow(self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options)
+
+    async def _invoke(
+        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
+    ) -> dict[str, Any]:
+        result = make_result(await self._follow(self._start(inputs), io, options), self.limits)
+        returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
+        if self.return_intermediate_steps:
+            returned["intermediate_steps"] = pairs(result.steps)
+        return returned
+
+    def _events(
+        self,
+        inputs: Inputs | Snapshot,
+        io: IO,
+        options: RunOptions,
+        *,
+        tokens: bool = False,
+        continues: Callable[[], bool] | None = None,
+    ) -> Items[Event[Ending]]:
+        start = self._start(inputs)
+
+        def begin() -> Coroutine[Any, Any, Done[Ending]]:
+            return self._follow(start, io, options, emit, tokens=tokens, continues=continues)
+
+        return io.iterate(lambda: stream_sync(begin), lambda: stream_async(begin))
+
+    async def _chunks(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[Chunk, None]:
+        start = inputs if isinstance(inputs, Snapshot) else None
+        chunks = ChunkBuilder(self._graph, with_steps=self.return_intermediate_steps, start=start)
+        async with aclosing(self._events(inputs, io, options)) as events:
+            async for event in events:
+                for chunk in chunks.convert(event):
+                    yield chunk
+
+    async def _answer(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[str, None]:
+        extractor = AnswerExtractor(self.agent, self._graph)
+        async with aclosing(self._events(inputs, io, options, tokens=True)) as events:
+            async for event in events:
+                if piece := extractor.extract(event):
+                    yield piece
+
+    def _start(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
+        if isinstance(inputs, Snapshot):
+            return inputs
+        named = name_inputs(inputs, self._keys.passed)
+        # The memory's inputs are assumed here and checked when it is loaded.
+        self._keys.require(*named, *(() if self._memory is None else self._memory.keys))
+        return Ready(Run(named))
