@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -13,6 +13,7 @@ from graphexec.agents.answers import AnswerReader
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
+from graphexec.tools import AnyTool, tools_by_name
 
 
 class Runnable(Protocol):
@@ -83,7 +84,8 @@ class Agent:
     or raises `ParseError`. Both are pure. The request goes to `model`, or to `function`, which decides without a model.
     A run must have the inputs `input_keys`, and may have the `optional_keys`. `conclude(run)` returns the last request
     of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that extracts the final answer
-    from a reply while it streams.
+    from a reply while it streams. `tools` are those that the model is told of, which an executor must have; `None` if
+    the agent does not know them. `kind` names the format of requests and replies, such as `react`.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -94,6 +96,8 @@ class Agent:
     conclude: Callable[[Run], CallModel | CallAgent] | None = None
     answer: Callable[[], AnswerReader] | None = None
     optional_keys: tuple[str, ...] = ()
+    tools: tuple[AnyTool, ...] | None = None
+    kind: str = "custom"
 
 
 # The request for a final answer when a run must stop: LangChain's sentence.
@@ -109,10 +113,14 @@ def chat_agent(
     conclude: Callable[[Run], CallModel] | None = None,
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
+    tools: Iterable[AnyTool] | None = None,
+    kind: str = "custom",
 ) -> Agent:
-    """Make an agent from a model and the two functions. Raises `InputError` for an invalid model or list of keys.
+    """Make an agent from a model and the two functions.
 
     Without `conclude`, the last request is the next request with LangChain's sentence, without schema and tool calls.
+    An executor must have exactly the `tools` that you name. Raises `InputError` for an invalid model or list of keys,
+    and `ToolDefinitionError` for invalid tools.
     """
     validate("", ("the model", model, MODEL))
 
@@ -131,6 +139,8 @@ def chat_agent(
         conclude=conclude or conclude_now,
         answer=answer,
         optional_keys=validate_each("optional_keys", optional_keys, str, "strings"),
+        tools=None if tools is None else tuple(tools_by_name(tools).values()),
+        kind=kind,
     )
 
 
@@ -177,7 +187,7 @@ def callable_agent(function: AgentFunction | Runnable) -> Agent:
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))
 
-    return Agent(CallAgent, _read_decision, function=decides, input_keys=(), conclude=conclude)
+    return Agent(CallAgent, _read_decision, function=decides, input_keys=(), conclude=conclude, kind="function")
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:

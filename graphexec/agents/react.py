@@ -57,7 +57,7 @@ def create_react_agent(
     asked = make_form(
         prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=format_thoughts
     )
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="react")
 
 
 def read(reply: ModelReply) -> Decision:

@@ -56,13 +56,17 @@ def format_previous_work(steps: Steps) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The format of a run as one text: a template, the values that are the same in every run, and the scratchpad."""
+    """The format of a run as one text: a template, the values that are the same in every run, and the scratchpad.
+
+    `tools` are those that the text describes.
+    """
 
     text: Template
     fixed: Mapping[str, str]
     scratchpad: Scratchpad
     # The name of the agent in transcripts of messages.
     ai: str = "AI"
+    tools: tuple[AnyTool, ...] = ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -88,7 +92,7 @@ def make_form(
     """Parse a prompt and set `{tools}` and `{tool_names}`. Raises `InputError` as `parse_template` does."""
     text = parse_template(prompt, required=required, name=name)
     fixed = {"tools": describe_tools(tools), "tool_names": ", ".join(tool.name for tool in tools)}
-    return Form(text, fixed, scratchpad)
+    return Form(text, fixed, scratchpad, tools=tuple(tools))
 
 
 def make_text_agent(
@@ -99,6 +103,7 @@ def make_text_agent(
     stop: Sequence[str],
     protocol: TextProtocol,
     answer: Callable[[], AnswerReader],
+    kind: str,
 ) -> Agent:
     """Make an agent whose request is one text; `answer` makes the reader of a streamed answer.
 
@@ -113,7 +118,7 @@ def make_text_agent(
             return CallModel(CompletionRequest(text, stops))
         return CallModel(ChatRequest((UserMessage(text),), stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer)
+    return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer, tools=asked.tools, kind=kind)
 
 
 def make_instructed_agent(  # noqa: PLR0913
@@ -123,19 +128,21 @@ def make_instructed_agent(  # noqa: PLR0913
     question: Form,
     *,
     history: str,
+    kind: str,
     stop: Sequence[str] = (),
     answer: Callable[[], AnswerReader] | None = None,
     steps: Callable[[Steps], Iterator[Message]] | None = None,
     examples: Sequence[Message] = (),
-    tools: tuple[ToolSpec, ...] = (),
+    specs: tuple[ToolSpec, ...] = (),
     schema: Mapping[str, Any] | None = None,
     last_schema: Mapping[str, Any] | None = None,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
     The steps are in the question's scratchpad, or `steps` makes messages from them. `answer` makes the reader of a
-    streamed answer. `last_schema` is the schema of the last request of a run that is stopped. Raises `InputError` for
-    an invalid name of an input, invalid stop strings and an invalid model.
+    streamed answer. `specs` are the tools that the model may call natively. `last_schema` is the schema of the last
+    request of a run that is stopped. Raises `InputError` for an invalid name of an input, invalid stop strings and an
+    invalid model.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -148,7 +155,7 @@ def make_instructed_agent(  # noqa: PLR0913
         system = constant or SystemMessage(instructions.render(run))
         head = (system, *examples, *history_messages(run.inputs, before), UserMessage(question.render(run)))
         messages = head if steps is None else Conversation(head, run.steps, steps)
-        return ChatRequest(messages, tools=tools, stop=stops, schema=schema)
+        return ChatRequest(messages, tools=specs, stop=stops, schema=schema)
 
     def conclude(run: Run) -> CallModel:
         asked = request(run)
@@ -163,4 +170,6 @@ def make_instructed_agent(  # noqa: PLR0913
         conclude=conclude,
         answer=answer,
         optional_keys=before,
+        tools=instructions.tools,
+        kind=kind,
     )

@@ -70,6 +70,7 @@ def create_structured_agent(
         make_form(prompt, tools, required=("tools",)),
         Form(parse_template(question, required=(), name="question"), {}, format_thoughts),
         history=history,
+        kind="structured",
         answer=make_answer_reader,
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],

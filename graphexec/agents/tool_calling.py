@@ -35,7 +35,7 @@ def create_tool_calling_agent(
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
     """
-    specs = tuple(tool.spec for tool in validate_tools(tools))
+    tools = validate_tools(tools)
     validate("", ("system", system, STRING))
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # In other agents the prompt is the instructions; here such a prompt would silently drop the question.
@@ -43,8 +43,17 @@ def create_tool_calling_agent(
         raise InputError(
             "the prompt has no variable, so no input is used; write {input} in it, and pass instructions as system=..."
         )
-    instructions = Form(Template(((system, None),)), {}, format_thoughts)
-    return make_instructed_agent(model, read, instructions, question, history=history, steps=step_messages, tools=specs)
+    instructions = Form(Template(((system, None),)), {}, format_thoughts, tools=tools)
+    return make_instructed_agent(
+        model,
+        read,
+        instructions,
+        question,
+        history=history,
+        kind="tool_calling",
+        steps=step_messages,
+        specs=tuple(tool.spec for tool in tools),
+    )
 
 
 def step_messages(steps: Steps) -> Iterator[Message]:

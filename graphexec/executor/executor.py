@@ -16,7 +16,7 @@ from graphexec.executor.handlers import Binding, make_handlers
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
-from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, make_policies, select_graph
+from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, make_policies, require_same_tools, select_graph
 from graphexec.executor.result import Ending
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
@@ -77,7 +77,8 @@ class AgentExecutor(RunMethods):
     `verify` returns the proof; the engine checks each step against it.
 
     Raises `UnprovedError` for a machine without a proof, `LimitsError` for an invalid limit, `ToolDefinitionError` for
-    invalid tools or a duplicate name, and `InputError` for any other invalid option.
+    invalid tools or a duplicate name, and `InputError` for tools that are not those of the agent, and for any other
+    invalid option.
     """
 
     __slots__ = ("_allow_nonterminating", "_binding", "_settings", "_verdict", "tools")
@@ -124,6 +125,7 @@ class AgentExecutor(RunMethods):
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
+        require_same_tools(self.agent, self.tools)
         self.return_intermediate_steps = return_intermediate_steps
         limits = agent_limits(
             iterations=max_iterations,
@@ -167,7 +169,9 @@ class AgentExecutor(RunMethods):
         self.run_context = dataclasses.replace(self.run_context, limits=limits, ranks=ranks)
 
     def __repr__(self) -> str:
-        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
+        return (
+            f"<AgentExecutor of a {self.agent.kind} agent with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
+        )
 
     @property
     def graph(self) -> Graph[Ready, Ending]:

@@ -67,7 +67,7 @@ def create_chat_agent(
     instructions = make_form(prompt, tools, required=("tools",))
     asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
     return make_instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader
+        model, read, instructions, asked, stop=stop, history=history, kind="chat", answer=make_answer_reader
     )
 
 

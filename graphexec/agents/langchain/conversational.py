@@ -75,6 +75,7 @@ def create_conversational_agent(
         stop=stop,
         protocol=protocol,
         answer=partial(make_label_reader, f"{label}:"),
+        kind="conversational",
     )
 
 

@@ -76,7 +76,15 @@ def create_json_chat_agent(
             yield UserMessage(response.render({"observation": observation_text(step)}))
 
     return make_instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader, steps=messages
+        model,
+        read,
+        instructions,
+        asked,
+        stop=stop,
+        history=history,
+        kind="json_chat",
+        answer=make_answer_reader,
+        steps=messages,
     )
 
 

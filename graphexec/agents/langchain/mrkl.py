@@ -55,7 +55,7 @@ def create_mrkl_agent(
     are as in `create_react_agent`.
     """
     asked = make_form(prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"))
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="mrkl")
 
 
 def read(reply: ModelReply) -> Decision:

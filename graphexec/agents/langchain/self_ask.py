@@ -71,7 +71,7 @@ def create_self_ask_agent(
             f'@tool(name="{INTERMEDIATE_ANSWER}")'
         )
     asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="self_ask")
 
 
 def format_scratchpad(steps: Steps) -> str:

@@ -65,7 +65,7 @@ def create_structured_chat_agent(
     instructions = make_form(prompt, tools, required=("tools", "tool_names"))
     asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
     return make_instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, answer=make_answer_reader
+        model, read, instructions, asked, stop=stop, history=history, kind="structured_chat", answer=make_answer_reader
     )
 
 

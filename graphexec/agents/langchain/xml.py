@@ -62,7 +62,7 @@ def create_xml_agent(
     asked = make_form(
         prompt, validate_tools(tools), required=("tools", "agent_scratchpad"), scratchpad=format_scratchpad
     )
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader)
+    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="xml")
 
 
 def format_scratchpad(steps: Steps) -> str:
