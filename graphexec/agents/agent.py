@@ -104,7 +104,8 @@ class Agent:
 FINAL = "I now need to return a final answer based on the previous steps:"
 
 
-def chat_agent(
+# Each parameter is a separate part of an agent.
+def chat_agent(  # noqa: PLR0913
     ask: Callable[[Run], CallModel],
     read: Callable[[ModelReply], Decision],
     model: Model,

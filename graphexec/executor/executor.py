@@ -28,7 +28,7 @@ from graphexec.kernel.surgery import bind, drop_edge, replace, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, make_tool_handler
-from graphexec.tools.tool import ErrorPolicy
+from graphexec.tools.options import ErrorPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,9 +169,7 @@ class AgentExecutor(RunMethods):
         self.run_context = dataclasses.replace(self.run_context, limits=limits, ranks=ranks)
 
     def __repr__(self) -> str:
-        return (
-            f"<AgentExecutor of a {self.agent.kind} agent with {', '.join(self.tools) or 'no tools'}: {self._graph!r}>"
-        )
+        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({self.agent.kind}): {self._graph!r}>"
 
     @property
     def graph(self) -> Graph[Ready, Ending]:

@@ -137,7 +137,9 @@ def scripted_tool(
 
 def _anything(name: str) -> AnyTool:
     schema: dict[str, Any] = {"type": "object", "properties": {"input": {}}, "additionalProperties": True}
-    return Tool(name, f"A scripted tool named {name}.", schema, print, TypeAdapter(dict[str, Any]))
+    description = f"A scripted tool named {name}."
+    arguments: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+    return Tool(name, description=description, parameters=schema, function=print, arguments=arguments)
 
 
 def _raise_or_return(result: Result) -> Result:

@@ -1,5 +1,18 @@
 """Tools: the `@tool` decorator and the classes that describe a tool."""
 
-from graphexec.tools.tool import AnyTool, ErrorPolicy, Tool, ToolRetried, tool, tools_by_name
+from graphexec.tools.collecting import tools_of
+from graphexec.tools.json_schema import tool_from_schema
+from graphexec.tools.options import ErrorPolicy, ToolOptions
+from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool, tools_by_name
 
-__all__ = ["AnyTool", "ErrorPolicy", "Tool", "ToolRetried", "tool", "tools_by_name"]
+__all__ = [
+    "AnyTool",
+    "ErrorPolicy",
+    "Tool",
+    "ToolOptions",
+    "ToolRetried",
+    "tool",
+    "tool_from_schema",
+    "tools_by_name",
+    "tools_of",
+]

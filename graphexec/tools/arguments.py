@@ -2,84 +2,324 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
-from pydantic import ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from graphexec.actions import Run
-from graphexec.errors import ToolDefinitionError
+from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.kernel.effects import find_call_parameter
 from graphexec.kernel.signatures import resolve_hints
 
+# Any: the functions of users, whose parameters are unknown.
+Function: TypeAlias = Callable[..., Any]
 
-class Arguments(NamedTuple):
-    """A tool's `arguments`, and the parameters that the model does not set: those for the run and for the call."""
+# What a method is bound to when it is taken from an object or a class: the first parameter, `self` or `cls`.
+Receiver: TypeAlias = Literal["object", "class"]
 
+
+class Definition(NamedTuple):
+    """The fields of a `Tool` that follow from its function, its name and its description."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    function: Function
     arguments: TypeAdapter[Any]
-    run_parameters: tuple[str, ...]
-    call_parameter: str | None
-    context_type: type | None
+    is_async: bool
+    run_parameters: tuple[str, ...] = ()
+    call_parameter: str | None = None
+    context_types: tuple[type, ...] = ()
+    receiver: Receiver | None = None
 
 
-def read_signature(function: Callable[..., Any], name: str) -> Arguments:
-    """Return the arguments of a function as a typed dict, which pydantic validates and describes as an object."""
+def define_tool(function: Function, name: str | None, description: str | None) -> Definition:
+    """Return the definition of a tool whose arguments are the annotated parameters of a function.
+
+    Raises `ToolDefinitionError` for a parameter without an annotation or a schema, and for a missing description.
+    """
+    called, receiver = _split_receiver(function)
+    tool_name, summary = describe(called, name, description)
+    hints = read_hints(called, tool_name)
+    parameters = _read_parameters(called, tool_name, receiver)
+    for one in parameters:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise ToolDefinitionError(f"{tool_name} takes {one}, which has no schema; name each argument")
+        if one.kind == one.POSITIONAL_ONLY:
+            raise ToolDefinitionError(
+                f"{tool_name} takes {one.name} by position only; remove the / from its parameters"
+            )
+        if one.name not in hints:
+            raise ToolDefinitionError(f"{tool_name} does not annotate {one.name}; write {one.name}: str, say")
+    return _define(
+        tool_name, summary, called, {one.name: (hints[one.name], one.default) for one in parameters}, receiver
+    )
+
+
+# The argument of a function whose parameter has no name that a call could use.
+_TEXT = "input"
+
+
+def define_text_tool(function: Function, name: str | None, description: str | None) -> Definition:
+    """Return the definition of a tool whose function needs no annotations, if it takes one string.
+
+    A function without annotations is called with that string alone, whatever else it may take. Raises
+    `ToolDefinitionError` if it requires several arguments, and as `define_tool` does.
+    """
+    called, receiver = _split_receiver(function)
+    tool_name, summary = describe(called, name, description)
     try:
-        hints = resolve_hints(function, extras=True)
+        parameters = _read_parameters(called, tool_name, receiver)
+    except _NoSignatureError:
+        return _define_text(tool_name, summary, called)
+    hints = read_hints(called, tool_name)
+    if receiver is not None or all(one.name in hints and _takes_keyword(one) for one in parameters):
+        return define_tool(function, tool_name, summary)
+    required = [one.name for one in parameters if one.default is one.empty and not _takes_many(one)]
+    if len(required) > 1:
+        raise ToolDefinitionError(
+            f"{tool_name} takes {', '.join(required)}, and without annotations a tool takes one string; annotate "
+            f"{' and '.join(one for one in required if one not in hints) or 'its other parameters'}"
+        )
+    # The one that must be passed, or else the first.
+    only = next((one for one in parameters if one.name in required), parameters[0])
+    if _takes_keyword(only) and not only.name.startswith("_"):
+        return _define(tool_name, summary, called, {only.name: (hints.get(only.name, str), only.default)})
+    if only.kind == only.VAR_KEYWORD:
+        raise ToolDefinitionError(f"{tool_name} takes {only}, which has no schema; name each argument")
+    return _define_text(tool_name, summary, called)
+
+
+def rename_arguments(other: Definition, first: Definition) -> Function:
+    """Return the function of `other` with the names of the arguments of `first`, whose order they have.
+
+    Raises `ToolDefinitionError` if one takes more arguments.
+    """
+    names, wanted = list(other.parameters["properties"]), list(first.parameters["properties"])
+    if len(names) != len(wanted):
+        raise ToolDefinitionError(
+            f"{first.name} has a func that takes {', '.join(wanted) or 'nothing'}, and a coroutine that takes "
+            f"{', '.join(names) or 'nothing'}; give both the same parameters"
+        )
+    if names == wanted:
+        return other.function
+    renamed = dict(zip(wanted, names, strict=True))
+
+    async def call(**arguments: object) -> Any:
+        return await other.function(**{renamed[key]: value for key, value in arguments.items()})
+
+    return call
+
+
+def define_model_tool(
+    function: Function, name: str | None, description: str | None, model: type[BaseModel]
+) -> Definition:
+    """Return the definition of a tool whose arguments are the fields of a pydantic model, passed by name."""
+    tool_name, summary = describe(function, name, description or model.__doc__)
+    return Definition(
+        tool_name,
+        summary,
+        _without_titles(model.model_json_schema()),
+        function,
+        TypeAdapter(model),
+        is_async(function),
+    )
+
+
+def describe(function: Function, name: str | None, description: str | None) -> tuple[str, str]:
+    """Return the name and the description of a tool, by default those of its function.
+
+    Raises `ToolDefinitionError` for a coroutine, a nameless function, and a missing description.
+    """
+    if inspect.iscoroutine(function):
+        function.close()
+        raise ToolDefinitionError(
+            f"a tool is a coroutine, the result of a call of {function.__name__}; pass the function itself"
+        )
+    if not callable(function):
+        raise ToolDefinitionError(f"tool was given {format_value(function)}; write @tool above a function, with def")
+    named = _function_of(function)
+    tool_name = name or str(getattr(named, "__name__", type(named).__name__))
+    if tool_name == "<lambda>":
+        raise ToolDefinitionError(
+            "a lambda has no name; pass name=... and description=..., or write a function with def"
+        )
+    summary = description or _docstring(named)
+    if not summary:
+        raise ToolDefinitionError(f"{tool_name} has no docstring, so no model knows what it does; write one line")
+    return tool_name, summary
+
+
+def read_hints(function: Function, name: str) -> Mapping[str, Any]:
+    """Return the resolved annotations of the parameters. Raises `ToolDefinitionError` if one cannot be resolved."""
+    read = _function_of(function)
+    try:
+        if isinstance(read, type):
+            # The fields of a dataclass or a pydantic model; its constructor may take `**data`.
+            of_fields: dict[str, Any] = {}
+            with contextlib.suppress(NameError):
+                of_fields = resolve_hints(read, extras=True)
+            hints = of_fields | resolve_hints(_constructor(read), extras=True)
+        else:
+            hints = resolve_hints(read if inspect.isroutine(read) else getattr(read, "__call__"), extras=True)  # noqa: B004, B009
     except NameError as error:
         raise ToolDefinitionError(
             f"{name} has an annotation that cannot be resolved: {error}; import or define it"
         ) from error
-    except TypeError as error:
-        raise ToolDefinitionError(f"{name} is not a function; write one, with def, that calls it") from error
+    return {key: hint for key, hint in hints.items() if key != "return"}
+
+
+def _constructor(kind: type) -> Any:
+    return getattr(kind, "__init__")  # noqa: B009 - type checkers object to the access on a class
+
+
+# Any: the parameters of a partial object are unknown.
+def _function_of(function: Function) -> Any:
+    """Return the function of a `functools.partial`, or the function itself."""
+    inner: Any = function
+    while isinstance(inner, functools.partial):
+        inner = inner.func  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return inner
+
+
+def _docstring(function: Function) -> str:
+    if inspect.isroutine(function):
+        return inspect.getdoc(function) or ""
+    if isinstance(function, type):
+        # Not the docstring of a base class.
+        return inspect.cleandoc(function.__doc__ or "")
+    return inspect.getdoc(type(function).__call__) or inspect.cleandoc(type(function).__doc__ or "")
+
+
+def is_async(function: Function) -> bool:
+    """Return whether a call of the function returns a coroutine."""
+    if isinstance(function, type):
+        return False
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__"))  # noqa: B004, B009
+
+
+def _split_receiver(function: Any) -> tuple[Function, Receiver | None]:
+    """Return the function of a method, and what the method is bound to when it is taken from an object."""
+    if isinstance(function, staticmethod):
+        return function.__func__, None
+    if isinstance(function, classmethod):
+        return function.__func__, "class"
+    if inspect.isfunction(function):
+        outer = function.__qualname__.rpartition(".")[0]
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        is_method = bool(outer) and not outer.endswith("<locals>") and first is not None
+        if is_method and first is not None and first.name in ("self", "cls") and first.annotation is first.empty:
+            return function, "object"
+    return function, None
+
+
+class _NoSignatureError(ToolDefinitionError):
+    """A function in C does not say what it takes."""
+
+
+def _read_parameters(function: Function, name: str, receiver: Receiver | None) -> list[inspect.Parameter]:
+    """Return the parameters that a call may pass: without the receiver, and without those that a partial binds."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:
+        raise _NoSignatureError(
+            f"{name} does not say what it takes; write a function, with def, that calls it"
+        ) from error
+    # Any: the parameters of a partial object are unknown.
+    partial: Any = function
+    bound = partial.keywords if isinstance(function, functools.partial) else {}
+    known = [one for one in signature.parameters.values() if one.name not in bound]
+    return known if receiver is None else known[1:]
+
+
+def _takes_keyword(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+
+
+def _takes_many(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+def _define_text(name: str, summary: str, function: Function) -> Definition:
+    """Return the definition of a tool that passes its only argument, a string, by position."""
+
+    def call(*values: object, **arguments: object) -> Any:
+        return function(*values, *arguments.values())
+
+    defined = _define(name, summary, call, {_TEXT: (str, inspect.Parameter.empty)})
+    return defined._replace(is_async=is_async(function))
+
+
+def _define(
+    name: str,
+    summary: str,
+    function: Function,
+    parameters: Mapping[str, tuple[Any, Any]],
+    receiver: Receiver | None = None,
+) -> Definition:
+    """Return the definition of a tool from its parameters: the annotation and the default of each."""
     fields: dict[str, Any] = {}
     run_parameters: list[str] = []
-    parameters = {key: hint for key, hint in hints.items() if key != "return"}
-    call_parameter, context_type = find_call_parameter(parameters)
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ToolDefinitionError(f"{name} takes {parameter}, which has no schema; name each argument")
-        if parameter.kind == parameter.POSITIONAL_ONLY:
-            raise ToolDefinitionError(
-                f"{name} takes {parameter.name} by position only; remove the / from its parameters"
-            )
-        if parameter.name not in hints:
-            raise ToolDefinitionError(f"{name} does not annotate {parameter.name}; write {parameter.name}: str, say")
-        kind = hints[parameter.name]
-        if _is_run(kind):
-            run_parameters.append(parameter.name)
+    call_parameter, context_type = find_call_parameter({key: kind for key, (kind, _) in parameters.items()})
+    for key, (annotated, default) in parameters.items():
+        kind = annotated
+        if is_run(kind):
+            run_parameters.append(key)
             continue
-        if parameter.name == call_parameter:
+        if key == call_parameter:
             continue
-        if isinstance(parameter.default, FieldInfo):
-            text = f"the default of {parameter.name} in {name} is Field(...), so the function would receive that object"
-            raise ToolDefinitionError(f"{text}; write {parameter.name}: Annotated[..., Field(...)]")
-        if parameter.default is not parameter.empty:
-            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(parameter.default))]]
-        fields[parameter.name] = kind
+        if isinstance(default, FieldInfo):
+            text = f"the default of {key} in {name} is Field(...), so the function would receive that object"
+            raise ToolDefinitionError(f"{text}; write {key}: Annotated[..., Field(...)]")
+        if default is not inspect.Parameter.empty:
+            kind = NotRequired[Annotated[kind, Field(json_schema_extra=_schema_default(default))]]
+        fields[key] = kind
     # The typed dict is built at run time, which type checkers cannot follow.
     make: Any = TypedDict
     arguments = with_config(ConfigDict(extra="forbid"))(make(name, fields))
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(arguments)
-        adapter.json_schema()
+        schema = adapter.json_schema()
     except PydanticUserError as error:
         first = str(error).splitlines()[0]
         raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
-    return Arguments(adapter, tuple(run_parameters), call_parameter, context_type)
+    return Definition(
+        name,
+        summary,
+        _without_titles(schema),
+        function,
+        adapter,
+        is_async(function),
+        tuple(run_parameters),
+        call_parameter,
+        () if context_type is None else (context_type,),
+        receiver,
+    )
 
 
-def _is_run(kind: object) -> bool:
+def is_run(kind: object) -> bool:
+    """Return whether a parameter with this annotation receives the run so far."""
     if get_origin(kind) is Annotated:
-        return _is_run(get_args(kind)[0])
+        return is_run(get_args(kind)[0])
     if get_origin(kind) in (Union, UnionType):
-        return all(one is NoneType or _is_run(one) for one in get_args(kind))
+        return all(one is NoneType or is_run(one) for one in get_args(kind))
     return kind is Run
 
 
 def _schema_default(default: object) -> dict[str, Any]:
     return {"default": default} if isinstance(default, (str, int, float, bool, type(None))) else {}
+
+
+def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    for argument in schema["properties"].values():
+        argument.pop("title", None)
+    return schema

@@ -19,15 +19,8 @@ from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 from graphexec.runtime.threads import NotDone, run_on_own_loop
 from graphexec.tools.formatting import shorten_observation
-from graphexec.tools.tool import (
-    LENGTH,
-    POLICY,
-    AnyTool,
-    ErrorPolicy,
-    InvalidArgumentsError,
-    ToolRaisedError,
-    ToolRetried,
-)
+from graphexec.tools.options import LENGTH, POLICY, ErrorPolicy, ToolRaisedError
+from graphexec.tools.tool import AnyTool, InvalidArgumentsError, ToolRetried
 
 # Sets, because a type checker that narrows to the class would not know its type arguments.
 _COROUTINES, _GENERATORS = frozenset[type]({CoroutineType}), frozenset[type]({GeneratorType})

@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
-import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeAlias, TypeVar, final, overload
+from dataclasses import KW_ONLY, InitVar, dataclass
+from types import MethodType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeAlias,
+    TypeVar,
+    final,
+    overload,
+)
 
-from pydantic_core import ValidationError
+from pydantic_core import ValidationError, from_json
 
-from graphexec._arguments import FLAG, NAME, SECONDS, STRING, TIMEOUT, Constraint, optional, validate, whole
+from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
 from graphexec._json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
+from graphexec.tools.schemas import format_schema
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import BaseModel, TypeAdapter
 
-# Seconds. The waits double up to one minute; a longer wait rarely helps.
-LONGEST_WAIT = 60.0
-
-
-@final
-class ToolRaisedError(Exception):
-    """A tool raised `error`. The wrapper separates errors of the tool from errors of the code that calls it."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-        super().__init__(error)
+    from graphexec.tools.arguments import Receiver
 
 
 @final
@@ -53,49 +55,54 @@ class ToolRetried:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
-
-# Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.
-ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
-
+# The object that a method is taken from, and the parameters after it.
+S = TypeVar("S")
+Q = ParamSpec("Q")
 
 # The model sees this many errors of one call, so that a long list with an error in each item does not fill its context.
 _MAX_ERRORS = 5
 
 
-POLICY = Constraint(
-    "'observe', 'raise', or a function (def) from the exception to a string",
-    lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),
-)
 _LIST = Constraint(
     "a list of tools, [] for none",
     lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
 )
-_ASYNC_FUNCTION = Constraint("a function (async def)", inspect.iscoroutinefunction)
-LENGTH = whole(1, "a whole number of characters, 1 or more")
 
 
 class InvalidArgumentsError(ValueError):
     """The arguments of a call do not fit the tool; the message tells the model what to correct."""
 
 
+# Set by `Tool.__post_init__`.
+_UNDEFINED: Any = None
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
     """A function that a model may call. Calling the tool calls the function.
+
+    `Tool(name, func, description)` makes one of any function with annotations, or of a function without them that takes
+    one string, as LangChain's class does; `description` is by default the docstring. The function may be `async def`.
+    Async runs call the `coroutine` instead, if there is one. Raises `ToolDefinitionError` as `tool` does.
 
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
     `parameters` is the JSON schema of the arguments. The parameters in `run_parameters` receive the run so far; the
     `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
     `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
-    `async_function`, if there is one, instead of `function`. For a tool that runs an executor, `nested` describes what
-    its nested runs charge.
+    `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from an
+    object. For a tool that runs an executor, `nested` describes what its nested runs charge.
     """
 
     name: str
-    description: str
+    # The names of LangChain's class; `function` and `async_function` hold the values.
+    func: InitVar[Callable[P, R_co] | None] = None
+    description: str = ""
+    _: KW_ONLY
+    coroutine: InitVar[Callable[..., Any] | None] = None
     # A JSON schema: its values are arbitrary JSON.
-    parameters: Mapping[str, Any]
-    function: Callable[P, R_co]
-    arguments: TypeAdapter[Any]
+    parameters: Mapping[str, Any] = _UNDEFINED
+    function: Callable[P, R_co] = _UNDEFINED
+    arguments: TypeAdapter[Any] = _UNDEFINED
     return_direct: bool = False
     timeout: float | None = None
     on_error: ErrorPolicy | None = None
@@ -106,7 +113,84 @@ class Tool(Generic[P, R_co]):
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
     async_function: Callable[..., Any] | None = None
+    receiver: Receiver | None = None
     nested: NestedRuns | None = None
+
+    def __post_init__(self, func: Callable[P, R_co] | None, coroutine: Callable[..., Any] | None) -> None:
+        # Otherwise `tool` or `dataclasses.replace` has set all fields.
+        if self.arguments is not _UNDEFINED:
+            return
+        validate(
+            self.name if isinstance(self.name, str) and self.name else "a tool",  # pyright: ignore[reportUnnecessaryIsInstance]
+            ("name", self.name, NAME),
+            ("description", self.description, STRING),
+            ("return_direct", self.return_direct, FLAG),
+            ("timeout", self.timeout, optional(TIMEOUT)),
+            ("on_error", self.on_error, optional(POLICY, "the executor's")),
+            ("max_observation", self.max_observation, optional(LENGTH, "the executor's")),
+            ("coroutine", coroutine, optional(ASYNC_FUNCTION, "func, in a thread")),
+            error=ToolDefinitionError,
+        )
+        # Loads pydantic, which programs without tools do not need.
+        from graphexec.tools.arguments import define_text_tool, rename_arguments
+
+        called = func if func is not None else coroutine
+        if called is None:
+            raise ToolDefinitionError(f"{self.name} has no function; pass func=..., or coroutine=... for an async def")
+        defined = define_text_tool(called, self.name, self.description)
+        if func is not None and coroutine is not None:
+            second = rename_arguments(define_text_tool(coroutine, self.name, self.description), defined)
+            object.__setattr__(self, "async_function", second)
+        for field, value in defined._asdict().items():
+            object.__setattr__(self, field, value)
+
+    @classmethod
+    def from_function(
+        cls,
+        func: Callable[..., Any] | None = None,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        coroutine: Callable[..., Any] | None = None,
+        args_schema: type[BaseModel] | None = None,
+        return_direct: bool = False,
+    ) -> AnyTool:
+        """Return a tool of a function, as LangChain's `Tool.from_function` and `StructuredTool.from_function` do.
+
+        The fields of `args_schema`, a pydantic model, are the arguments; by default they are the parameters. Raises
+        `ToolDefinitionError` as `Tool` does.
+        """
+        from graphexec.tools.arguments import define_model_tool, describe
+
+        called = func if func is not None else coroutine
+        if called is None:
+            raise ToolDefinitionError("from_function was given no function; pass func=..., or coroutine=...")
+        documented = None if args_schema is None else args_schema.__doc__
+        named, described = describe(called, name, description or documented)
+        if args_schema is None:
+            return Tool(named, func, described, coroutine=coroutine, return_direct=return_direct)
+        defined = define_model_tool(called, named, described, args_schema)
+        second = coroutine if func is not None else None
+        return Tool(**defined._asdict(), return_direct=return_direct, async_function=second)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
+    @overload
+    def __get__(self: Tool[Concatenate[S, Q], R], instance: S, owner: type | None = None, /) -> Tool[Q, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None, /) -> Self: ...
+    def __get__(self, instance: Any, owner: type | None = None, /) -> Any:
+        """Bind a method to the object, or to the class, that it is taken from. Other tools stay as they are."""
+        target = owner if self.receiver == "class" else instance
+        if self.receiver is None or target is None:
+            return self
+        second = self.async_function
+        return dataclasses.replace(
+            self,
+            function=MethodType(self.function, target),
+            async_function=None if second is None else MethodType(second, target),
+            receiver=None,
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function directly: without validation or timeout, and its exceptions are raised."""
@@ -126,7 +210,7 @@ class Tool(Generic[P, R_co]):
         properties: Mapping[str, Mapping[str, Any]] = self.parameters["properties"]
         required = self.parameters.get("required", ())
         shown = ", ".join(
-            f"{name}{'' if name in required else '?'}: {_format_schema(schema)}" for name, schema in properties.items()
+            f"{name}{'' if name in required else '?'}: {format_schema(schema)}" for name, schema in properties.items()
         )
         return f"{self.name}({shown})"
 
@@ -176,7 +260,12 @@ class Tool(Generic[P, R_co]):
             )
         as_text = {alone: text}
         # The JSON may be the value of an argument that is a list or an object.
-        return (as_text,) if decoded is None else (as_text, {alone: decoded})
+        if decoded is not None:
+            return as_text, {alone: decoded}
+        # A schema, unlike pydantic, does not read a number in a string. The errors are those of the text.
+        with contextlib.suppress(ValueError):
+            return as_text, {alone: from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False)}, as_text
+        return (as_text,)
 
 
 # A tool with any function, for collections of tools. Only `...` erases a parameter list.
@@ -194,6 +283,10 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             name = getattr(one, "__name__", repr(one))
             raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
+        if one.receiver is not None:
+            raise ToolDefinitionError(
+                f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
+            )
         if one.name in by_name:
             raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
         by_name[one.name] = one
@@ -257,94 +350,32 @@ def tool(  # noqa: PLR0913
         subject,
         ("name", name, optional(NAME, "that of the function")),
         ("description", description, optional(STRING, "the docstring")),
-        ("return_direct", return_direct, FLAG),
-        ("timeout", timeout, optional(TIMEOUT)),
-        ("on_error", on_error, optional(POLICY, "the executor's")),
-        ("retries", retries, whole(0, "a whole number, 0 for none")),
-        ("retry_wait", retry_wait, SECONDS),
-        ("max_observation", max_observation, optional(LENGTH, "the executor's")),
-        ("async_function", async_function, optional(_ASYNC_FUNCTION, "the function, in a thread")),
         error=ToolDefinitionError,
     )
-    retry = _make_retry_policy(retries, retry_on, retry_wait, subject)
+    fields = read_options(
+        subject,
+        {
+            "return_direct": return_direct,
+            "timeout": timeout,
+            "on_error": on_error,
+            "retries": retries,
+            "retry_on": retry_on,
+            "retry_wait": retry_wait,
+            "max_observation": max_observation,
+            "async_function": async_function,
+        },
+    )
 
     def decorate(undecorated: Callable[..., Any]) -> AnyTool:
-        return dataclasses.replace(
-            _make_tool(undecorated, name, description),
-            return_direct=return_direct,
-            timeout=timeout,
-            on_error=on_error,
-            retry=retry,
-            max_observation=max_observation,
-            async_function=async_function,
-        )
+        return dataclasses.replace(_make_tool(undecorated, name, description), **fields)
 
     return decorate if function is None else decorate(function)
 
 
-def _format_schema(schema: Mapping[str, Any]) -> str:
-    """Return a short form of a JSON schema: `string`, `"C" | "F"`, `list of number`, or the name of a class."""
-    match schema:
-        case {"enum": [*values]}:
-            return " | ".join(json.dumps(value) for value in values)
-        case {"const": value}:
-            return json.dumps(value)
-        case {"$ref": str(reference)}:
-            return reference.rpartition("/")[2]
-        case {"anyOf": [*kinds]}:
-            return " | ".join(_format_schema(kind) for kind in kinds)
-        case {"type": "array", "items": items}:
-            return f"list of {_format_schema(items)}"
-        case _:
-            return str(schema.get("type", "any"))
-
-
-def _make_retry_policy(
-    times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str
-) -> RetryPolicy | None:
-    classes = on if isinstance(on, tuple) else (on,)
-    for one in classes:
-        if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
-    if not times and (wait or classes != (Exception,)):
-        raise ToolDefinitionError(f"{name} has retry_on or retry_wait but no retries; add retries=2, say")
-    if not times:
-        return None
-    return RetryPolicy(
-        attempts=times + 1,
-        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, classes),
-        first_wait=wait,
-        longest_wait=max(wait, LONGEST_WAIT),
-    )
-
-
-def _make_tool(function: Callable[..., Any], name: str | None, description: str | None) -> AnyTool:
+def _make_tool(function: Any, name: str | None, description: str | None) -> AnyTool:
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
-    if not callable(function):
-        raise ToolDefinitionError(f"tool was given {format_value(function)}; write @tool above a function, with def")
-    tool_name = name or str(getattr(function, "__name__", type(function).__name__))
-    summary = description or inspect.getdoc(function)
-    if not summary:
-        raise ToolDefinitionError(f"{tool_name} has no docstring, so no model knows what it does; write one line")
     # Loads pydantic, which programs without tools do not need.
-    from graphexec.tools.arguments import read_signature
+    from graphexec.tools.arguments import define_tool
 
-    read = read_signature(function, tool_name)
-    schema = read.arguments.json_schema()
-    schema.pop("title", None)
-    schema.setdefault("properties", {})
-    for argument in schema["properties"].values():
-        argument.pop("title", None)
-    is_async = inspect.iscoroutinefunction(function)
-    return Tool(
-        tool_name,
-        summary,
-        schema,
-        function,
-        read.arguments,
-        is_async=is_async,
-        run_parameters=read.run_parameters,
-        call_parameter=read.call_parameter,
-        context_types=() if read.context_type is None else (read.context_type,),
-    )
+    return Tool(**define_tool(function, name, description)._asdict())

@@ -140,8 +140,8 @@ def test_invalid_final_state_is_named() -> None:
 
 def test_executor_repr_shows_tools_and_machine() -> None:
     one = executor(tools=[echo, fail])
-    assert repr(one) == f"<AgentExecutor with echo, fail: {one.graph!r}>"
-    assert repr(executor()).startswith("<AgentExecutor with no tools: ")
+    assert repr(one) == f"<AgentExecutor with echo, fail (function): {one.graph!r}>"
+    assert repr(executor()).startswith("<AgentExecutor with no tools (function): ")
 
 
 @pytest.mark.parametrize("run", [run_sync, run_async])

@@ -50,7 +50,7 @@ def print_run(executor: AgentExecutor, out: io.StringIO | None = None) -> str:
 
 
 def react(*replies: str, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo]), tools=[echo, fail], **settings)
+    return AgentExecutor(agent=create_react_agent(ScriptedModel(replies), [echo, fail]), tools=[echo, fail], **settings)
 
 
 def make_executor(*turns: Any, **settings: Any) -> AgentExecutor:

@@ -360,7 +360,11 @@ def refuse(asked: AskHuman) -> str:
     return "no"
 
 
-AGENT, OTHER_AGENT = (create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]) for _ in range(2))
+# They do not know their tools, so an executor of theirs may have others.
+AGENT, OTHER_AGENT = (
+    dataclasses.replace(create_react_agent(ScriptedModel(["Final Answer: done"] * 9), [echo]), tools=None)
+    for _ in range(2)
+)
 
 
 def outer_executor(**changes: Any) -> AgentExecutor:

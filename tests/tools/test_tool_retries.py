@@ -23,7 +23,7 @@ from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
-from graphexec.tools.tool import LONGEST_WAIT
+from graphexec.tools.options import LONGEST_WAIT
 from tests.executor.actors import (
     AnyTool,
     act,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import enum
-import functools
 import re
 from typing import Annotated, Any, Literal
 
@@ -287,13 +286,6 @@ class Schemaless:
     pass
 
 
-class Calls:
-    """Call."""
-
-    def __call__(self, text: str) -> str:
-        return text
-
-
 REFUSED: list[tuple[Any, str]] = [
     (starred, r"starred takes \*texts: .*, which has no schema; name each argument"),
     (keyworded, r"keyworded takes \*\*texts: .*, which has no schema; name each argument"),
@@ -303,8 +295,6 @@ REFUSED: list[tuple[Any, str]] = [
     (unresolvable, "unresolvable has an annotation that cannot be resolved: name 'Undefined' is not defined"),
     (schemaless, "schemaless has an argument without a JSON schema: "),
     (defaulted, r"the default of text in defaulted is Field\(...\), .*; write text: Annotated\[..., Field"),
-    (functools.partial(search.function, limit=3), "is not a function; write one, with def, that calls it"),
-    (Calls(), "Calls is not a function; write one, with def, that calls it"),
     ("search", r"tool was given the string 'search'; write @tool\(name='search'\), say"),
     (3, "tool was given 3; write @tool above a function, with def"),
     (object(), "tool was given <object object at .*>; write @tool above a function, with def"),

@@ -1,0 +1,77 @@
+"""Collect tools: those of an object, a class or a module, and functions among tools."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from types import MethodType, ModuleType
+from typing import Any
+
+from graphexec.errors import ToolDefinitionError, format_value
+from graphexec.tools.tool import AnyTool, Tool, tool
+
+
+def tools_of(source: object) -> tuple[AnyTool, ...]:
+    """Return the tools of an object, a class or a module, in the order of their definitions.
+
+    They are what `@tool` has made under a public name: methods, which are bound to the object, static methods and class
+    methods, attributes, and the functions of a module, also imported ones. Raises `ToolDefinitionError` if there are
+    none, and for a class with a method that needs an object.
+    """
+    found: dict[str, AnyTool] = {name: one for name, one in _members(source) if not name.startswith("_")}
+    what = _describe(source)
+    if not found:
+        raise ToolDefinitionError(f"{what} has no tools; write @tool above the functions that a model may call")
+    unbound = [one.name for one in found.values() if one.receiver is not None]
+    if unbound:
+        raise ToolDefinitionError(f"{what} has the method {unbound[0]}, which needs an object; pass tools_of({what}())")
+    # A tool may have two names.
+    return tuple({id(one): one for one in found.values()}.values())
+
+
+def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
+    if isinstance(source, ModuleType):
+        yield from ((name, value) for name, value in vars(source).items() if _is_tool(value))
+        return
+    kinds = source.__mro__ if isinstance(source, type) else type(source).__mro__
+    # Names in the order of their first definition. `vars` does not evaluate properties.
+    names = dict.fromkeys(name for kind in reversed(kinds) for name in vars(kind))
+    own: Mapping[str, Any] = {} if isinstance(source, type) else getattr(source, "__dict__", {})
+    for name in dict.fromkeys([*names, *own]):
+        static = inspect.getattr_static(source, name)
+        inner = static.__func__ if isinstance(static, (staticmethod, classmethod)) else static  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if isinstance(inner, Tool):
+            value = getattr(source, name)
+            # Since Python 3.13 a class method of a tool is a bound method whose function is the tool.
+            yield name, inner.__get__(value.__self__) if isinstance(value, MethodType) else value
+
+
+def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
+    """Return tools; functions and other callables among the values are made tools, as by `@tool`.
+
+    Raises `ToolDefinitionError` for a function that cannot be a tool, for a value that is not callable, and for an
+    object or a module with tools of its own.
+    """
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ToolDefinitionError(f"tools is {format_value(values)}; give a list of tools, [] for none")
+    return tuple(_to_tool(value) for value in values)
+
+
+def _to_tool(value: Any) -> AnyTool:
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, MethodType) and isinstance(value.__func__, Tool):
+        return value.__func__.__get__(value.__self__)
+    if any(_members(value)):
+        what = _describe(value)
+        raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
+    return tool(value)
+
+
+def _describe(source: object) -> str:
+    name: object = getattr(source, "__name__", None)
+    return name if isinstance(name, str) else type(source).__name__.lower()
+
+
+def _is_tool(value: object) -> bool:
+    return isinstance(value, Tool)

@@ -1,0 +1,150 @@
+"""Tools whose arguments a JSON schema describes, such as those of other programs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from graphexec._arguments import NAME, Constraint, validate
+from graphexec.errors import ToolDefinitionError
+from graphexec.kernel.effects import find_call_parameter
+from graphexec.tools.options import ToolOptions, read_options
+from graphexec.tools.schemas import Schema, normalize_schema
+from graphexec.tools.tool import AnyTool, Tool
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+    from typing_extensions import Unpack
+
+_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
+_SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
+_FUNCTION = Constraint("a function that takes the arguments by name", callable)
+# Characters of an error: its text may quote a long argument.
+_LONGEST = 300
+
+
+def tool_from_schema(
+    name: str,
+    description: str,
+    parameters: Mapping[str, Any],
+    function: Callable[..., Any],
+    **options: Unpack[ToolOptions],
+) -> AnyTool:
+    """Make a tool from a JSON schema of its arguments, for a function that takes them by name: `**arguments`, say.
+
+    The arguments of a call are validated by the schema, and passed as the model wrote them, without defaults. The
+    schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. The function may
+    be `async def`. The options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
+
+    Raises `ToolDefinitionError` for an invalid schema, for a function that does not take the arguments in it, and for
+    an invalid option.
+    """
+    # Users without a type checker may pass other values.
+    validate(
+        "tool_from_schema",
+        ("name", name, NAME),
+        ("description", description, _DESCRIPTION),
+        ("parameters", parameters, _SCHEMA),
+        ("function", function, _FUNCTION),
+        error=ToolDefinitionError,
+    )
+    # Loads pydantic.
+    from graphexec.tools.arguments import is_async, is_run, read_hints
+
+    schema = normalize_schema(parameters, name)
+    hints = read_hints(function, name)
+    run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
+    call_parameter, context_type = find_call_parameter(hints)
+    _check_function(name, function, schema, {*run_parameters, call_parameter})
+    return Tool(
+        name=name,
+        description=description,
+        parameters=schema,
+        function=function,
+        arguments=_make_adapter(name, schema, parameters.get("$schema")),
+        is_async=is_async(function),
+        run_parameters=run_parameters,
+        call_parameter=call_parameter,
+        context_types=() if context_type is None else (context_type,),
+        **read_options(name, options),
+    )
+
+
+def _check_function(name: str, function: Callable[..., Any], schema: Schema, filled: set[str | None]) -> None:
+    """Raise `ToolDefinitionError` unless the function can be called with all that the schema allows."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except ValueError:
+        # A function in C does not say what it takes.
+        return
+    faults: list[str] = []
+    by_name = {one.name for one in known if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    if all(one.kind != one.VAR_KEYWORD for one in known):
+        if missing := [key for key in schema["properties"] if key not in by_name]:
+            faults.append(f"the function does not take {', '.join(missing)}; add it, or **arguments")
+        # The function could not take any other argument.
+        schema.setdefault("additionalProperties", False)
+    needed = [one.name for one in known if one.name in by_name and one.default is one.empty and one.name not in filled]
+    if required := [key for key in needed if key not in schema.get("required", ())]:
+        faults.append(
+            f"the function requires {', '.join(required)}, which the schema does not; add it to the schema's required, "
+            "or give the parameter a default"
+        )
+    if faults:
+        raise ToolDefinitionError(f"{name} has a function that does not fit its schema: {'; '.join(faults)}")
+
+
+def _make_adapter(name: str, schema: Schema, draft: Any) -> TypeAdapter[Any]:
+    """Return a validator that reports the schema's errors as pydantic's. Raises `ToolDefinitionError`."""
+    from pydantic import AfterValidator, TypeAdapter
+    from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+    try:
+        # Any: the package has no types.
+        validators: Any = importlib.import_module("jsonschema.validators")
+        referencing: Any = importlib.import_module("referencing")
+    except ImportError:
+        raise ToolDefinitionError(
+            f"{name} has a JSON schema, which needs jsonschema; pip install 'graphexec-agents[schema]'"
+        ) from None
+    kind: Any = validators.validator_for({"$schema": draft}, default=validators.Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+    except validators.exceptions.SchemaError as error:
+        place = "/".join(map(str, error.absolute_path))
+        raise ToolDefinitionError(
+            f"{name} has an invalid JSON schema: {error.message[:_LONGEST]} at #/{place}; correct it there"
+        ) from None
+    # With an empty registry, the validator fetches nothing.
+    validator: Any = kind(schema, registry=referencing.Registry())
+
+    def check(arguments: dict[str, Any]) -> dict[str, Any]:
+        details = [
+            InitErrorDetails(type=PydanticCustomError("json_schema", "{text}", {"text": text}), loc=place, input=None)
+            for place, text in _list_errors(validator, arguments)
+        ]
+        if details:
+            raise ValidationError.from_exception_data(name, details)
+        return arguments
+
+    return TypeAdapter(Annotated[dict[str, Any], AfterValidator(check)])
+
+
+def _list_errors(validator: Any, arguments: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the place and the text of each error, once."""
+    best_match: Any = importlib.import_module("jsonschema.exceptions").best_match
+    seen: set[tuple[tuple[str | int, ...], str]] = set()
+    for error in sorted(validator.iter_errors(arguments), key=lambda one: [str(part) for part in one.absolute_path]):
+        # Of the branches of an anyOf, the one that is closest.
+        inner = best_match([error])
+        place = tuple(inner.absolute_path)
+        found = [(place, str(inner.message)[:_LONGEST])]
+        if inner.validator == "required":
+            # In pydantic's words, as for typed tools.
+            found = [((*place, key), "Field required") for key in inner.validator_value if key not in inner.instance]
+        for one in found:
+            if one not in seen:
+                seen.add(one)
+                yield one

@@ -1,0 +1,96 @@
+"""The options of a tool: their types, their validation, and the fields of a tool that they set."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias, TypedDict, final
+
+from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
+from graphexec.errors import ToolDefinitionError, did_you_mean
+from graphexec.runtime.retry_policy import RetryPolicy
+
+# Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.
+ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `tool`, by name."""
+
+    return_direct: bool
+    timeout: float | None
+    on_error: ErrorPolicy | None
+    retries: int
+    retry_on: type[Exception] | tuple[type[Exception], ...]
+    retry_wait: float
+    max_observation: int | None
+    async_function: Callable[..., Any] | None
+
+
+@final
+class ToolRaisedError(Exception):
+    """A tool raised `error`. The wrapper separates errors of the tool from errors of the code that calls it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        super().__init__(error)
+
+
+POLICY = Constraint(
+    "'observe', 'raise', or a function (def) from the exception to a string",
+    lambda value: value in ("observe", "raise") or (callable(value) and not inspect.iscoroutinefunction(value)),
+)
+ASYNC_FUNCTION = Constraint("a function (async def)", inspect.iscoroutinefunction)
+LENGTH = whole(1, "a whole number of characters, 1 or more")
+
+# Seconds. The waits double up to one minute; a longer wait rarely helps.
+LONGEST_WAIT = 60.0
+
+
+def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
+    """Return the fields of a `Tool` that its options set. Raises `ToolDefinitionError` for an invalid option."""
+    # Type checkers find it; other users may misspell one.
+    unknown = [key for key in options if key not in ToolOptions.__annotations__]
+    if unknown:
+        known = ", ".join(ToolOptions.__annotations__)
+        suggestion = did_you_mean(unknown[0], ToolOptions.__annotations__, f"the options are {known}")
+        raise ToolDefinitionError(f"{owner} has no option {unknown[0]}; {suggestion}")
+    retries, retry_wait = options.get("retries", 0), options.get("retry_wait", 0.0)
+    fields: dict[str, Any] = {
+        "return_direct": options.get("return_direct", False),
+        "timeout": options.get("timeout"),
+        "on_error": options.get("on_error"),
+        "max_observation": options.get("max_observation"),
+        "async_function": options.get("async_function"),
+    }
+    validate(
+        owner,
+        ("return_direct", fields["return_direct"], FLAG),
+        ("timeout", fields["timeout"], optional(TIMEOUT)),
+        ("on_error", fields["on_error"], optional(POLICY, "the executor's")),
+        ("retries", retries, whole(0, "a whole number, 0 for none")),
+        ("retry_wait", retry_wait, SECONDS),
+        ("max_observation", fields["max_observation"], optional(LENGTH, "the executor's")),
+        ("async_function", fields["async_function"], optional(ASYNC_FUNCTION, "the function, in a thread")),
+        error=ToolDefinitionError,
+    )
+    return fields | {"retry": _make_retry_policy(retries, options.get("retry_on", Exception), retry_wait, owner)}
+
+
+def _make_retry_policy(
+    times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str
+) -> RetryPolicy | None:
+    classes = on if isinstance(on, tuple) else (on,)
+    for one in classes:
+        if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
+    if not times and (wait or classes != (Exception,)):
+        raise ToolDefinitionError(f"{name} has retry_on or retry_wait but no retries; add retries=2, say")
+    if not times:
+        return None
+    return RetryPolicy(
+        attempts=times + 1,
+        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, classes),
+        first_wait=wait,
+        longest_wait=max(wait, LONGEST_WAIT),
+    )

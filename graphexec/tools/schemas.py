@@ -1,0 +1,183 @@
+"""JSON schemas of arguments: the form that every model and agent reads, and the short form in a signature."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from urllib.parse import unquote
+
+from graphexec.errors import ToolDefinitionError
+
+# A JSON schema or a part of one: its values are arbitrary JSON.
+Schema: TypeAlias = dict[str, Any]
+
+_DEFINITIONS = "#/$defs/"
+# Keywords whose value maps names to schemas; the names may be those of other keywords.
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+# Keywords whose value is data; a "$ref" in it is not a reference.
+_DATA = frozenset({"const", "enum", "default", "examples"})
+
+
+def normalize_schema(schema: Mapping[str, Any], name: str) -> Schema:
+    """Return a JSON schema of the tool's arguments in the form that pydantic writes.
+
+    It is an object with `properties`, and its references are to `$defs`, of which each is used. A reference and `allOf`
+    at the top, which some providers refuse, are merged. Raises `ToolDefinitionError` if it is not JSON, if it describes
+    anything but an object, and for a reference to something outside it.
+    """
+    try:
+        root: Any = json.loads(json.dumps(dict(schema), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ToolDefinitionError(
+            f"{name} has parameters that are not a JSON schema: {error}; give a dict, such as "
+            '{"type": "object", "properties": {"city": {"type": "string"}}}'
+        ) from None
+    definitions = _Definitions(root, name)
+    merged = _merge_parts(definitions.rewrite(_without_definitions(root)), definitions)
+    merged.pop("title", None)
+    kind = merged.setdefault("type", "object")
+    if kind != "object":
+        raise ToolDefinitionError(
+            f"{name} has parameters of the type {json.dumps(kind)}; give the schema of an object, whose "
+            "properties are the arguments"
+        )
+    merged.setdefault("properties", {})
+    used = definitions.reachable(merged)
+    return merged | ({"$defs": used} if used else {})
+
+
+def _without_definitions(schema: Any) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    members: Schema = schema  # pyright: ignore[reportUnknownVariableType]
+    return {key: value for key, value in members.items() if key not in ("$schema", "$id", "$defs", "definitions")}
+
+
+class _Definitions:
+    """The schemas that references of `root` name, each with a name of its own."""
+
+    def __init__(self, root: Schema, tool: str) -> None:
+        self._root = root
+        self._tool = tool
+        self._names: dict[str, str] = {}
+        self._schemas: dict[str, Any] = {}
+
+    def rewrite(self, part: Any) -> Any:
+        """Return a part of the root with all references in the form `#/$defs/<name>`."""
+        if isinstance(part, list):
+            items: list[Any] = part  # pyright: ignore[reportUnknownVariableType]
+            return [self.rewrite(item) for item in items]
+        if not isinstance(part, dict):
+            return part
+        members: Schema = part  # pyright: ignore[reportUnknownVariableType]
+        return {key: self._rewrite_member(key, value) for key, value in members.items()}
+
+    def _rewrite_member(self, key: str, value: Any) -> Any:
+        if key == "$ref" and isinstance(value, str):
+            return f"{_DEFINITIONS}{self._define(value)}"
+        if key in _NAMED and isinstance(value, dict):
+            named: Schema = value  # pyright: ignore[reportUnknownVariableType]
+            return {name: self.rewrite(schema) for name, schema in named.items()}
+        return value if key in _DATA else self.rewrite(value)
+
+    def _define(self, reference: str) -> str:
+        if reference not in self._names:
+            target = self._resolve(reference)
+            wanted = re.sub(r"[^\w.-]", "_", reference.rpartition("/")[2].lstrip("#")) or self._tool
+            name, others = wanted, 2
+            while name in self._schemas:
+                name, others = f"{wanted}_{others}", others + 1
+            # First, because the schema may refer to itself.
+            self._names[reference], self._schemas[name] = name, {}
+            self._schemas[name] = self.rewrite(_without_definitions(target))
+        return self._names[reference]
+
+    def _resolve(self, reference: str) -> Any:
+        pointer = reference.removeprefix("#")
+        found: Any = self._root
+        try:
+            if not reference.startswith("#") or (pointer and not pointer.startswith("/")):
+                raise KeyError(reference)
+            # RFC 6901, in a URI fragment.
+            for token in unquote(pointer).split("/")[1:]:
+                key = token.replace("~1", "/").replace("~0", "~")
+                found = found[int(key)] if isinstance(found, list) else found[key]
+        except (LookupError, TypeError, ValueError):
+            raise ToolDefinitionError(
+                f"{self._tool} has a schema with the $ref {reference!r}, which is not in it; copy its target into "
+                '$defs, and write "#/$defs/<name>"'
+            ) from None
+        return found
+
+    def target(self, reference: str) -> Any:
+        """Return the schema of a rewritten reference."""
+        return self._schemas[reference.removeprefix(_DEFINITIONS)]
+
+    def reachable(self, schema: Schema) -> Schema:
+        """Return the definitions that a schema uses, directly or not, by name."""
+        used: Schema = {}
+        waiting = [schema]
+        while waiting:
+            for reference in re.findall(r'"\$ref": "#/\$defs/([^"]+)"', json.dumps(waiting.pop())):
+                if reference in self._schemas and reference not in used:
+                    used[reference] = self._schemas[reference]
+                    waiting.append(used[reference])
+        return {name: used[name] for name in self._schemas if name in used}
+
+
+def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str] = frozenset()) -> Schema:
+    """Return a schema with its reference and the objects of its `allOf` merged into it, as far as that is exact."""
+    merged = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
+    parts: list[Any] = list(schema.get("allOf", ()))
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference not in seen:
+        seen |= {reference}
+        parts.insert(0, definitions.target(reference))
+    left: list[Any] = []
+    for one in parts:
+        if not isinstance(one, dict):
+            left.append(one)
+            continue
+        part = _merge_parts(dict(one), definitions, seen)  # pyright: ignore[reportUnknownArgumentType]
+        part.pop("title", None)
+        properties: Schema = merged.setdefault("properties", {})
+        for key, value in part.pop("properties", {}).items():
+            properties[key] = {"allOf": [properties[key], value]} if properties.get(key, value) != value else value
+        required = [*merged.get("required", ()), *part.pop("required", ())]
+        if required:
+            merged["required"] = list(dict.fromkeys(required))
+        rest = {key: value for key, value in part.items() if merged.setdefault(key, value) != value}
+        if rest:
+            left.append(rest)
+    return merged | ({"allOf": left} if left else {})
+
+
+def format_schema(schema: Any) -> str:
+    """Return a short form of a JSON schema: `string`, `"C" | "F"`, `list of number`, or the name of a class."""
+    match schema:
+        case {"enum": [*values]}:
+            return _join("|", [json.dumps(value) for value in values])
+        case {"const": value}:
+            return json.dumps(value)
+        case {"$ref": str(reference)}:
+            return reference.rpartition("/")[2]
+        case {"anyOf": [*kinds]} | {"oneOf": [*kinds]}:
+            return _join("|", [format_schema(kind) for kind in kinds])
+        case {"allOf": [*kinds]}:
+            return _join("&", [shown for kind in kinds if (shown := format_schema(kind)) != "any"])
+        case {"type": [*kinds]}:
+            return _join("|", [format_schema({**schema, "type": kind}) for kind in kinds])
+        case {"type": "array", "items": items}:
+            return f"list of {format_schema(items)}"
+        case {"type": str(kind)}:
+            return kind
+        case {"properties": _}:
+            return "object"
+        case _:
+            return "any"
+
+
+def _join(sign: str, kinds: list[str]) -> str:
+    return f" {sign} ".join(dict.fromkeys(kinds)) or "any"

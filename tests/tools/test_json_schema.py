@@ -1,0 +1,296 @@
+"""Tools whose arguments a JSON schema describes."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, CallContext
+from graphexec.actions import Run
+from graphexec.errors import ToolDefinitionError
+from graphexec.tools import tool_from_schema
+from graphexec.tools.schemas import format_schema, normalize_schema
+from graphexec.tools.tool import InvalidArgumentsError
+from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+
+
+def take(**arguments: Any) -> dict[str, Any]:
+    return arguments
+
+
+def with_schema(schema: dict[str, Any]) -> AnyTool:
+    return tool_from_schema("take", "Take it.", schema, take)
+
+
+def of(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+PLACE = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "title": "Weather",
+    "type": "object",
+    "properties": {
+        "place": {"$ref": "#/definitions/Place"},
+        "days": {"type": "integer", "minimum": 1},
+        "unit": {"type": ["boolean", "string"]},
+    },
+    "required": ["place"],
+    "additionalProperties": False,
+    "definitions": {"Place": PLACE, "Unused": {"type": "string"}},
+}
+
+
+def test_function_receives_arguments_by_name() -> None:
+    made = with_schema(WEATHER)
+    assert (made.name, made.description) == ("take", "Take it.")
+    for run in (run_sync, run_async):
+        action = act("take", place={"city": "Oslo"}, unit=True)
+        result = run(AgentExecutor(agent=scripted(action, answer()), tools=[made]))
+        assert result.steps[0].observation == {"place": {"city": "Oslo"}, "unit": True}
+
+
+def test_string_may_be_the_only_argument() -> None:
+    assert with_schema(of(city={"type": "string"})).read("5") == {"city": "5"}
+    assert with_schema(of(count={"type": "integer"})).read("5") == {"count": 5}
+    assert with_schema(of(count={"type": "integer"})).read('{"count": 5}') == {"count": 5}
+    assert with_schema(of(flag={"type": "boolean"})).read("true") == {"flag": True}
+    with pytest.raises(InvalidArgumentsError, match="count: 'five' is not of type 'integer'"):
+        with_schema(of(count={"type": "integer"})).read("five")
+
+
+# Arguments of the weather, and what the model reads of them.
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({}, "place: Field required"),
+    ({"place": {}}, "place.city: Field required"),
+    ({"place": {"city": 3}}, "place.city: 3 is not of type 'string'"),
+    ({"place": {"city": "Oslo"}, "days": 0}, "days: 0 is less than the minimum of 1"),
+    ({"place": {"city": "Oslo"}, "town": "Oslo"}, "arguments: Additional properties are not allowed"),
+    ({"days": "many", "unit": None}, "place: Field required; days: 'many' is not of type 'integer'; unit: None is not"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), INVALID)
+def test_invalid_arguments_are_described_to_the_model(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=r"^take was not called: ") as caught:
+        with_schema(WEATHER).read(arguments)
+    assert says in str(caught.value)
+    assert str(caught.value).endswith("Call it as take(place: Place, days?: integer, unit?: boolean | string).")
+
+
+def test_error_in_a_choice_is_that_of_the_closest() -> None:
+    either = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]})
+    with pytest.raises(InvalidArgumentsError, match="size: 12 is greater than the maximum of 9"):
+        with_schema(either).read({"size": 12})
+
+
+def test_long_argument_is_not_repeated_whole() -> None:
+    with pytest.raises(InvalidArgumentsError) as caught:
+        with_schema(of(count={"type": "integer"})).read({"count": "x" * 10_000})
+    assert len(str(caught.value)) < 500
+
+
+# A schema, and its short form.
+SHORT: list[tuple[Any, str]] = [
+    ({"type": ["boolean", "string"]}, "boolean | string"),
+    ({"type": ["array", "null"], "items": {"type": "number"}}, "list of number | null"),
+    ({"$ref": "#/$defs/Place"}, "Place"),
+    ({"allOf": [{"$ref": "#/$defs/Place"}]}, "Place"),
+    ({"allOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}, {"minProperties": 2}]}, "A & B"),
+    ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "string | integer"),
+    ({"anyOf": [{"type": "string"}, {"type": "string", "minLength": 2}]}, "string"),
+    ({"enum": ["C", None, 3]}, '"C" | null | 3'),
+    ({"const": 3}, "3"),
+    ({"properties": {}}, "object"),
+    ({"type": "array"}, "array"),
+    ({"type": "array", "items": True}, "list of any"),
+    ({"allOf": []}, "any"),
+    ({}, "any"),
+    (True, "any"),
+]
+
+
+@pytest.mark.parametrize(("schema", "short"), SHORT)
+def test_signature_has_a_short_form(schema: Any, short: str) -> None:
+    assert format_schema(schema) == short
+
+
+def test_parameters_are_in_the_form_of_typed_tools() -> None:
+    normal = normalize_schema(WEATHER, "weather")
+    assert normal["properties"]["place"] == {"$ref": "#/$defs/Place"}
+    assert normal["$defs"] == {"Place": PLACE}
+    assert "definitions" not in normal
+    assert "$schema" not in normal
+    assert "title" not in normal
+    assert normalize_schema({}, "any") == {"type": "object", "properties": {}}
+
+
+# Schemas whose references are in no `$defs`, or at the top.
+SAME: list[dict[str, Any]] = [
+    {"$ref": "#/$defs/Root", "$defs": {"Root": of(place=PLACE)}},
+    {"allOf": [of(place=PLACE), {"required": ["place"]}]},
+    {"allOf": [{"$ref": "#/$defs/Root"}], "$defs": {"Root": of(place=PLACE), "Other": {}}},
+    {**of(place={"$ref": "#/$defs/a~1b%20c"}), "$defs": {"a/b c": PLACE}},
+    {**of(place=PLACE, home={"$ref": "#/properties/place"})},
+    {
+        **of(place={"$ref": "#/definitions/Place"}, home={"$ref": "#/$defs/Place"}),
+        "definitions": {"Place": PLACE},
+        "$defs": {"Place": PLACE},
+    },
+]
+
+
+@pytest.mark.parametrize("schema", SAME)
+def test_references_lead_to_definitions(schema: dict[str, Any]) -> None:
+    made = with_schema(schema)
+    assert "place" in made.names
+    assert "$ref" not in made.parameters
+    assert made.read({"place": {"city": "Oslo"}}) == {"place": {"city": "Oslo"}}
+    with pytest.raises(InvalidArgumentsError, match=r"place.city: Field required"):
+        made.read({"place": {}})
+
+
+def test_schema_may_refer_to_itself() -> None:
+    tree = {**of(value={"type": "integer"}, children={"type": "array", "items": {"$ref": "#"}})}
+    made = with_schema(tree)
+    assert made.signature == "take(value?: integer, children?: list of take)"
+    assert made.read({"children": [{"children": [{"value": 3}]}]})
+    with pytest.raises(InvalidArgumentsError, match=r"children\.0\.children\.0\.value: 'x' is not of type 'integer'"):
+        made.read({"children": [{"children": [{"value": "x"}]}]})
+
+
+def test_property_may_have_the_name_of_a_keyword() -> None:
+    schema = {**of(default={"$ref": "#/$defs/Place"}, enum={"type": "string"}), "$defs": {"Place": PLACE}}
+    made = with_schema(schema)
+    assert made.signature == "take(default?: Place, enum?: string)"
+    data = of(place={"default": {"$ref": "#/nowhere"}})
+    assert with_schema(data).parameters["properties"] == data["properties"]
+
+
+def test_parts_at_the_top_are_merged_exactly() -> None:
+    both = {
+        "allOf": [of(a={"type": "string"}), {**of(a={"minLength": 2}), "minProperties": 1}, {"minProperties": 2}, True]
+    }
+    made = with_schema(both)
+    assert made.parameters["properties"] == {"a": {"allOf": [{"type": "string"}, {"minLength": 2}]}}
+    for wrong in ({"a": "x", "b": 1}, {"a": "xx"}):
+        with pytest.raises(InvalidArgumentsError):
+            made.read(wrong)
+    assert made.read({"a": "xx", "b": 1})
+
+
+plain = st.recursive(
+    st.sampled_from([{"type": "string"}, {"type": "integer"}, {"type": ["null", "number"]}, {"enum": ["a", 1]}, True]),
+    lambda inner: st.one_of(
+        inner.map(lambda one: {"type": "array", "items": one}),
+        st.lists(inner, min_size=1, max_size=3).map(lambda some: {"anyOf": some}),
+        st.dictionaries(st.sampled_from("abc"), inner).map(lambda some: {"type": "object", "properties": some}),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["x", "y", "default"]), plain))
+def test_schema_without_references_stays_as_it_is(properties: dict[str, Any]) -> None:
+    schema = of(**properties)
+    assert normalize_schema(schema, "take") == schema
+    assert with_schema(schema).signature.startswith("take(")
+
+
+def missing(city: str) -> str:
+    return city
+
+
+# Parameters, a function, and the error.
+REFUSED: list[tuple[Any, Any, str]] = [
+    ({"type": "string"}, take, 'take has parameters of the type "string"; give the schema of an object'),
+    ({"type": ["object", "null"]}, take, r'take has parameters of the type \["object", "null"\]'),
+    (of(a={"type": "strin"}), take, "take has an invalid JSON schema: 'strin' .* at #/properties/a/type"),
+    (of(a={"$ref": "https://example.org/a"}), take, r"the \$ref 'https://example.org/a', which is not in it; copy"),
+    (of(a={"$ref": "#/$defs/A"}), take, r"the \$ref '#/\$defs/A', which is not in it"),
+    (of(a={"$ref": "#anchor"}), take, r"the \$ref '#anchor', which is not in it"),
+    (of(a={"$ref": "#/properties/a/type/3"}), take, "which is not in it"),
+    (of(a={1, 2}), take, "take has parameters that are not a JSON schema: .* give a dict"),
+    (of(a={"maximum": float("nan")}), take, "take has parameters that are not a JSON schema"),
+    ([], take, r"tool_from_schema has parameters=\[\]; give a JSON schema, as a dict"),
+    (of(town={}), missing, "the function does not take town; add it, .*; the function requires city"),
+    (of(city={}), missing, "the function requires city, which the schema does not"),
+    (of(), 3, "tool_from_schema has function=3; give a function"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "function", "says"), REFUSED)
+def test_invalid_schema_is_refused_with_the_remedy(parameters: Any, function: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        tool_from_schema("take", "Take it.", parameters, function)
+
+
+def test_name_and_description_are_required() -> None:
+    with pytest.raises(ToolDefinitionError, match=r"tool_from_schema has name=''; give .*has description=' '; give"):
+        tool_from_schema("", " ", {}, take)
+
+
+def test_misspelt_option_is_refused() -> None:
+    wrong: Any = {"timeuot": 3}
+    with pytest.raises(ToolDefinitionError, match="take has no option timeuot; did you mean timeout"):
+        tool_from_schema("take", "Take it.", {}, take, **wrong)
+    with pytest.raises(ToolDefinitionError, match="take has no option fast; the options are return_direct, "):
+        tool_from_schema("take", "Take it.", {}, take, fast=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def test_options_are_those_of_other_tools() -> None:
+    made = tool_from_schema("take", "Take it.", {}, take, timeout=3, retries=2, return_direct=True)
+    assert (made.timeout, made.return_direct) == (3, True)
+    assert made.retry is not None
+    assert made.retry.attempts == 3
+
+
+def test_function_that_takes_no_more_gets_no_more() -> None:
+    schema = {**of(city={"type": "string"}), "required": ["city"]}
+    narrow = tool_from_schema("take", "Take it.", schema, missing)
+    assert narrow.parameters["additionalProperties"] is False
+    with pytest.raises(InvalidArgumentsError, match="Additional properties"):
+        narrow.read({"city": "Oslo", "day": 3})
+    assert with_schema(schema).read({"city": "Oslo", "day": 3}) == {"city": "Oslo", "day": 3}
+    # A function in C does not say what it takes.
+    assert tool_from_schema("most", "Take the most.", of(), max).names == ()
+
+
+def test_function_may_take_the_call_and_the_run() -> None:
+    def tell(city: str, call: CallContext[Any], run: Run) -> str:
+        return f"{city} {call.context} {run.inputs['input']}"
+
+    made = tool_from_schema("tell", "Tell it.", {**of(city={"type": "string"}), "required": ["city"]}, tell)
+    executor = AgentExecutor(agent=scripted(act("tell", city="Oslo"), answer()), tools=[made])
+    assert executor.run("q", context="c").steps[0].observation == "Oslo c q"
+
+
+def test_async_function_is_awaited() -> None:
+    async def later(**arguments: Any) -> str:
+        return json.dumps(arguments)
+
+    made = tool_from_schema("later", "Take it later.", of(), later)
+    assert made.is_async
+    result = run_async(AgentExecutor(agent=scripted(act("later", a=1), answer()), tools=[made]))
+    assert result.steps[0].observation == '{"a": 1}'
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    find = importlib.import_module
+
+    def without(name: str, package: str | None = None) -> Any:
+        if name.startswith("jsonschema"):
+            raise builtins.ModuleNotFoundError(name=name)
+        return find(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(ToolDefinitionError, match=r"needs jsonschema; pip install 'graphexec-agents\[schema\]'"):
+        with_schema({})
