@@ -266,7 +266,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
         ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
     )
     executor = AgentExecutor(
-        agent=agent, tools=[], memory=memory, max_execution_time=0.05, early_stopping_method=method
+        agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method
     )
     began = time.monotonic()
     result = run(executor, "q")
@@ -280,7 +280,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
 def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     held, heard = threading.Event(), list[Any]()
     memory = Diary(saving=lambda: held.wait(LONG) if run is run_sync else asyncio.sleep(LONG))
-    executor = make_executor(memory, max_execution_time=0.05, observers=[heard.append])
+    executor = make_executor(memory, max_execution_time=0.3, observers=[heard.append])
     began = time.monotonic()
     result = run(executor, "q")
     assert time.monotonic() - began < LONG / 2
@@ -289,7 +289,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
     (reported,) = [event for event in heard if isinstance(event, Reported)]
     assert isinstance(reported.news, MemoryNotSaved)
     assert isinstance(reported.effect, SaveMemory)
-    assert 0 < reported.news.seconds < 0.2
+    assert 0 < reported.news.seconds < 0.45
     assert str(reported.news).endswith("seconds; the run ended without it")
     assert [event.target for event in heard if isinstance(event, Moved)][-2:] == ["return_unsaved", "END"]
 
@@ -299,7 +299,7 @@ def test_late_save_continues_in_the_background(run: RunExecutor) -> None:
 def test_a_slow_summary_is_charged_and_reported(run: RunExecutor, stream: bool) -> None:
     """The run ends at its deadline, and is charged for the model's call that continues."""
     model, heard = BlockingModel(), list[Any]()
-    executor = make_executor(SummaryMemory(model), max_execution_time=0.05, max_model_calls=2, observers=[heard.append])
+    executor = make_executor(SummaryMemory(model), max_execution_time=0.3, max_model_calls=2, observers=[heard.append])
 
     async def collect() -> list[Any]:
         return [event async for event in executor.astream("q")]
@@ -345,7 +345,7 @@ def test_late_async_save_is_completed() -> None:
     async def story() -> None:
         let = asyncio.Event()
         memory = Diary(saving=let.wait)
-        result = await make_executor(memory, max_execution_time=0.05).arun("q")
+        result = await make_executor(memory, max_execution_time=0.3).arun("q")
         assert (result.output, memory.saved) == ("done", [])
         let.set()
         while not memory.saved:  # noqa: ASYNC110 - nothing signals the end of a detached task

@@ -151,7 +151,7 @@ def test_queued_calls_do_not_start_after_the_deadline(how: str, released: thread
         return number
 
     batch = [act("slow", number=number) for number in range(5)]
-    executor = AgentExecutor(agent=scripted(batch), tools=[slow], max_execution_time=0.1, tool_concurrency=2)
+    executor = AgentExecutor(agent=scripted(batch), tools=[slow], max_execution_time=0.3, tool_concurrency=2)
     result, _ = time_run(executor, how, released)
     released.set()
     assert sorted(started) == [0, 1]
@@ -230,7 +230,7 @@ def test_deadline_precedes_the_models_own_timeout(how: str, released: threading.
             await asyncio.sleep((timeout or 30) - 0.01)
             raise ModelTimeoutError("the server did not answer in time")
 
-    executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.1)
+    executor = AgentExecutor(agent=create_react_agent(Punctual(), []), tools=[], max_execution_time=0.3)
     result, _ = time_run(executor, how, released)
     assert result.reason == "seconds"
 

@@ -151,7 +151,7 @@ def test_unanswered_question_is_cut_at_the_deadline(run: Run, kind: str) -> None
         agent=scripted(act("echo", text="a")),
         tools=[echo],
         handlers={AskHuman: silent if kind == "def" else silent_async},
-        max_execution_time=0.1,
+        max_execution_time=0.3,
     )
     result = run(plain.with_graph(add_approval(plain.graph)))
     released.set()
@@ -216,7 +216,7 @@ def test_blocking_users_node_is_cut_at_the_deadline(run: Run) -> None:
         released.wait(20)
         return acted
 
-    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.1)
+    plain = AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_execution_time=0.3)
     machine = splice(
         plain.graph, edges(audit, on(Acted, dispatch_tools) | on(LimitReached, stopped_response)), after=parse, on=Acted
     )

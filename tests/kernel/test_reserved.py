@@ -260,7 +260,7 @@ def test_hanging_call_is_cut_after_the_grace(driver: str) -> None:
     assert done.spent["model_calls"] == 2
 
 
-SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.2))
+SOON = replace(LAST_WORDS, dataclasses.replace(conclude, grace=0.6))
 
 
 @pytest.mark.parametrize("driver", ["run", "arun", "stream", "astream"])
@@ -298,8 +298,8 @@ def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
         took = time.monotonic() - began
     finally:
         released.set()
-    assert 0.25 <= took < 3
-    assert 0.25 <= done.spent.seconds < 3
+    assert 0.65 <= took < 3
+    assert 0.65 <= done.spent.seconds < 3
     if hanging == "sum up":
         assert isinstance(done.outcome, Silent)
         assert done.outcome.at.limit.limit == "seconds"

@@ -593,7 +593,7 @@ def test_outer_deadline_cuts_a_sync_inner_run() -> None:
         return text
 
     inner = caller_of(model, hang, max_execution_time=3 * LONG)
-    outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.1)
+    outer = caller_of(Caller(answers_after=1), delegate_to(lambda: inner, is_async=False), max_execution_time=0.3)
     result = outer.run("q")
     released.set()
     assert result.reason == "seconds"

@@ -136,7 +136,7 @@ def test_q4_final_answer_is_readable(reply: str, output: str) -> None:
 def test_q5_time_limit_interrupts_sync_runs(run: Running) -> None:
     model = BlockingModel()
     try:
-        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
+        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.3))
     finally:
         model.released.set()
     assert (result.reason, result.spent["model_calls"]) == ("seconds", 1)
@@ -154,7 +154,7 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
 
     batch = [act("echo", text="a"), act("slow"), act("echo", text="b")]
     try:
-        result = run(AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=0.1))
+        result = run(AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=0.3))
     finally:
         released.set()
     assert [step.status for step in result.steps] == ["ok", "cut", "ok"]

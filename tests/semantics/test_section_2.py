@@ -214,7 +214,7 @@ def test_row_18_time_limit_cuts_running_calls(run: Running) -> None:
 
     model = BlockingModel()
     try:
-        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.02))
+        result = run(AgentExecutor(agent=create_react_agent(model, []), tools=[], max_execution_time=0.3))
     finally:
         model.released.set()
     assert (result.output, result.reason) == (STOPPED, "seconds")

@@ -78,7 +78,7 @@ def test_time_limit_cuts_a_tool_and_keeps_steps(run: Running) -> None:
         return "late"
 
     executor = AgentExecutor(
-        agent=scripted([act("echo", text="a"), act("slow")]), tools=[echo, slow], max_execution_time=0.1
+        agent=scripted([act("echo", text="a"), act("slow")]), tools=[echo, slow], max_execution_time=0.3
     )
     result = run(executor)
     released.set()
@@ -109,7 +109,7 @@ def test_sync_tool_is_abandoned_at_async_deadline() -> None:
         ended.set()
         return "late"
 
-    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.05))
+    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     assert (result.reason, ended.is_set()) == ("seconds", False)
     released.set()
     assert ended.wait(30)
@@ -298,6 +298,6 @@ def test_cut_async_tool_does_not_finish() -> None:
         ended.append("slow")
         return "late"
 
-    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.03))
+    result = run_async(AgentExecutor(agent=scripted(act("slow")), tools=[slow], max_execution_time=0.3))
     released.set()
     assert ([step.status for step in result.steps], ended) == (["cut"], [])

@@ -125,7 +125,7 @@ def test_time_limit_events_answer_each_request(run: Running) -> None:
     model = BlockingModel()
     agent = create_react_agent(model, [])
     try:
-        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.02, observers=[events.append]))
+        run(AgentExecutor(agent=agent, tools=[], max_execution_time=0.3, observers=[events.append]))
     finally:
         model.released.set()
     kinds = [type(event).__name__ for event in events]
