@@ -18,6 +18,8 @@ TOOL_CALLS = Meter("tool_calls")
 TOKENS = Meter("tokens")
 PROMPT_TOKENS = Meter("prompt_tokens")
 COMPLETION_TOKENS = Meter("completion_tokens")
+# Those of the prompts that providers had stored; they are prompt tokens, too.
+CACHED_TOKENS = Meter("cached_tokens")
 COST = Meter("cost", whole=False, unit="an amount of money", remedy="wrap the model: priced(model, Price(...))")
 
 _LIMITED = frozenset(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST))
@@ -86,7 +88,7 @@ class CallModel(Effect[ModelReply]):
     """Ask the model to continue a conversation or a text."""
 
     charges: ClassVar[Mapping[Meter, int]] = _MODEL_CALL
-    measures: ClassVar[tuple[Meter, ...]] = (TOKENS, PROMPT_TOKENS, COMPLETION_TOKENS, COST)
+    measures: ClassVar[tuple[Meter, ...]] = (TOKENS, PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS, COST)
     request: ModelRequest
 
     def measure(self, reply: ModelReply) -> tuple[float | None, ...]:
@@ -97,7 +99,9 @@ class CallModel(Effect[ModelReply]):
         """
         # A user's handler may answer without naming a model.
         usage = check_reply(reply, "behind CallModel").usage
-        return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, reply.cost
+        # Most providers store no prompts, so the meter exists only where tokens were cached.
+        cached = usage.cached_tokens or None
+        return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, cached, reply.cost
 
 
 @dataclass(frozen=True, slots=True)

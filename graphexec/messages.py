@@ -252,7 +252,11 @@ def _invalid_reply(model: str, field: str, value: object, remedy: str) -> Invali
 
 
 class Model(Protocol):
-    """A language model: anything with these two methods."""
+    """A language model: anything with these two methods.
+
+    It may have more: `stream` and `astream`, `name` and `provider` (strings), and `check_access`, which raises an error
+    before a run if calls cannot be made, as for a missing API key.
+    """
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, within `timeout` seconds if given. Raises `ModelError`."""
@@ -261,3 +265,11 @@ class Model(Protocol):
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does."""
         ...
+
+
+def check_access(called: object) -> None:
+    """Call the method `check_access` of a model or a tool, if it has one: it raises an error if calls must fail."""
+    # Any: a method that the protocol does not require.
+    check: Any = getattr(called, "check_access", None)
+    if check is not None:
+        check()

@@ -140,11 +140,6 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples)
-        # These two were made for completion models, which few servers still offer; here they use chat.
-        case "mrkl":
-            return create_mrkl_agent(model, tools, protocol="chat")
-        case "conversational":
-            return create_conversational_agent(model, tools, protocol="chat")
         case _:
             return _FACTORIES[name](model, tools)
 
@@ -152,6 +147,8 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
 _FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
     "tool_calling": create_tool_calling_agent,
     "react": create_react_agent,
+    "mrkl": create_mrkl_agent,
+    "conversational": create_conversational_agent,
     "chat": create_chat_agent,
     "structured_chat": create_structured_chat_agent,
     "json_chat": create_json_chat_agent,

@@ -14,8 +14,9 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.exit_codes import error_line
 from graphexec.cli.run_loop import RunProgress, RunSetup
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
-from graphexec.draw.model.text import format_duration, format_quantity, format_sum
+from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
 from graphexec.effects import (
+    CACHED_TOKENS,
     COMPLETION_TOKENS,
     MODEL_CALLS,
     PROMPT_TOKENS,
@@ -69,6 +70,8 @@ def _format_effect(effect: Effect[Any]) -> str:
 # The maximum length of one observation; `--json` has all of it.
 _LINES = 8
 _CHARACTERS = 600
+# That of a reply's reasoning, which is not the answer.
+_REASONING = 200
 
 # Columns, wide enough for the agent's nodes and outcomes; on a narrower terminal details get lines of their own.
 _NODE = 19
@@ -204,6 +207,7 @@ class TracePrinter(AnswerPrinter):
     def _cost(self, progress: RunProgress) -> None:
         spent = progress.spent
         parts = format_sum(int(spent[PROMPT_TOKENS]), int(spent[COMPLETION_TOKENS]))
+        parts += format_cached(int(spent[CACHED_TOKENS]))
         costs = (
             format_quantity(spent.iterations, "iteration"),
             format_quantity(int(spent[MODEL_CALLS]), "model call"),
@@ -274,6 +278,8 @@ class TracePrinter(AnswerPrinter):
         match moved.outcome:
             case Replied(reply=ModelReply() as reply):
                 lines.append(self._reply(reply))
+                thoughts = self._shorten("\n\n".join([part.text for part in reply.reasoning]), _REASONING)
+                lines.extend([Text(f"reasoning: {thoughts}", "dim italic")] if thoughts else [])
             case Acted(actions=actions):
                 # The actions of one reply share its text.
                 thought = self._shorten(_thought(actions[0]))
@@ -301,7 +307,10 @@ class TracePrinter(AnswerPrinter):
     def _reply(self, reply: ModelReply) -> Text:
         seconds = f"{format_duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
         usage = reply.usage
-        text = Text(f"{seconds}{format_sum(usage.prompt_tokens, usage.completion_tokens)} tokens", "dim")
+        tokens = (
+            f"{format_sum(usage.prompt_tokens, usage.completion_tokens)} tokens{format_cached(usage.cached_tokens)}"
+        )
+        text = Text(f"{seconds}{tokens}", "dim")
         if reply.finish_reason == "length":
             text.append(", cut at the token limit", "yellow")
         return text
@@ -326,9 +335,9 @@ class TracePrinter(AnswerPrinter):
             text.append(f" {seconds}: " if seconds else ": ", "dim")
         return text.append(self._shorten(_format_value(step.observation)), "green" if step.status == "ok" else "red")
 
-    def _shorten(self, text: str) -> str:
+    def _shorten(self, text: str, most: int = _CHARACTERS) -> str:
         whole = clean(text).strip()
-        shown = "\n".join(whole[:_CHARACTERS].splitlines()[:_LINES])
+        shown = "\n".join(whole[:most].splitlines()[:_LINES])
         left = len(whole) - len(shown)
         return f"{shown} {self._symbols.more} {left:,} more characters; --json has them" if left > 0 else shown
 

@@ -51,7 +51,12 @@ def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, descr
     # The outer run checks these classes before its first step, so a wrong context does not fail in the middle.
     kinds = tuple(dict.fromkeys([*of_nodes, *of_handlers]))
     made = tool(name=name, description=description, async_function=arun)(run)
-    return dataclasses.replace(made, context_types=kinds, nested=executor.verify().nested_runs(name, TOOL_CALLS.name))
+    return dataclasses.replace(
+        made,
+        context_types=kinds,
+        nested=executor.verify().nested_runs(name, TOOL_CALLS.name),
+        check_access=executor.check_access,
+    )
 
 
 def nested_runs(tools: Iterable[AnyTool]) -> NestedRuns | None:

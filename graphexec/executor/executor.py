@@ -81,7 +81,7 @@ class AgentExecutor(RunMethods):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_binding", "_settings", "_verdict", "tools")
+    __slots__ = ("_allow_nonterminating", "_settings", "_verdict")
 
     # The parameters of LangChain's executor, and the limits that it lacks.
     def __init__(  # noqa: PLR0913

@@ -41,6 +41,13 @@ class InputKeys:
     needed: tuple[str, ...]
     passed: tuple[str, ...]
 
+    def name(self, inputs: Inputs, memory: Memory | None) -> dict[str, Any]:
+        """Return the inputs by name. Raises `InputError` if one is missing that the memory does not provide."""
+        named = name_inputs(inputs, self.passed)
+        # The memory's inputs are assumed here and checked when it is loaded.
+        self.require(*named, *(() if memory is None else memory.keys))
+        return named
+
     def require(self, *names: str) -> None:
         """Raise `InputError` unless `names` contains every needed input."""
         missing = [key for key in self.needed if key not in names]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
-from graphexec.effects import COMPLETION_TOKENS, PROMPT_TOKENS
+from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
 from graphexec.errors import InputError
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.meters import Limits, Spent
@@ -68,7 +68,7 @@ class RunResult:
     @property
     def usage(self) -> Usage:
         """The tokens of all model calls."""
-        return Usage(int(self.spent[PROMPT_TOKENS]), int(self.spent[COMPLETION_TOKENS]))
+        return Usage(*(int(self.spent[meter]) for meter in (PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS)))
 
 
 def make_result(done: Done[Ending], limits: Limits) -> RunResult:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
+from graphexec.effects import CallModel
 from graphexec.executor.batch import BatchOptions, run_batch
+from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import InputKeys, Inputs, name_inputs, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observers
@@ -19,11 +21,14 @@ from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.validation import reachable
+from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import RunContext, RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
 from graphexec.runtime.loop import follow
 from graphexec.runtime.observers import OnEvent
+from graphexec.tools import AnyTool
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,11 +40,23 @@ if TYPE_CHECKING:
 class RunMethods:
     """The methods of `AgentExecutor` that run it. The executor sets the attributes when it is made."""
 
-    __slots__ = ("_graph", "_keys", "_memory", "_observers", "agent", "return_intermediate_steps", "run_context")
+    __slots__ = (
+        "_binding",
+        "_graph",
+        "_keys",
+        "_memory",
+        "_observers",
+        "agent",
+        "return_intermediate_steps",
+        "run_context",
+        "tools",
+    )
 
     agent: Agent
     return_intermediate_steps: bool
     run_context: RunContext
+    tools: Mapping[str, AnyTool]
+    _binding: Binding
     _graph: Graph[Ready, Ending]
     _keys: InputKeys
     _memory: Memory | None
@@ -217,10 +234,22 @@ class RunMethods:
                 if piece := extractor.extract(event):
                     yield piece
 
+    def check_access(self) -> None:
+        """Raise `MissingAPIKeyError`, or what else a model raises before its first call. Sends and charges nothing.
+
+        Each run begins with this check of the model and of the executors that are tools, as far as they support it.
+        """
+        for called in (self._binding.answers.get(CallModel), *self.tools.values()):
+            check_access(called)
+
     def _start(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
         if isinstance(inputs, Snapshot):
-            return inputs
-        named = name_inputs(inputs, self._keys.passed)
-        # The memory's inputs are assumed here and checked when it is loaded.
-        self._keys.require(*named, *(() if self._memory is None else self._memory.keys))
-        return Ready(Run(named))
+            start: Ready | Snapshot = inputs
+            left = reachable(inputs.node, [(edge.source, edge.target) for edge in self._graph.edges])
+        else:
+            start = Ready(Run(self._keys.name(inputs, self._memory)))
+            left = set(self._graph.nodes)
+        # A run that only has to save its memory needs no model.
+        if any(CallModel in node.effects for node in self._graph if node.name in left):
+            self.check_access()
+        return start

@@ -8,7 +8,7 @@ The import loads neither httpx nor llama.cpp; the first call does.
 from graphexec.models.http.attempts import Clock
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import Weights, installed, pull, weights_path
-from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Retried, Waited
+from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Refused, Retried, Waited
 from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
 from graphexec.models.providers.openai_responses import OpenAIResponses
@@ -32,6 +32,7 @@ __all__ = [
     "OpenAICompatible",
     "OpenAIResponses",
     "Price",
+    "Refused",
     "Retried",
     "SQLiteCache",
     "ScriptedModel",

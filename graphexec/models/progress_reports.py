@@ -1,4 +1,4 @@
-"""The progress that models report: a reply from a cache, a retry, a fallback, a wait."""
+"""The progress that models report: a reply from a cache, a retry, a refused parameter, a fallback, a wait."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ class Retried:
 def report_retry(error: Exception, attempt: int, wait: float) -> None:
     """Report a failed attempt that is followed by another one."""
     report(Retried(error, attempt, wait))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The server refuses a `parameter`, which is not sent any more, or sent under the name `instead`."""
+
+    parameter: str
+    instead: str = ""
+
+    def __str__(self) -> str:
+        follows = f"{self.instead} is sent instead" if self.instead else "it is not sent any more"
+        return f"the server refuses {self.parameter}; {follows}"
 
 
 @dataclass(frozen=True, slots=True)

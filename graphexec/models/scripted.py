@@ -32,6 +32,9 @@ class ScriptedModel:
     instant: ClassVar[bool] = True
     """The model answers without blocking; drivers need no thread for it."""
 
+    name: ClassVar[str] = "scripted"
+    provider: ClassVar[str] = "scripted"
+
     __slots__ = ("_last", "_left", "_scripted", "requests")
 
     def __init__(self, replies: Iterable[ScriptedReply], *, repeat_last: bool = False) -> None:

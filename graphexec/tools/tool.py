@@ -90,7 +90,8 @@ class Tool(Generic[P, R_co]):
     `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
     `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
     `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from an
-    object. For a tool that runs an executor, `nested` describes what its nested runs charge.
+    object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access` raises
+    the error that a nested run would raise at once.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Tool(Generic[P, R_co]):
     async_function: Callable[..., Any] | None = None
     receiver: Receiver | None = None
     nested: NestedRuns | None = None
+    check_access: Callable[[], None] | None = None
 
     def __post_init__(self, func: Callable[P, R_co] | None, coroutine: Callable[..., Any] | None) -> None:
         # Otherwise `tool` or `dataclasses.replace` has set all fields.

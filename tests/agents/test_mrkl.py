@@ -9,7 +9,7 @@ from graphexec import AgentExecutor, AgentFinish, ParseError
 from graphexec.agents import create_mrkl_agent
 from graphexec.agents.langchain.mrkl import read
 from graphexec.errors import InputError
-from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
 from tests.agents.strategies import names, plain
 from tests.executor.actors import echo, observations, prompt, run_executor
@@ -90,7 +90,7 @@ def test_model_continues_one_text() -> None:
     head = "echo(text: string) - Say it again.|echo|q|"
     for model in models:
         first, second = model.requests
-        assert isinstance(first, CompletionRequest)
+        assert isinstance(first, ChatRequest)
         assert first.stop == ("\nObservation:", "\n\tObservation:")
         step = " Hm.\nAction: echo\nAction Input: a\nObservation: a\nThought:"
         assert [prompt(first), prompt(second)] == [head, head + step]

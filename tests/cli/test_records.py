@@ -16,13 +16,19 @@ from graphexec.cli.run_loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.messages import ModelReply, ToolCall, Usage
+from graphexec.messages import ModelReply, Reasoning, ReplyDelta, ToolCall, Usage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
 from graphexec.verify.audit.audit import audit
 from tests.verify.traces import Trace, proof_of
 
-SUM = ModelReply("", (ToolCall("1", "double", '{"number": 2}'),), Usage(10, 1), "tool_calls")
+SUM = ModelReply(
+    "",
+    (ToolCall("1", "double", '{"number": 2}'),),
+    Usage(10, 1, 5),
+    "tool_calls",
+    reasoning=(Reasoning("Twice."), Reasoning("", "{}"), Reasoning("So 4.")),
+)
 ANSWER = ModelReply("It is 4.", usage=Usage(20, 2))
 
 
@@ -67,6 +73,7 @@ def asked_otherwise() -> list[dict[str, Any]]:
         recorder(Asked("plan", effect, call))
         recorder(Reported("plan", effect, "at it", call))
         recorder(Answered("plan", effect, 1.0, 2.0, Spent(), call))
+        recorder(Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
     return recorder.records[1:]
 
 
@@ -108,9 +115,17 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these objects differ between effects, and only some calls have these fields.
-            some = {"provider_id", "within"}
+            some = {"provider_id", "within", "cached_tokens", "reasoning"}
             assert name in ("effects", "replies", "prompt") or found[name] - some == {*fields} - some
     assert found == documented_fields()
+
+
+def test_record_of_a_reply_has_its_reasoning_and_cached_tokens() -> None:
+    records = write_records(executing(SUM, ANSWER))
+    thought, answer = [record["replies"][0] for record in records if "replies" in record and "content" in str(record)]
+    assert (thought["reasoning"], thought["cached_tokens"]) == ("Twice.\n\nSo 4.", 5)
+    assert not {"reasoning", "cached_tokens"} & {*answer}
+    assert [record["spent"].get("cached_tokens") for record in records if "spent" in record][-1] == 5
 
 
 def test_audit_ignores_reports() -> None:

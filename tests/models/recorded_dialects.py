@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphexec.messages import ModelReply, ToolCall, Usage
+from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
 
 MESSAGE = (
     b'{"id":"msg_01","type":"message","role":"assistant","model":"claude-9","content":['
@@ -11,7 +11,9 @@ MESSAGE = (
     b'"usage":{"input_tokens":7,"cache_creation_input_tokens":10,"cache_read_input_tokens":20,"output_tokens":12,'
     b'"service_tier":"standard"}}'
 )
-MESSAGE_REPLY = ModelReply("Café costs €4.", (), Usage(37, 12), "stop", "claude-9")
+# The address of the scripted servers names the provider of the reasoning.
+_THINKING = Reasoning("Hm.", '{"type": "thinking", "thinking": "Hm.", "signature": "EqQB"}', "127.0.0.1:1")
+MESSAGE_REPLY = ModelReply("Café costs €4.", (), Usage(37, 12, 20), "stop", "claude-9", reasoning=(_THINKING,))
 
 MESSAGE_STREAM = (
     b"event: message_start\n"
@@ -22,6 +24,8 @@ MESSAGE_STREAM = (
     b'{"type":"thinking","thinking":"","signature":""}}\n\n'
     b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":'
     b'{"type":"thinking_delta","thinking":"Hm."}}\n\n'
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":'
+    b'{"type":"signature_delta","signature":"EqQB"}}\n\n'
     b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
     b'event: content_block_start\ndata: {"type":"content_block_start","index":1,"content_block":'
     b'{"type":"text","text":""}}\n\n'
@@ -45,7 +49,7 @@ TOOL_USE = (
 TOOL_USE_REPLY = ModelReply(
     "Let me add.",
     (ToolCall("MMvR", "add", '{"a": 17, "b": 25}'), ToolCall("MMvS", "now", "{}")),
-    Usage(320, 36),
+    Usage(320, 36, 1),
     "tool_calls",
     "tiny",
 )
@@ -53,7 +57,7 @@ TOOL_USE_REPLY = ModelReply(
 TOOL_USE_STREAM = (
     b'event: message_start\ndata: {"type":"message_start","message":{"id":"chatcmpl-6","type":"message",'
     b'"role":"assistant","content":[],"model":"tiny","stop_reason":null,"stop_sequence":null,'
-    b'"usage":{"cache_read_input_tokens":319,"input_tokens":1,"output_tokens":0}}}\n\n'
+    b'"usage":{"cache_read_input_tokens":1,"input_tokens":319,"output_tokens":0}}}\n\n'
     b'event: content_block_start\ndata: {"type":"content_block_start","index":0,"content_block":'
     b'{"type":"text","text":""}}\n\n'
     b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":'

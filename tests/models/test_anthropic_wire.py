@@ -36,6 +36,7 @@ from graphexec.messages import (
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import classify_response
+from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.anthropic import ANTHROPIC
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import close_schema, encode, headers, route
@@ -47,7 +48,7 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 # Any: a request's JSON.
 def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
-    return json.loads(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream))
+    return json.loads(write(encode(request, Sampling("claude-9", max_tokens=4096), stream=stream)))
 
 
 # Any: the turns of a request's JSON.

@@ -277,7 +277,8 @@ class TestKeys:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "from-the-environment\n")
         monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://claude.example/")
         script = Script(httpx.Response(200, content=MESSAGE))
-        assert Anthropic("claude-9", client=httpx.Client(transport=script.transport)).complete(HELLO) == MESSAGE_REPLY
+        model = Anthropic("claude-9", client=httpx.Client(transport=script.transport))
+        assert model.complete(HELLO).content == MESSAGE_REPLY.content
         assert str(script.requests[0].url) == "https://claude.example/v1/messages"
         assert script.requests[0].headers["x-api-key"] == "from-the-environment"
 

@@ -100,7 +100,7 @@ def test_long_key_is_never_shown(key: str, before: str, after: str) -> None:
         (b"", "without a message"),
         (b"<html>\r\n  <title>Bad\x1b[31m Gateway</title>", "<html> <title>Bad [31m Gateway</title>"),
         (b'{"error": "model not loaded"}', "model not loaded"),
-        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "body: field required"),
         (b'{"message": "no such route", "object": "error"}', "no such route"),
         (b'{"error": {"code": 7}}', '{"code": 7}'),
         (b'[{"error": {"message": "listed"}}]', "listed"),

@@ -27,8 +27,9 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.openai_responses import encode, route
-from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
+from graphexec.models.providers.responses_reply import ResponsesStream, decode
 from tests.models.actors import HELLO
 from tests.models.test_anthropic_wire import MESSAGES
 
@@ -38,12 +39,12 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 # Any: a request's JSON.
 def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False, limit: int | None = None) -> Any:
-    return json.loads(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream))
+    return json.loads(write(encode(request, Sampling("gpt-9", max_tokens=limit), stream=stream)))
 
 
 # Any: an event's JSON.
 def decode_stream(*events: dict[str, Any], stop: tuple[str, ...] = ()) -> tuple[list[ReplyDelta], ModelReply]:
-    fold = ResponsesStream(PEER, StopCutter(stop))
+    fold = ResponsesStream(PEER, stop)
     deltas = [delta for event in events for delta in fold.take(json.dumps(event))]
     return deltas, fold.reply()
 
@@ -65,7 +66,7 @@ def end(status: str = "completed", kind: str | None = None, **response: Any) -> 
 
 
 def whole(*output: dict[str, Any], status: str = "completed", stop: tuple[str, ...] = (), **rest: Any) -> ModelReply:
-    return decode(json.dumps({"output": output, "status": status, **rest}).encode(), PEER, stop=stop)
+    return decode(json.dumps({"output": output, "status": status, **rest}).encode(), PEER, stops=stop)
 
 
 def message(*texts: str) -> dict[str, Any]:
@@ -111,6 +112,7 @@ def test_only_set_options_are_sent_without_stop() -> None:
     assert full == {
         **encode_body(HELLO),
         "tools": [tool],
+        "include": ["reasoning.encrypted_content"],
         "text": {"format": {"type": "json_schema", "name": "reply", "schema": {"type": "object"}}},
         "max_output_tokens": 9,
         "stream": True,

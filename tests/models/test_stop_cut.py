@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.models.providers.responses_reply import StopCutter
+from graphexec.models.http.stop_cutter import StopCutter
 
 # Few characters, so that stop strings occur, overlap and appear partially.
 FEW = st.text("ab\n", max_size=12)

@@ -30,6 +30,7 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.json_bodies import write
 from graphexec.models.providers.openai_compatible import encode, route
 from graphexec.models.providers.openai_reply import ChatStream, decode
 from tests.models.actors import HELLO, aread_stream, asse, read_stream, scripted_server, sse
@@ -51,7 +52,7 @@ ADD = ToolSpec("add", "Add two numbers.", MappingProxyType({"type": "object", "r
 
 # Any: a request's JSON.
 def encode_body(request: ChatRequest | CompletionRequest, *, stream: bool = False) -> Any:
-    return json.loads(encode(request, Sampling("tiny"), stream=stream))
+    return json.loads(write(encode(request, Sampling("tiny"), stream=stream)))
 
 
 def decode_stream(*chunks: object) -> ModelReply:

@@ -51,7 +51,7 @@ def create_conversational_agent(
     prompt: str = CONVERSATIONAL_PROMPT,
     ai_prefix: str = "AI",
     stop: Sequence[str] = STOP,
-    protocol: TextProtocol = "completion",
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make an agent that talks; the input `chat_history` is the earlier conversation, as a string or as messages.
 

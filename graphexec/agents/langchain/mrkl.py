@@ -1,4 +1,4 @@
-"""The zero-shot MRKL agent (Karpas et al. 2022): LangChain's first agent, which uses completions."""
+"""The zero-shot MRKL agent (Karpas et al. 2022): LangChain's first agent."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create_mrkl_agent(
     *,
     prompt: str = MRKL_PROMPT,
     stop: Sequence[str] = STOP,
-    protocol: TextProtocol = "completion",
+    protocol: TextProtocol = "chat",
 ) -> Agent:
     """Make a zero-shot agent that continues a text of thoughts, actions and observations.
 

@@ -18,6 +18,11 @@ def format_sum(*counts: int) -> str:
     return " + ".join(format_integer(count, ",") for count in counts)
 
 
+def format_cached(tokens: int) -> str:
+    """Return the addition to a number of tokens for those from a provider's cache: `, 512 cached`; none for 0."""
+    return f", {format_integer(tokens, ',')} cached" if tokens else ""
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration: `35 ms`, `4.28 s`, `120 s`."""
     if seconds < 0.001:  # noqa: PLR2004 - shorter times are not noticeable

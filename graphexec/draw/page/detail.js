@@ -233,15 +233,21 @@ function replyPart(reply, name, seconds) {
     });
   }
   if (reply.content === undefined) return section("Reply", data(reply.value, name), { kind: "reply", aside: seconds });
+  const cached = reply.cached_tokens ? `, ${number(reply.cached_tokens)} cached` : "";
   const tokens =
     reply.prompt_tokens || reply.completion_tokens
-      ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens`
+      ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens${cached}`
       : "";
   const calls = toolCalls(reply.tool_calls ?? [], name);
   const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
+  const thoughts = reply.reasoning
+    ? collapsible(`reasoning, ${number(characters(reply.reasoning))} characters`, `${name} reasoning`, () =>
+        block(reply.reasoning, { name: `${name} reasoning text` }),
+      )
+    : null;
   return section(
     "Reply",
-    [reply.content || !calls.length ? block(reply.content, { name }) : null, ...calls].filter(Boolean),
+    [thoughts, reply.content || !calls.length ? block(reply.content, { name }) : null, ...calls].filter(Boolean),
     { kind: "reply", aside: aside.filter(Boolean).join(" · ") },
   );
 }

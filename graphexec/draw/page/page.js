@@ -81,6 +81,7 @@ function totals() {
     ["model calls", number(spent.model_calls ?? 0)],
     ["tool calls", number(spent.tool_calls ?? 0)],
     ["tokens", number(spent.tokens ?? 0)],
+    ["cached tokens", spent.cached_tokens > 0 ? number(spent.cached_tokens) : ""],
     ["cost", spent.cost > 0 ? number(spent.cost) : ""],
     ["time", duration(run.result?.seconds ?? spent.seconds ?? 0)],
   ];

@@ -5,6 +5,7 @@ const COUNTED = [
   ["model_calls", "model calls"],
   ["tool_calls", "tool calls"],
   ["tokens", "tokens"],
+  ["cached_tokens", "cached tokens"],
   ["seconds", "seconds"],
   ["cost", "cost"],
   ["restarts", "restarts"],

@@ -11,6 +11,7 @@ from pydantic_core import to_jsonable_python
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.effects import (
+    CACHED_TOKENS,
     COMPLETION_TOKENS,
     COST,
     MODEL_CALLS,
@@ -38,8 +39,9 @@ PromptMessage: TypeAlias = Message | str
 
 
 def spent_data(spent: Spent) -> Record:
-    """Return the usage by name; `tokens` are those that models reported."""
-    meters = {name: count for name, count in spent.meters.items() if name != TOKENS.name}
+    """Return the usage by name; `tokens` are those that models reported, `cached_tokens` are there if not 0."""
+    hidden = {TOKENS.name} if spent[CACHED_TOKENS] else {TOKENS.name, CACHED_TOKENS.name}
+    meters = {name: count for name, count in spent.meters.items() if name not in hidden}
     return {
         "iterations": spent.iterations,
         "seconds": spent.seconds,
@@ -148,14 +150,17 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
     """Return the data of the reply to an effect."""
     data: Record = {"effect": type(effect).__name__}
     match reply:
-        case ModelReply(content, calls, usage, finish_reason):
-            return data | {
+        case ModelReply(content, calls, usage, finish_reason, reasoning=reasoning):
+            data |= {
                 "content": content,
                 "tool_calls": [_call(call) for call in calls],
                 "finish_reason": finish_reason,
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
             }
+            thoughts = "\n\n".join([part.text for part in reasoning if part.text])
+            cached = {"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}
+            return data | cached | ({"reasoning": thoughts} if thoughts else {})
         case ToolResult(observation, status, error=error):
             return effect_name(effect) | {"status": status, "error": error, "observation": to_json_data(observation)}
         case _:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphexec.draw.model.text import format_quantity, format_sum, sanitize_line
+from graphexec.draw.model.text import format_cached, format_quantity, format_sum, sanitize_line
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
@@ -93,9 +93,17 @@ def failure_label(reply: Record) -> str | None:
 
 
 def format_tokens(reply: Record) -> str | None:
-    """Return the tokens of a model's reply, `735 + 25 tokens`, or `None` if it reported none."""
+    """Return the tokens of a model's reply, `735 + 25 tokens, 512 cached`, or `None` if it reported none."""
     prompt, completion = reply.get("prompt_tokens", 0), reply.get("completion_tokens", 0)
-    return f"{format_sum(prompt, completion)} tokens" if prompt or completion else None
+    if not (prompt or completion):
+        return None
+    return f"{format_sum(prompt, completion)} tokens{format_cached(reply.get('cached_tokens', 0))}"
+
+
+def format_reasoning(reply: Record, most: int) -> str | None:
+    """Return the beginning of a reply's reasoning, `reasoning: First I ...`, or `None` if it has none."""
+    reasoning = reply.get("reasoning")
+    return shorten(f"reasoning: {reasoning}", most) if reasoning else None
 
 
 def format_nested_usage(charged: Record) -> str | None:

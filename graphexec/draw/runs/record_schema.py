@@ -33,6 +33,7 @@ class _Spent(TypedDict):
     prompt_tokens: _Count
     completion_tokens: _Count
     tokens: _Count
+    cached_tokens: NotRequired[_Count]
     cost: _Money
     budgets: dict[str, _Count | _Money]
 
@@ -70,6 +71,8 @@ class _Reply(TypedDict):
     tool_calls: NotRequired[list[_Call]]
     prompt_tokens: NotRequired[_Count]
     completion_tokens: NotRequired[_Count]
+    cached_tokens: NotRequired[_Count]
+    reasoning: NotRequired[str]
 
 
 class _AtNode(TypedDict):
@@ -110,6 +113,7 @@ class _Moved(_AtNode):
 class _Reported(_Asked):
     news: str
     text: str
+    reasoning: NotRequired[str]
 
 
 class _Error(TypedDict):

@@ -9,7 +9,7 @@ may get further fields:
 - `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `effects` (exactly one;
   each effect of a request has its own record, when its call begins)
 - `reported`: `node`, `call`, `provider_id`, `effects` (the pending one, if the report concerns one), `news` (its class:
-  a retry, a wait, a cached reply, a `ReplyDelta`), `text`
+  a retry, a wait, a cached reply, a `ReplyDelta`), `text`; of a piece of reasoning also `reasoning`
 - `answered`: `node`, `call`, `provider_id`, `seconds`, `spent`, `replies` (exactly one), `within` (the usage of nested
   runs, by meter, if there were any)
 - `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
@@ -23,7 +23,8 @@ Their fields:
 - `limits`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `tokens`, `cost`, `fan_out`, `restarts`, `depth`,
   `nested_runs`, `budgets` (the machine's own, by name); null means no limit
 - `spent`: `iterations`, `seconds`, `model_calls`, `tool_calls`, `prompt_tokens`, `completion_tokens`, `tokens` (both),
-  `silent_calls` (calls that reported no tokens), `restarts`, `cost`, `budgets`
+  `silent_calls` (calls that reported no tokens), `restarts`, `cost`, `budgets`; and if not 0 `cached_tokens` (those of
+  the prompts that providers had stored)
 - `call`: `run` (its id), `sequence` (the number of the request in the run, from 1), `member` (the index in the request,
   from 0)
 - `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt`; of a person
@@ -32,7 +33,8 @@ Their fields:
   each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
   (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`
 - `replies`, each: `effect`; of a model also `content`, `tool_calls`, `finish_reason`,
-  `prompt_tokens`, `completion_tokens`; of a tool also `tool`, `status`, `error`
+  `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the model wrote
+  before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
   (the class of the exception that it failed with, or `null`), `observation`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`)
@@ -151,6 +153,7 @@ class Recorder:
                     effects=[] if effect is None else [effect_name(effect)],
                     news=type(news).__name__,
                     text=news.content if isinstance(news, ReplyDelta) else str(news),
+                    **({"reasoning": news.reasoning} if isinstance(news, ReplyDelta) and news.reasoning else {}),
                 )
             case Moved(node, outcome, target):
                 return self._add(

@@ -13,6 +13,7 @@ from graphexec.draw.runs.labels import (
     format_data,
     format_effect,
     format_nested_usage,
+    format_reasoning,
     format_reply,
     format_tokens,
     shorten,
@@ -119,6 +120,8 @@ def _call(call: CallRecord, place: str) -> Iterator[str]:
     yield _arrow(_AGENT, _CALL, place, format_effect(call.effect, _LABEL))
     yield from (_note(place, text) for text in call.news)
     if call.reply is not None:
+        if thoughts := format_reasoning(call.reply, _LABEL):
+            yield _note(place, thoughts)
         wrong = failure_label(call.reply)
         facts = filter(
             None, (wrong, format_tokens(call.reply), format_duration(call.seconds), format_nested_usage(call.within))

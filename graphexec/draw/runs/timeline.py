@@ -8,13 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from graphexec.draw.model.text import count_cells, format_duration, format_quantity, format_sum, pad, truncate
+from graphexec.draw.model.text import (
+    count_cells,
+    format_cached,
+    format_duration,
+    format_quantity,
+    format_sum,
+    pad,
+    truncate,
+)
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import (
     failure_label,
     format_data,
     format_effect,
     format_nested_usage,
+    format_reasoning,
     format_reply,
     shorten,
 )
@@ -32,6 +41,8 @@ _GAP = "  "
 _WIDE, _DESCRIPTION = 84, 12
 # The maximum length of one label.
 _TEXT = 200
+# That of reasoning, which comes before an answer.
+_REASONING = 60
 
 _MODELS = frozenset({"CallModel", "CallAgent"})
 _WAITED_FOR = {"CallModel": "model", "CallAgent": "model", "CallTool": "tools", "AskHuman": "people"}
@@ -156,6 +167,8 @@ def _describe_call(call: CallRecord) -> str:
     parts = [f"[{shorten(text, _TEXT)}]" for text in call.news]
     answer, effect, reply = "no reply", call.effect, call.reply
     if reply is not None:
+        if thoughts := format_reasoning(reply, _REASONING):
+            parts.append(f"[{thoughts}]")
         answer, failure = format_reply(reply, _TEXT), failure_label(reply)
         answer = f"{failure}: {answer}" if failure else answer
     # A prompt repeats what the rows above show.
@@ -171,7 +184,7 @@ def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
     spent: Record = next((one["spent"] for one in reversed(recording.records) if one.get("spent")), nothing)
     if spent:
         parts = format_sum(spent["prompt_tokens"], spent["completion_tokens"])
-        tokens = f"{format_quantity(spent['tokens'], 'token')} ({parts})"
+        tokens = f"{format_quantity(spent['tokens'], 'token')} ({parts}{format_cached(spent.get('cached_tokens', 0))})"
         facts = [
             format_quantity(spent["iterations"], "iteration"),
             format_quantity(spent["model_calls"], "model call"),

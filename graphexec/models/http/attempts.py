@@ -14,6 +14,7 @@ from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import (
     LONGEST_ADVISED,
     CallFailure,
+    ErrorReport,
     classify_exception,
     classify_response,
     timeout_error,
@@ -113,6 +114,11 @@ class Attempts:
         """Raise `ModelTimeoutError` if the deadline has passed."""
         if self.seconds_left is not None and self.seconds_left <= 0:
             raise timeout_error(self.endpoint, self._timeout or 0)
+
+    @property
+    def report(self) -> ErrorReport | None:
+        """The server's report of the last failure, if it sent one with a status other than 200."""
+        return None if self._failure is None else self._failure.report
 
     def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
         """Return the error for a response with a status other than 200, and note whether it may be retried."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from graphexec.messages import FinishReason, ModelReply, ModelRequest, ReplyDelta, ToolCall, Usage
+from graphexec.messages import FinishReason, ModelReply, ModelRequest, Reasoning, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.json_bodies import invalid_reply
+from graphexec.models.http.json_bodies import JSON, invalid_reply
+from graphexec.models.http.refusals import Parameter
+from graphexec.models.http.stop_cutter import StopCutter
 
 # An item of a stream: deltas, and finally the whole reply.
 Piece: TypeAlias = ReplyDelta | ModelReply
@@ -17,11 +19,19 @@ Piece: TypeAlias = ReplyDelta | ModelReply
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """The settings of a model for all requests; `None` is the server's default. `max_tokens` bounds a reply."""
+    """The settings of a model for all requests; `None` is the server's default. `max_tokens` bounds a reply.
+
+    `extra_body` has further members of the body. `provider` is the name of the provider, whose reasoning is sent back.
+    """
 
     model: str
     temperature: float | None = None
     max_tokens: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    reasoning_effort: str | None = None
+    extra_body: Mapping[str, Any] | None = None
+    provider: str = ""
 
 
 @dataclass(slots=True)
@@ -48,18 +58,32 @@ def make_call_id(position: int) -> str:
 class Draft(ABC):
     """A reply that is still being received. The methods that add a piece are generators of deltas; iterate over them.
 
-    Each protocol has a subclass that reads its events. `finish` and `usage` are set when the server has sent them.
+    Each protocol has a subclass that reads its events. `finish` and `usage` are set when the server has sent them. The
+    text is cut before the first of the `stops`, and calls after that position are ignored, because a server may refuse
+    or ignore stop strings.
     """
 
     endpoint: Endpoint
+    stops: tuple[str, ...] = ()
+    cut: StopCutter = field(init=False)
     texts: list[str] = field(default_factory=list[str], init=False)
     calls: list[PartialCall] = field(default_factory=list[PartialCall], init=False)
     finish: FinishReason | None = field(default=None, init=False)
     usage: Usage | None = field(default=None, init=False)
     model: str = field(default="", init=False)
 
+    def __post_init__(self) -> None:
+        self.cut = StopCutter(self.stops)
+
     def add_text(self, text: str | None) -> Iterator[ReplyDelta]:
-        """Add a piece of the text."""
+        """Add a piece of the text; its end is held back while it may be the beginning of a stop string."""
+        yield from self._show(self.cut.take(text or ""))
+
+    def end_text(self) -> Iterator[ReplyDelta]:
+        """Add the text that was held back, after the last piece."""
+        yield from self._show(self.cut.rest())
+
+    def _show(self, text: str) -> Iterator[ReplyDelta]:
         if text:
             self.texts.append(text)
             yield ReplyDelta(text)
@@ -86,18 +110,39 @@ class Draft(ABC):
         """True if no part of the reply is missing."""
         return self.finish is not None
 
+    def reasoning(self) -> tuple[Reasoning, ...]:
+        """Return the parts of the reasoning that have been received."""
+        return ()
+
     def reply(self) -> ModelReply:
         """Return the whole reply. Raises `InvalidReplyError` if it is incomplete, or a call has no name."""
         if not self.complete:
             raise invalid_reply(self.endpoint, "ended its stream before the reply was complete")
-        calls = tuple(call.to_call(self.endpoint) for call in self.calls)
-        return ModelReply("".join(self.texts), calls, self.usage or Usage(), self.finish or "other", self.model)
+        return self.whole_reply()
+
+    def whole_reply(self) -> ModelReply:
+        """Return the reply so far. Raises `InvalidReplyError` if a call has no name."""
+        finish = self.finish or "other"
+        if self.cut.done:
+            finish = "tool_calls" if self.calls else "stop"
+        return ModelReply(
+            "".join(self.texts),
+            tuple(call.to_call(self.endpoint) for call in self.calls),
+            self.usage or Usage(),
+            finish,
+            self.model,
+            reasoning=self.reasoning(),
+        )
+
+
+# The remedy for a member of `extra_body` that belongs to the request, not to the model.
+REQUEST_WRITES_IT = "each request writes it; leave it out"
 
 
 class Encode(Protocol):
-    """A function that encodes a request as the body of a POST."""
+    """A function that encodes a request as the body of a POST; members that are `None` are not sent."""
 
-    def __call__(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+    def __call__(self, request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         """Return the body. Raises `BadRequestError` if the protocol cannot express the request."""
         ...
 
@@ -107,8 +152,9 @@ class Dialect:
     """The functions and settings of one protocol.
 
     `route` returns a path below the base URL; `headers` returns the headers with the API key, if there is one.
-    `make_draft` makes the draft of a streamed reply. `max_tokens` bounds a reply if the user does not; `None` is the
-    server's default.
+    `make_draft` makes the draft of a streamed reply. `parameters` are those that a server may refuse. `reserved` are
+    the members of a body that `extra_body` may not set, and `absent` the options that the protocol does not have, both
+    with the remedy. `max_tokens` bounds a reply if the user does not; `None` is the server's default.
     """
 
     provider: Provider
@@ -117,6 +163,9 @@ class Dialect:
     encode: Encode
     decode: Callable[[bytes, ModelRequest, Endpoint], ModelReply]
     make_draft: Callable[[ModelRequest, Endpoint], Draft]
+    parameters: tuple[Parameter, ...]
+    reserved: Mapping[str, str]
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])
     max_tokens: int | None = None
 
 

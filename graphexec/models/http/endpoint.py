@@ -52,6 +52,11 @@ class Endpoint:
         return f"{one_line(self.model)} at {self.shown_url}"
 
     @property
+    def provider_name(self) -> str:
+        """The name of the provider: a well-known one, such as `openai`, or the server's host and port."""
+        return provider_name(self.base_url)
+
+    @property
     def shown_url(self) -> str:
         """The base URL without a user name and password."""
         return re.sub(r"//[^/@]*@", "//", one_line(self.base_url))
@@ -78,6 +83,38 @@ class Endpoint:
         # The first cut bounds the work on a huge body, the second one the length of the line.
         text = one_line(text[: 10 * SHOWN])
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+# The names of providers in OpenTelemetry's semantic conventions for generative AI (`gen_ai.provider.name`), by the end
+# of the server's host. The conventions have no name for OpenRouter.
+_PROVIDER_NAMES = {
+    "api.openai.com": "openai",
+    "api.anthropic.com": "anthropic",
+    "openai.azure.com": "azure.ai.openai",
+    "services.ai.azure.com": "azure.ai.inference",
+    "generativelanguage.googleapis.com": "gcp.gemini",
+    "aiplatform.googleapis.com": "gcp.vertex_ai",
+    "api.cohere.com": "cohere",
+    "api.deepseek.com": "deepseek",
+    "api.groq.com": "groq",
+    "api.mistral.ai": "mistral_ai",
+    "api.perplexity.ai": "perplexity",
+    "api.x.ai": "x_ai",
+    "openrouter.ai": "openrouter",
+}
+
+
+def provider_name(base_url: str) -> str:
+    """Return the name of the provider at an address: a well-known one, or the host and port without a password."""
+    try:
+        parts = urlsplit(base_url)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        return ""
+    for end, name in _PROVIDER_NAMES.items():
+        if host == end or host.endswith((f".{end}", f"-{end}")):
+            return name
+    return host if port is None else f"{host}:{port}"
 
 
 def has_scheme(url: str) -> bool:

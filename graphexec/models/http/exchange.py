@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from graphexec.errors import ModelConnectionError, ModelError
+from graphexec.errors import BadRequestError, ModelConnectionError, ModelError
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
+from graphexec.models.http.json_bodies import JSON, write
+from graphexec.models.http.refusals import Refusals
 from graphexec.models.progress_reports import report_retry
 from graphexec.runtime.io import IO, Items
+from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
 
 
@@ -40,7 +43,9 @@ class Exchange:
     dialect: Dialect
     request: ModelRequest
     headers: dict[str, str]
-    body: bytes
+    body: JSON
+    # The parameters that the server has refused so far, in this call and others of the model.
+    refusals: Refusals
     # Whether the request asks for a stream.
     streams: bool
 
@@ -52,20 +57,38 @@ class Exchange:
 
     async def open(self) -> OpenStream | ModelReply:
         """Send the request, and wait for the first piece. A server that does not stream sends the whole reply."""
+        check = self._io.make_check()
 
         async def once() -> OpenStream | ModelReply:
-            try:
-                return await self._open()
-            except ModelConnectionError:
-                if not self.attempts.should_reconnect():
-                    raise
-            await self.attempts.sleep(0.0)
-            return await self._open()
+            # Repeats within one attempt: each refusal removes a parameter, and a call reconnects at most once.
+            while True:
+                self.refusals.apply(self.body)
+                try:
+                    return await self._open()
+                except ModelConnectionError:
+                    if not self.attempts.should_reconnect():
+                        raise
+                    lost = True
+                except BadRequestError as error:
+                    if not self._learn(error):
+                        raise
+                    lost = False
+                check()
+                if lost:
+                    await self.attempts.sleep(0.0)
 
         attempts = self.attempts
         return await retry(
             once, attempts.policy, self._io, announce=report_retry, sleep=attempts.sleep, allows=attempts.allows
         )
+
+    def _learn(self, error: BadRequestError) -> bool:
+        """Return whether to repeat the attempt because the server refused optional parameters; report them."""
+        found = self.attempts.report
+        refused = [] if found is None else self.refusals.learn(self.body, error.status or 0, found)
+        for news in refused:
+            report(news)
+        return bool(refused)
 
     async def next_deltas(self, opened: OpenStream) -> tuple[ReplyDelta, ...] | None:
         """Return the deltas of the next event, or `None` at the end of the stream."""
@@ -116,7 +139,7 @@ class Exchange:
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
         url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.request)}"
         request = used.client.build_request(
-            "POST", url, content=self.body, headers=self.headers, timeout=self.attempts.timeouts
+            "POST", url, content=write(self.body), headers=self.headers, timeout=self.attempts.timeouts
         )
         send = partial(used.client.send, request, stream=True)
         response = await self._io.either(send, send)

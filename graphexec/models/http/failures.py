@@ -48,13 +48,15 @@ _PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "s
 class CallFailure:
     """The failure of an attempt. `transient`: another attempt may succeed, after `advised` seconds if the server says.
 
-    `dropped`: the connection broke, which is typical of connections that were idle for too long.
+    `dropped`: the connection broke, which is typical of connections that were idle for too long. `report` is the
+    server's report in a response with another status than 200.
     """
 
     error: ModelError
     transient: bool = False
     advised: float | None = None
     dropped: bool = False
+    report: ErrorReport | None = None
 
 
 # Any: a parsed body's values are arbitrary JSON.
@@ -77,6 +79,10 @@ class ErrorReport:
         inner = _first(_first(body, "error", "detail", "message"))
         within = inner if isinstance(inner, dict) else {}
         message = _first(inner, "message", "msg", "error")
+        place = within.get("loc")
+        if isinstance(place, list) and isinstance(message, str):
+            # FastAPI's message does not name the member that it is about.
+            message = f"{'.'.join(map(str, place))}: {message}"  # pyright: ignore[reportUnknownArgumentType]
         code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
         return cls(message if isinstance(message, str) else json.dumps(message, default=repr), code, kind, within)
 
@@ -129,7 +135,7 @@ def classify_response(
     else:
         kind = InvalidReplyError
         fact = f"answered neither 200 nor an error ({reason}); check {_base_url(endpoint)}"
-    return CallFailure(kind(f"{endpoint} {fact}", status=status))
+    return CallFailure(kind(f"{endpoint} {fact}", status=status), report=report)
 
 
 def _transient_failure(error: ModelError, advised: float | None) -> CallFailure:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from graphexec._json import read_object
 from graphexec.errors import BadRequestError, InvalidReplyError
-from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
+from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
 
 # A JSON object to send; its values are arbitrary.
@@ -33,11 +33,10 @@ W = TypeVar("W", bound=Wire)
 
 
 def write(body: JSON) -> bytes:
-    """Return a body as bytes, without members that are `None`. Raises `BadRequestError` if it is not valid JSON."""
-    members = {name: value for name, value in body.items() if value is not None}
+    """Return a body as bytes. Raises `BadRequestError` if it is not valid JSON."""
     try:
         # ASCII: a lone surrogate in a message is escaped instead of failing here.
-        return json.dumps(members, default=_to_plain, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(body, default=_to_plain, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
@@ -86,9 +85,51 @@ def valid_arguments(arguments: str) -> str:
     return arguments if parse_arguments(arguments) else "{}"
 
 
-def tool_choice(request: ChatRequest) -> str | None:
-    """Return the tool choice of a request, or `None` for the default."""
-    return request.tool_choice if request.tools and request.tool_choice != "auto" else None
+def forced_tool(request: ChatRequest, model: str) -> str | None:
+    """Return the name of the tool that a request forces the model to call, if any.
+
+    Raises `BadRequestError` for a tool that the request does not offer, and for required calls without tools.
+    """
+    choice, offered = request.tool_choice, [tool.name for tool in request.tools]
+    if choice in {"auto", "none"}:
+        return None
+    if choice == "required" and offered:
+        return None
+    if choice in offered:
+        return choice
+    raise BadRequestError(
+        f"{model} cannot follow tool_choice={choice!r}: the request offers {', '.join(offered) or 'no tools'}; "
+        "write auto, none, required, or the name of an offered tool"
+    )
+
+
+def chosen_mode(request: ChatRequest) -> str | None:
+    """Return `none` or `required` if the request says so, or `None` for the default."""
+    return request.tool_choice if request.tools and request.tool_choice in {"none", "required"} else None
+
+
+def returned_reasoning(message: AssistantMessage, provider: str) -> list[JSON]:
+    """Return the data of a message's reasoning that is sent back: that of the same provider, beside tool calls.
+
+    Providers that need it (Anthropic, OpenAI's Responses, DeepSeek, OpenRouter) need it for the calls whose results
+    follow; some refuse it in other messages.
+    """
+    parts = message.reasoning if message.tool_calls else ()
+    return [parse_arguments(part.data) for part in parts if part.provider == provider and part.data]
+
+
+def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
+    """Return a body with further members: objects are merged, lists joined, other values replace those of `body`."""
+    merged = {name: value for name, value in body.items() if value is not None}
+    for name, value in extra.items():
+        before = merged.get(name)
+        if isinstance(before, dict) and isinstance(value, dict):
+            merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(before, list) and isinstance(value, list):
+            merged[name] = before + [item for item in value if item not in before]  # pyright: ignore[reportUnknownVariableType]
+        else:
+            merged[name] = value
+    return merged
 
 
 def conversation(request: ModelRequest) -> Sequence[Message]:

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Generator
-from typing import ClassVar, Self
+from collections.abc import AsyncGenerator, Generator, Mapping
+from typing import Any, ClassVar, Self
 
-from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, number, optional, validate, whole
+from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
-from graphexec.models.http.endpoint import Endpoint, has_scheme
+from graphexec.models.http.endpoint import Endpoint, has_scheme, provider_name
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
+from graphexec.models.http.options import (
+    EFFORT,
+    SEED,
+    TEMPERATURE,
+    TOP_P,
+    copy_extra_body,
+    copy_headers,
+    digest,
+    has_credentials,
+    refuse_absent,
+    replace_headers,
+)
+from graphexec.models.http.refusals import Refusals
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
-TEMPERATURE = number("a number, 0 or more")
 _CLIENT = has_methods("a client", "build_request", "send")
 # The context manager methods distinguish the two kinds; a user's client may have none of these methods.
 _BLOCKING = Constraint(
@@ -102,6 +114,11 @@ class RemoteModel(ClosableModel):
         api_key: str | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
+        top_p: float | None = None,
+        seed: int | None = None,
+        reasoning_effort: str | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        extra_headers: Mapping[str, str] | None = None,
         timeout: float = 60.0,
         max_retries: int = 2,
         client: HTTPClient | None = None,
@@ -115,6 +132,9 @@ class RemoteModel(ClosableModel):
             ("base_url", base_url, optional(STRING, f"{provider.base_url_variable} or the provider's own")),
             ("temperature", temperature, optional(TEMPERATURE, "the server's")),
             ("max_tokens", max_tokens, optional(whole(1), "the server's")),
+            ("top_p", top_p, optional(TOP_P, "the server's")),
+            ("seed", seed, optional(SEED, "the server's")),
+            ("reasoning_effort", reasoning_effort, optional(EFFORT, "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
             ("client", client, optional(_BLOCKING, "a new one")),
@@ -123,15 +143,43 @@ class RemoteModel(ClosableModel):
         # The message does not show the value, because it may contain the key.
         if not optional(STRING).fits(api_key):
             raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a string, or None")
-        self._sampling = Sampling(model, temperature, max_tokens or self._dialect.max_tokens)
+        given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
+        refuse_absent(owner, self._dialect.absent, given)
+        extra = copy_extra_body(owner, extra_body, self._dialect.reserved)
+        self._headers = copy_headers(owner, extra_headers)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
-        # Distinguishes this model's replies from other models' replies in a cache.
-        self.identity = f"{owner} {self._sampling!r} at {self._base_url}"
+        self._sampling = Sampling(
+            model,
+            temperature,
+            max_tokens or self._dialect.max_tokens,
+            top_p,
+            seed,
+            reasoning_effort,
+            extra,
+            provider_name(self._base_url),
+        )
+        # Distinguishes this model's replies from other models' replies in a cache. Headers may contain secrets.
+        self.identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
+        self._refusals = Refusals(self._dialect.parameters)
         self._api_key = api_key
         self._timeout = timeout
         self._max_retries = max_retries
         self._connections = Connections(client, async_client)
         self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """The name of the model at its provider."""
+        return self._sampling.model
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider: a well-known one, such as `openai`, or the server's host and port."""
+        return self._sampling.provider
+
+    def check_access(self) -> None:
+        """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
+        self._endpoint()
 
     def __repr__(self) -> str:
         endpoint = Endpoint(self._sampling.model, self._base_url)
@@ -163,13 +211,15 @@ class RemoteModel(ClosableModel):
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
         endpoint = self._endpoint()
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        headers |= self._dialect.headers(endpoint.key)
         return Exchange(
             Attempts(endpoint, self._clock, io, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
             self._connections,
             self._dialect,
             request,
-            headers | self._dialect.headers(endpoint.key),
+            replace_headers(headers, self._headers),
             self._dialect.encode(request, self._sampling, stream=stream),
+            self._refusals,
             streams=stream,
         )
 
@@ -180,7 +230,7 @@ class RemoteModel(ClosableModel):
         endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider)
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
-        if not endpoint.key and self._api_key is None and not endpoint.is_local:
+        if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
             raise missing_key_error(endpoint)
         if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:
             raise invalid_key_error(endpoint)

@@ -46,8 +46,7 @@ class LlamaProcess:
     """A llama.cpp server on this machine, ready for requests at `url`. It ends with `close` or with this program."""
 
     def __init__(self, settings: Settings) -> None:
-        if importlib.util.find_spec("xllamacpp") is None:
-            raise missing_extra_error("xllamacpp")
+        require_llama()
         # llama.cpp writes its errors to this file instead of the terminal, so our error message can include them.
         with tempfile.TemporaryFile() as log:
             process = _start(log)
@@ -70,6 +69,12 @@ class LlamaProcess:
     def close(self) -> None:
         """End the server at once."""
         self._stop()
+
+
+def require_llama() -> None:
+    """Raise `WeightsError` if llama.cpp is not installed."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise missing_extra_error("xllamacpp")
 
 
 def _start(log: IO[bytes]) -> subprocess.Popen[str]:

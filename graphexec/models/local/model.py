@@ -5,21 +5,30 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, TIMEOUT, optional, validate, whole
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
 from graphexec.models.http.dialect import Piece, Sampling, bearer
-from graphexec.models.http.remote import TEMPERATURE, ClosableModel
-from graphexec.models.local.llama_process import LlamaProcess, Settings
+from graphexec.models.http.json_bodies import write
+from graphexec.models.http.options import SEED, TEMPERATURE, TOP_P, copy_extra_body, refuse_absent
+from graphexec.models.http.remote import ClosableModel
+from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
-from graphexec.models.providers.openai_compatible import OpenAICompatible, encode
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
 from graphexec.runtime.io import IO
+
+_ABSENT = {
+    "reasoning_effort": (
+        "pass extra_body={'chat_template_kwargs': {'reasoning_effort': ...}} if the chat template reads it"
+    )
+}
 
 # The name of a tool that no template contains.
 _PROBE = "graphexecprobe"
@@ -48,8 +57,9 @@ class LocalModel(ClosableModel):
     It serves the GGUF file at `path`, or the named weights `model`, which the first call downloads if they are missing
     (the default is a download of 93 MB and a file of 98 MB; `download=False` forbids it). `context`, in tokens, holds
     prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores
-    make the model many times slower. `chat_template` (Jinja) replaces the template of the weights. A request with tools
-    is a `BadRequestError` if the template does not support tools, as that of the default weights.
+    make the model many times slower. `extra_body` has further members of a request, as in `OpenAICompatible`.
+    `chat_template` (Jinja) replaces the template of the weights. A request with tools is a `BadRequestError` if the
+    template does not support tools, as that of the default weights.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
     the call. The server ends with `close` or with the program. It answers one call at a time. Needs `pip install
@@ -66,6 +76,10 @@ class LocalModel(ClosableModel):
         threads: int = 1,
         temperature: float | None = 0.0,
         max_tokens: int | None = 512,
+        top_p: float | None = None,
+        seed: int | None = None,
+        reasoning_effort: str | None = None,
+        extra_body: Mapping[str, Any] | None = None,
         timeout: float = 300.0,
         chat_template: str | None = None,
         download: bool = True,
@@ -78,25 +92,54 @@ class LocalModel(ClosableModel):
             ("threads", threads, whole(1)),
             ("temperature", temperature, optional(TEMPERATURE, "llama.cpp's own")),
             ("max_tokens", max_tokens, optional(whole(1), "no limit")),
+            ("top_p", top_p, optional(TOP_P, "llama.cpp's own")),
+            ("seed", seed, optional(SEED, "a random one")),
             ("timeout", timeout, TIMEOUT),
             ("chat_template", chat_template, optional(STRING, "that of the weights")),
             ("download", download, FLAG),
         )
+        refuse_absent("LocalModel", _ABSENT, {"reasoning_effort": reasoning_effort})
+        extra = copy_extra_body("LocalModel", extra_body, CHAT_COMPLETIONS.reserved)
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
         # Distinguishes this model's replies from other models' replies in a cache.
-        sampling = (context, temperature, max_tokens, chat_template)
+        sampling = (context, temperature, max_tokens, top_p, seed, extra, chat_template)
         self.identity = f"LocalModel {self._name} {self._path} {sampling!r}"
         self._settings = partial(
             Settings, name=self._name, context=context, threads=threads, chat_template=chat_template
         )
         self._client_at = partial(
-            OpenAICompatible, self._name, temperature=temperature, max_tokens=max_tokens, timeout=timeout
+            OpenAICompatible,
+            self._name,
+            temperature=temperature,
+            max_tokens=max_tokens,
+            top_p=top_p,
+            seed=seed,
+            extra_body=extra,
+            timeout=timeout,
         )
         self._download = download
         # Only one thread starts the server; the others wait.
         self._lock = threading.Lock()
         self._running: _Running | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the weights, or of the file without its suffix."""
+        return self._name
+
+    @property
+    def provider(self) -> str:
+        """`llama.cpp`, which serves the model."""
+        return "llama.cpp"
+
+    def check_access(self) -> None:
+        """Raise `WeightsError` if llama.cpp is not installed, or the weights are missing and may not be downloaded."""
+        require_llama()
+        if self._path is None and self._download:
+            weights_path(self._name)
+        else:
+            self._weights()
 
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
@@ -178,7 +221,7 @@ def _template_supports_tools(url: str, key: str) -> bool:
     """
     import httpx
 
-    body = encode(_PROBING, Sampling("", None, None), stream=False)
+    body = write(encode(_PROBING, Sampling(""), stream=False))
     try:
         response = httpx.post(f"{url}/apply-template", content=body, headers=bearer(key), timeout=_TEMPLATE_TIMEOUT)
     except httpx.HTTPError:

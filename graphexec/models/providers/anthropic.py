@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from graphexec.models.http.dialect import Dialect
+from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect
 from graphexec.models.http.endpoint import Provider
+from graphexec.models.http.refusals import Parameter
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
@@ -23,8 +24,23 @@ MESSAGES = Dialect(
     route,
     headers,
     encode,
-    lambda body, _, endpoint: decode(body, endpoint),
-    lambda _, endpoint: AnthropicStream(endpoint),
+    lambda body, request, endpoint: decode(body, endpoint, stops=tuple(request.stop)),
+    lambda request, endpoint: AnthropicStream(endpoint, tuple(request.stop)),
+    parameters=(
+        Parameter("stop_sequences", aliases=("stop",)),
+        Parameter("temperature"),
+        Parameter("top_p"),
+        Parameter("output_config.effort"),
+        Parameter("tool_choice"),
+    ),
+    reserved={
+        **dict.fromkeys(
+            ("messages", "system", "tools", "stop_sequences", "stream", "output_config.format"), REQUEST_WRITES_IT
+        ),
+        "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+        "output_config.effort": "pass reasoning_effort",
+    },
+    absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
     max_tokens=4096,
 )
 
@@ -34,8 +50,9 @@ class Anthropic(RemoteModel):
 
     `base_url` is the server's address, which begins with `http://` or `https://` and ends before `/v1`. The default is
     the environment variable `ANTHROPIC_BASE_URL`, or else Anthropic's own server. The default of `api_key` is
-    `ANTHROPIC_API_KEY`. `max_tokens` bounds a reply; `None` means 4096, since the API requires a number. The other
-    options are as in `OpenAICompatible`.
+    `ANTHROPIC_API_KEY`. `max_tokens` bounds a reply; `None` means 4096, since the API requires a number.
+    `reasoning_effort` is sent as the effort of the API's `output_config`; `extra_body={"thinking": ...}` makes a model
+    think. There is no `seed`. The other options are as in `OpenAICompatible`.
 
     System messages are joined and sent separately from the conversation. A `CompletionRequest` is sent as a user
     message. A blank stop string is a `BadRequestError`, since the API rejects it. The parts of a schema that the API

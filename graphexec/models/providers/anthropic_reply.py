@@ -1,15 +1,16 @@
 """Decode replies from Anthropic: whole messages, and the events of a stream.
 
-Source: Anthropic's API reference. Unknown blocks and events (thinking, for example) are ignored, as it advises.
+Source: Anthropic's API reference. Unknown blocks and events are ignored, as it advises.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphexec.messages import FinishReason, ModelReply, ReplyDelta, Usage
+from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
@@ -24,6 +25,10 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 
+# The blocks of reasoning; a `redacted_thinking` block has only encrypted data.
+THINKING = ("thinking", "redacted_thinking")
+
+
 class _Usage(Wire):
     # `input_tokens` does not include the tokens that were written to or read from the API's cache.
     input_tokens: TokenCount | None = None
@@ -35,6 +40,9 @@ class _Usage(Wire):
 class _Block(Wire):
     type: str = ""
     text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
+    data: str | None = None
     id: str | None = None
     name: str | None = None
     # Some servers send a string instead of the object.
@@ -59,6 +67,8 @@ class _Message(Wire):
 
 class _Delta(Wire):
     text: str | None = None
+    thinking: str | None = None
+    signature: str | None = None
     partial_json: str | None = None
     stop_reason: str | None = None
     stop_details: _Details | None = None
@@ -75,14 +85,17 @@ class _Event(Wire):
     error: Any = None
 
 
-def decode(body: bytes, endpoint: Endpoint) -> ModelReply:
-    """Decode the body of a response with status 200. Raises `InvalidReplyError` if it does not follow the protocol."""
+def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
+    """Decode the body of a response with status 200; the text is cut before the first of the `stops`.
+
+    Raises `InvalidReplyError` if the body does not follow the protocol.
+    """
     message = read(body, _Message, endpoint)
     if message.error is not None:
         raise error_in_body(endpoint, ErrorReport.from_json({"error": message.error}))
     if message.content is None:
         raise invalid_reply(endpoint, "sent a reply without content")
-    draft = AnthropicStream(endpoint)
+    draft = AnthropicStream(endpoint, stops)
     for _ in draft.take_message(message):
         # The deltas are not needed.
         pass
@@ -97,11 +110,13 @@ class AnthropicStream(Draft):
     """
 
     # After message_stop, all events are ignored.
-    _done: bool = False
+    _done: bool = field(default=False, init=False)
     # The position of each call and the input at its beginning, by the server's index.
-    _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]], init=False)
+    # The blocks of reasoning, by the server's index.
+    _thinking: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]], init=False)
     # The counts of later events replace those of earlier ones.
-    _counts: dict[str, int] = field(default_factory=dict[str, int])
+    _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
     def take_message(self, message: _Message) -> Iterator[ReplyDelta]:
         """Add a whole message and yield its deltas."""
@@ -127,6 +142,7 @@ class AnthropicStream(Draft):
                 yield from self._begin(event.index, event.content_block)
             case "content_block_delta":
                 yield from self.add_text(event.delta.text)
+                yield from self._think(event.index, event.delta.thinking, event.delta.signature)
                 yield from self._extend(event.index, event.delta.partial_json)
             case "content_block_stop":
                 yield from self._end(event.index)
@@ -142,9 +158,30 @@ class AnthropicStream(Draft):
     def _begin(self, index: int, block: _Block) -> Iterator[ReplyDelta]:
         if block.type == "text":
             yield from self.add_text(block.text)
-        if block.type == "tool_use":
+        if block.type in THINKING:
+            self._thinking[index] = {"type": block.type} | ({"data": block.data} if block.data else {})
+            yield from self._think(index, block.thinking, block.signature)
+        # A server that supports stop strings would not have sent a call after one.
+        if block.type == "tool_use" and not self.cut.done:
             self._begun[index] = (len(self.calls), _input(block))
             yield from self.add_call(block.id, block.name)
+
+    def _think(self, index: int, text: str | None, signature: str | None) -> Iterator[ReplyDelta]:
+        block = self._thinking.get(index)
+        if block is None:
+            return
+        for name, piece in (("thinking", text), ("signature", signature)):
+            # Even an empty text is a part of the block, which is sent back unchanged.
+            if piece is not None and block["type"] == "thinking":
+                block[name] = block.get(name, "") + piece
+        if text:
+            yield ReplyDelta(reasoning=text)
+
+    def reasoning(self) -> tuple[Reasoning, ...]:
+        """Return the blocks of reasoning, with the data that is sent back beside the reply's calls."""
+        provider = self.endpoint.provider_name
+        blocks = [block for _, block in sorted(self._thinking.items())]
+        return tuple(Reasoning(block.get("thinking", ""), json.dumps(block), provider) for block in blocks)
 
     def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
         if index in self._begun:
@@ -160,7 +197,8 @@ class AnthropicStream(Draft):
         if usage is not None:
             self._counts |= usage.model_dump(exclude_none=True)
         written = self._counts.get("output_tokens", 0)
-        self.usage = Usage(sum(self._counts.values()) - written, written)
+        cached = self._counts.get("cache_read_input_tokens", 0)
+        self.usage = Usage(sum(self._counts.values()) - written, written, cached)
 
     def _finish(self, reason: str | None, details: _Details | None) -> Iterator[ReplyDelta]:
         if reason is not None:
@@ -168,6 +206,7 @@ class AnthropicStream(Draft):
         if not self.texts and details is not None:
             # The API's own filter rejected the text; this explanation replaces it.
             yield from self.add_text(details.explanation)
+        yield from self.end_text()
 
 
 def _input(block: _Block) -> str:

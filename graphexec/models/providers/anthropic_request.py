@@ -22,7 +22,17 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_bodies import JSON, conversation, instructions, parse_arguments, tool_choice, write
+from graphexec.models.http.json_bodies import (
+    JSON,
+    chosen_mode,
+    conversation,
+    forced_tool,
+    instructions,
+    merge_bodies,
+    parse_arguments,
+    returned_reasoning,
+)
+from graphexec.models.providers.anthropic_reply import THINKING
 
 # The keywords that are copied. `close_schema` handles those that contain schemas.
 _KEPT = {"$ref", "type", "enum", "const", "title", "required"}
@@ -87,14 +97,14 @@ def headers(key: str) -> dict[str, str]:
     return {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
 
 
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     """Return the body of the POST. A completion request becomes a single user message.
 
-    Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, or if a tool's
-    parameters or the schema are not JSON.
+    Raises `BadRequestError` if a stop string is blank, if all messages but the system's are blank, and for a tool
+    choice that the request does not offer.
     """
     messages = conversation(request)
-    turns = _turns(messages)
+    turns = _turns(messages, sampling.provider)
     if not turns:
         raise BadRequestError(
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
@@ -107,15 +117,24 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
         "system": instructions(messages) or None,
         "stop_sequences": _stops(request.stop, sampling.model) or None,
         "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
         "stream": stream or None,
     }
+    output: JSON = {} if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort}
     if isinstance(request, ChatRequest):
         body["tools"] = [_tool(tool) for tool in request.tools] or None
-        if choice := tool_choice(request):
-            body["tool_choice"] = {"type": choice}
+        body["tool_choice"] = _tool_choice(request, sampling.model)
         if request.schema is not None:
-            body["output_config"] = {"format": {"type": "json_schema", "schema": close_schema(request.schema)}}
-    return write(body)
+            output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
+    body["output_config"] = output or None
+    return merge_bodies(body, sampling.extra_body or {})
+
+
+def _tool_choice(request: ChatRequest, model: str) -> JSON | None:
+    if name := forced_tool(request, model):
+        return {"type": "tool", "name": name}
+    mode = chosen_mode(request)
+    return None if mode is None else {"type": {"required": "any"}.get(mode, mode)}
 
 
 def _stops(stops: Sequence[str], model: str) -> list[str]:
@@ -128,12 +147,12 @@ def _stops(stops: Sequence[str], model: str) -> list[str]:
     return list(stops)
 
 
-def _turns(messages: Sequence[Message]) -> list[JSON]:
+def _turns(messages: Sequence[Message], provider: str) -> list[JSON]:
     """Return the messages of user and assistant, with consecutive messages of one role merged."""
     turns: list[JSON] = []
     for message in messages:
         role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message)
+        blocks = _blocks(message, provider)
         if not blocks:
             continue
         if not turns or turns[-1]["role"] != role:
@@ -154,14 +173,16 @@ def _is_not_result(block: JSON) -> bool:
     return bool(block["type"] != "tool_result")
 
 
-def _blocks(message: Message) -> list[JSON]:
+def _blocks(message: Message, provider: str) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
         case UserMessage(content):
             return _text(content)
         case AssistantMessage(content, calls):
-            return [*_text(content), *(_call(call) for call in calls)]
+            # The API requires the thinking of a reply with calls, unchanged and before its other blocks.
+            thinking = [one for one in returned_reasoning(message, provider) if one.get("type") in THINKING]
+            return [*thinking, *_text(content), *(_call(call) for call in calls)]
         case ToolMessage(call_id, content):
             result: JSON = {"type": "tool_result", "tool_use_id": call_id}
             return [result | ({"content": content} if content.strip() else {})]

@@ -13,11 +13,19 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import Dialect, Sampling, bearer
+from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import JSON, tool_choice, valid_arguments, write
+from graphexec.models.http.json_bodies import (
+    JSON,
+    chosen_mode,
+    forced_tool,
+    merge_bodies,
+    returned_reasoning,
+    valid_arguments,
+)
+from graphexec.models.http.refusals import Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.openai_reply import ChatStream, decode
+from graphexec.models.providers.openai_reply import EXTRA_CONTENT, REASONING_MEMBERS, ChatStream, decode
 
 
 def route(request: ModelRequest) -> str:
@@ -25,29 +33,33 @@ def route(request: ModelRequest) -> str:
     return "chat/completions" if isinstance(request, ChatRequest) else "completions"
 
 
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
-    """Return the body of the POST. Raises `BadRequestError` if a tool's parameters or the schema are not JSON."""
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
+    """Return the body of the POST. Raises `BadRequestError` for a tool choice that the request does not offer."""
     body: JSON = {
         "model": sampling.model,
         "stop": request.stop or None,
         "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": sampling.seed,
         "max_tokens": sampling.max_tokens,
         "stream": stream or None,
         # Without this option a stream has no usage, and a limit on tokens would not work.
         "stream_options": {"include_usage": True} if stream else None,
     }
     if not isinstance(request, ChatRequest):
-        return write(body | {"prompt": request.prompt})
-    body["messages"] = [_message(message) for message in request.messages]
+        return merge_bodies(body | {"prompt": request.prompt}, sampling.extra_body or {})
+    body["messages"] = [_message(message, sampling.provider) for message in request.messages]
+    body["reasoning_effort"] = sampling.reasoning_effort
     body["tools"] = [_tool(tool) for tool in request.tools] or None
-    body["tool_choice"] = tool_choice(request)
+    name = forced_tool(request, sampling.model)
+    body["tool_choice"] = {"type": "function", "function": {"name": name}} if name else chosen_mode(request)
     if request.schema is not None:
         # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}
-    return write(body)
+    return merge_bodies(body, sampling.extra_body or {})
 
 
-def _message(message: Message) -> JSON:
+def _message(message: Message, provider: str) -> JSON:
     match message:
         case SystemMessage(content):
             return {"role": "system", "content": content}
@@ -56,7 +68,12 @@ def _message(message: Message) -> JSON:
         case AssistantMessage(content, ()):
             return {"role": "assistant", "content": content}
         case AssistantMessage(content, calls):
-            return {"role": "assistant", "content": content or None, "tool_calls": [_call(call) for call in calls]}
+            sent: JSON = {"role": "assistant", "content": content or None, "tool_calls": list(map(_call, calls))}
+            for data in returned_reasoning(message, provider):
+                sent |= {name: value for name, value in data.items() if name in REASONING_MEMBERS}
+                for call in sent["tool_calls"]:
+                    call.update(data.get(EXTRA_CONTENT, {}).get(call["id"], {}))
+            return sent
         case ToolMessage(call_id, content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
 
@@ -76,8 +93,27 @@ CHAT_COMPLETIONS = Dialect(
     route,
     bearer,
     encode,
-    lambda body, request, endpoint: decode(body, endpoint, chat=isinstance(request, ChatRequest)),
-    lambda _, endpoint: ChatStream(endpoint),
+    lambda body, request, endpoint: decode(
+        body, endpoint, chat=isinstance(request, ChatRequest), stops=tuple(request.stop)
+    ),
+    lambda request, endpoint: ChatStream(endpoint, tuple(request.stop)),
+    parameters=(
+        Parameter("stop"),
+        Parameter("temperature"),
+        Parameter("top_p"),
+        Parameter("seed"),
+        # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
+        Parameter("max_tokens", "max_completion_tokens"),
+        Parameter("reasoning_effort", aliases=("effort",)),
+        Parameter("tool_choice"),
+        Parameter("stream_options", aliases=("include_usage",)),
+        *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
+    ),
+    reserved={
+        **dict.fromkeys(("messages", "prompt", "tools", "stop", "stream", "response_format"), REQUEST_WRITES_IT),
+        "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+        "max_completion_tokens": "pass max_tokens, which is sent under the name that the server accepts",
+    },
 )
 
 
@@ -86,8 +122,14 @@ class OpenAICompatible(RemoteModel):
 
     `base_url` is the server's address, which begins with `http://` or `https://` and usually ends with `/v1`. The
     default is the environment variable `OPENAI_BASE_URL`, or else OpenAI's own server. The default of `api_key` is
-    `OPENAI_API_KEY`; a server on this machine needs no key, and for another server without keys pass `api_key=""`. The
-    defaults of `temperature` and `max_tokens` (of the reply) are the server's.
+    `OPENAI_API_KEY`; a server on this machine needs no key, and for another server without keys pass `api_key=""`.
+
+    The defaults of `temperature`, `top_p`, `seed`, `reasoning_effort` (such as "low") and `max_tokens` (of the reply)
+    are the server's. `extra_body` has further members of the request, `extra_headers` further headers, which replace
+    those of the same name. Objects in `extra_body` are merged with those of the request, and lists are joined; members
+    that the request or another option writes are refused. If a server refuses an option or stop strings, as those of
+    reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as `Refused`;
+    replies are cut before the first stop string in any case.
 
     `timeout` is the time in seconds that an attempt waits for the server; the `timeout` of a call bounds all its
     attempts and waits together. A rate limit, a server error or a broken connection is retried up to `max_retries`

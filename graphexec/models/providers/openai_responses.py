@@ -13,11 +13,21 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models.http.dialect import Dialect, Sampling, bearer
+from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect, Sampling, bearer
 from graphexec.models.http.endpoint import OPENAI
-from graphexec.models.http.json_bodies import JSON, conversation, instructions, tool_choice, valid_arguments, write
+from graphexec.models.http.json_bodies import (
+    JSON,
+    chosen_mode,
+    conversation,
+    forced_tool,
+    instructions,
+    merge_bodies,
+    returned_reasoning,
+    valid_arguments,
+)
+from graphexec.models.http.refusals import Parameter
 from graphexec.models.http.remote import RemoteModel
-from graphexec.models.providers.responses_reply import ResponsesStream, StopCutter, decode
+from graphexec.models.providers.responses_reply import ResponsesStream, decode
 
 
 def route(_request: ModelRequest) -> str:
@@ -25,43 +35,48 @@ def route(_request: ModelRequest) -> str:
     return "responses"
 
 
-def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> bytes:
+def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     """Return the body of the POST, without stop strings, which the API does not support.
 
-    A completion request becomes a single user message. Raises `BadRequestError` if a tool's parameters or the schema
-    are not JSON.
+    A completion request becomes a single user message. Raises `BadRequestError` for a tool choice that the request does
+    not offer.
     """
     messages = conversation(request)
     body: JSON = {
         "model": sampling.model,
-        "input": [item for message in messages for item in _items(message)],
+        "input": [item for message in messages for item in _items(message, sampling.provider)],
         # The server need not store anything: each request contains the whole conversation.
         "store": False,
         "instructions": instructions(messages) or None,
         "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "reasoning": None if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort},
         "max_output_tokens": sampling.max_tokens,
         "stream": stream or None,
     }
     if isinstance(request, ChatRequest):
         body["tools"] = [_tool(tool) for tool in request.tools] or None
-        body["tool_choice"] = tool_choice(request)
+        # A server that stores nothing needs its encrypted reasoning again before the results of calls.
+        body["include"] = ["reasoning.encrypted_content"] if request.tools else None
+        name = forced_tool(request, sampling.model)
+        body["tool_choice"] = {"type": "function", "name": name} if name else chosen_mode(request)
         if request.schema is not None:
             # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
             body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
-    return write(body)
+    return merge_bodies(body, sampling.extra_body or {})
 
 
-def _items(message: Message) -> list[JSON]:
+def _items(message: Message, provider: str) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
         case UserMessage(content):
             return [{"role": "user", "content": content}]
-        case AssistantMessage("", calls) if calls:
-            return [_call(call) for call in calls]
         case AssistantMessage(content, calls):
+            thoughts = [one for one in returned_reasoning(message, provider) if one.get("type") == "reasoning"]
             text: JSON = {"type": "output_text", "text": content}
-            return [{"type": "message", "role": "assistant", "content": [text]}, *(_call(call) for call in calls)]
+            said: JSON = {"type": "message", "role": "assistant", "content": [text]}
+            return [*thoughts, *([said] if content or not calls else []), *map(_call, calls)]
         case ToolMessage(call_id, content):
             return [{"type": "function_call_output", "call_id": call_id, "output": content}]
 
@@ -82,18 +97,35 @@ RESPONSES = Dialect(
     route,
     bearer,
     encode,
-    lambda body, request, endpoint: decode(body, endpoint, stop=request.stop),
-    lambda request, endpoint: ResponsesStream(endpoint, StopCutter(request.stop)),
+    lambda body, request, endpoint: decode(body, endpoint, stops=tuple(request.stop)),
+    lambda request, endpoint: ResponsesStream(endpoint, tuple(request.stop)),
+    parameters=(
+        Parameter("temperature"),
+        Parameter("top_p"),
+        Parameter("max_output_tokens"),
+        Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
+        Parameter("include"),
+        Parameter("tool_choice"),
+    ),
+    reserved={
+        **dict.fromkeys(("input", "instructions", "tools", "stream", "text.format"), REQUEST_WRITES_IT),
+        "tool_choice": "pass tool_choice to create_tool_calling_agent, or in a ChatRequest",
+        "max_output_tokens": "pass max_tokens",
+        "reasoning.effort": "pass reasoning_effort",
+    },
+    absent={"seed": "leave it out, or pass extra_body={'seed': ...} if your server takes it"},
 )
 
 
 class OpenAIResponses(RemoteModel):
     """A model that is called with OpenAI's Responses API. Requests ask the server to store nothing.
 
-    The API does not support stop strings, so the client cuts the reply before the first one, also while it streams;
-    `usage` includes the part that was cut off. Calls after that position are dropped. System messages are joined and
-    sent as `instructions`. A `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply including its
-    reasoning, which is not sent again. The options are as in `OpenAICompatible`.
+    The API does not support stop strings and seeds. Replies are cut before the first stop string, also while they
+    stream; `usage` includes the part that was cut off, and calls after that position are dropped. System messages are
+    joined and sent as `instructions`. A `CompletionRequest` is sent as a user message. `max_tokens` bounds a reply
+    including its reasoning, which the API returns encrypted, and gets back before the results of the reply's calls;
+    `extra_body={"reasoning": {"summary": "auto"}}` asks for a readable summary. The options are as in
+    `OpenAICompatible`.
     """
 
     _dialect = RESPONSES

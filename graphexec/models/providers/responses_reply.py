@@ -1,62 +1,30 @@
 """Decode replies from OpenAI's Responses API: whole responses, and the events of a stream.
 
-Source: OpenAI's API reference; comments say where llama.cpp's server differs. Unknown items and events (reasoning, for
-example) are ignored.
+Source: OpenAI's API reference; comments say where llama.cpp's server differs. Unknown items and events are ignored.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphexec.messages import ModelReply, ReplyDelta, Usage
+from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
 from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
 
 
-@dataclass(slots=True)
-class StopCutter:
-    """Cuts a streamed text before the first stop string. `take` each piece, then call `rest`.
-
-    Of several stop strings, the one that ends first counts, as on a server that checks after every character, so the
-    position does not depend on the pieces. `done` is true after the cut.
-    """
-
-    stops: tuple[str, ...]
-    done: bool = False
-    # The end of the text, if a stop string may begin there.
-    _held: str = ""
-
-    def take(self, piece: str) -> str:
-        """Add a piece, and return the text that can be shown now."""
-        if self.done:
-            return ""
-        text = self._held + piece
-        found = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop and stop in text]
-        if found:
-            end, length = min(found)
-            self.done, self._held = True, ""
-            return text[: end + length]
-        longest = max(map(len, self.stops), default=0)
-        held = next((n for n in range(min(longest, len(text)), 0, -1) if self._may_begin(text[-n:])), 0)
-        shown, self._held = text[: len(text) - held], text[len(text) - held :]
-        return shown
-
-    def rest(self) -> str:
-        """Return the text that was held back, after the last piece."""
-        rest, self._held = self._held, ""
-        return rest
-
-    def _may_begin(self, end: str) -> bool:
-        return any(stop.startswith(end) for stop in self.stops)
+class _Cached(Wire):
+    cached_tokens: TokenCount | None = None
 
 
 class _Usage(Wire):
     input_tokens: TokenCount | None = None
     output_tokens: TokenCount | None = None
+    input_tokens_details: _Cached | None = None
 
 
 class _Part(Wire):
@@ -73,6 +41,9 @@ class _Item(Wire):
     # Any: an object's values are arbitrary JSON.
     arguments: str | dict[str, Any] | None = None
     content: list[_Part] | None = None
+    # The reasoning as a summary, and encrypted; open models write it as the content.
+    summary: list[_Part] | None = None
+    encrypted_content: str | None = None
 
 
 class _Incomplete(Wire):
@@ -95,6 +66,8 @@ class _Event(Wire):
     # llama.cpp's server distinguishes items only by their ids.
     output_index: int | None = None
     item_id: str | None = None
+    # The number of the part of a summary.
+    summary_index: int = 0
     delta: str | None = None
     response: _Response | None = None
     # The members of an error; some servers use only these.
@@ -104,13 +77,13 @@ class _Event(Wire):
     error: Any = None
 
 
-def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> ModelReply:
-    """Decode the body of a response with status 200; the text is cut before the first `stop` string.
+def decode(body: bytes, endpoint: Endpoint, *, stops: tuple[str, ...] = ()) -> ModelReply:
+    """Decode the body of a response with status 200; the text is cut before the first of the `stops`.
 
     Raises `InvalidReplyError` if the body does not follow the protocol, and another `ModelError` if it reports one.
     """
     response = read(body, _Response, endpoint)
-    draft = ResponsesStream(endpoint, StopCutter(stop))
+    draft = ResponsesStream(endpoint, stops)
     for _ in draft.close(response):
         # The deltas are not needed.
         pass
@@ -123,11 +96,13 @@ def decode(body: bytes, endpoint: Endpoint, *, stop: tuple[str, ...] = ()) -> Mo
 class ResponsesStream(Draft):
     """The draft of a streamed reply. `take` the data of each event, then call `reply`."""
 
-    cut: StopCutter
     # The position of each call, by the server's index or id of the item.
-    _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int])
+    _positions: dict[int | str | None, int] = field(default_factory=dict[int | str | None, int], init=False)
     # Whether any output has been received, even if it was held back or cut off; then the last event adds none.
-    _begun: bool = False
+    _begun: bool = field(default=False, init=False)
+    # The items of reasoning, by the server's index or id; and the parts of their summaries that were streamed.
+    _thoughts: dict[int | str | None, _Item] = field(default_factory=dict[int | str | None, _Item], init=False)
+    _streamed: set[tuple[int | str | None, int]] = field(default_factory=set[tuple[int | str | None, int]], init=False)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Add one event and yield its deltas."""
@@ -137,11 +112,15 @@ class ResponsesStream(Draft):
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 self._begun = True
-                yield from self.add_text(self.cut.take(event.delta or ""))
+                yield from self.add_text(event.delta)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" if event.delta:
+                yield self._think(event)
             case "response.output_item.added" | "response.output_item.done" if event.item is not None:
                 if event.item.type == "function_call":
                     self._begun = True
                     yield from self._take_call(event.item, _key(event))
+                elif event.item.type == "reasoning" and event.type.endswith("done"):
+                    yield from self._take_thoughts(event.item, _key(event))
             case "response.function_call_arguments.delta":
                 yield from self.add_arguments(self._positions.get(_key(event)), event.delta)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
@@ -163,18 +142,23 @@ class ResponsesStream(Draft):
             raise error_in_body(self.endpoint, ErrorReport.from_json({"error": response.error}))
         if response.status == "failed":
             raise invalid_reply(self.endpoint, "reports that it failed, without a message")
+        if not self._thoughts:
+            for number, item in enumerate(response.output or ()):
+                if item.type == "reasoning":
+                    yield from self._take_thoughts(item, number)
         if not self._begun:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
                     for part in item.content or ():
-                        yield from self.add_text(self.cut.take(part.text or part.refusal or ""))
+                        yield from self.add_text(part.text or part.refusal)
                 if item.type == "function_call":
                     yield from self._take_call(item, number)
-        yield from self.add_text(self.cut.rest())
+        yield from self.end_text()
         usage = response.usage or _Usage()
-        self.usage = Usage(usage.input_tokens or 0, usage.output_tokens or 0)
+        cached = (usage.input_tokens_details or _Cached()).cached_tokens
+        self.usage = Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached or 0)
         self.model = response.model or ""
-        if response.status == "completed" or self.cut.done:
+        if response.status == "completed":
             self.finish = "tool_calls" if self.calls else "stop"
         else:
             reason = response.incomplete_details.reason if response.incomplete_details is not None else None
@@ -190,6 +174,46 @@ class ResponsesStream(Draft):
             yield from self.add_call(item.call_id or item.id, item.name)
         if not self.calls[position].arguments:
             yield from self.add_arguments(position, arguments_text(item.arguments))
+
+    def _think(self, event: _Event) -> ReplyDelta:
+        """Return the delta of a streamed piece; an empty line separates the parts of a summary."""
+        part = (_key(event), event.summary_index)
+        begins = part not in self._streamed and bool(self._streamed)
+        self._streamed.add(part)
+        return ReplyDelta(reasoning=f"{_BREAK if begins else ''}{event.delta}")
+
+    def _take_thoughts(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
+        self._thoughts[key] = item
+        text = _text_of(item)
+        if text and not self._streamed:
+            yield ReplyDelta(reasoning=text)
+
+    def reasoning(self) -> tuple[Reasoning, ...]:
+        """Return the items of reasoning, with the data that is sent back beside the reply's calls."""
+        provider = self.endpoint.provider_name
+        return tuple(
+            Reasoning(_text_of(item), _data_of(item), provider) for item in self._thoughts.values() if _has(item)
+        )
+
+
+# Between two parts of a summary.
+_BREAK = "\n\n"
+
+
+def _text_of(item: _Item) -> str:
+    return _BREAK.join([part.text for part in item.summary or item.content or () if part.text])
+
+
+def _data_of(item: _Item) -> str:
+    """Return an item as it is sent back; nothing without a content: the server has not stored it."""
+    if not (item.encrypted_content or item.content):
+        return ""
+    sent = item.model_dump(include={"type", "id", "summary", "content", "encrypted_content"}, exclude_none=True)
+    return json.dumps({"summary": [], **sent})
+
+
+def _has(item: _Item) -> bool:
+    return bool(_text_of(item) or _data_of(item))
 
 
 def _key(event: _Event) -> int | str | None:

@@ -162,7 +162,8 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
 
     A cached reply has no usage and no cost, and is reported as `Cached`. Requests are the same if their messages,
     tools, stop strings, schema and tool choice are equal. Only complete replies are stored. An unreadable entry is a
-    miss. Concurrent calls do not wait for each other. An exception of the store ends the call.
+    miss. Concurrent calls do not wait for each other. An exception of the store ends the call. Without an API key, a
+    run can use the cached replies; the first reply that is missing raises `MissingAPIKeyError`.
 
     If you pass a store, the `identity` of the model and the `name` distinguish its replies from those of other models;
     raises `InputError` if both are missing. A lookup takes time linear in the length of the conversation.
@@ -188,7 +189,8 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
         await io.call(partial(entries.put, key, format_json(to_json_data(reply))))
         return reply
 
-    return WrappedModel("cached", [model], flow, instant=instant)
+    # Whether a call reaches the model is known only when it is made.
+    return WrappedModel("cached", [model], flow, instant=instant, check=lambda: None)
 
 
 def _key(what: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 from graphexec._arguments import MODEL, Constraint, validate
@@ -10,7 +11,7 @@ from graphexec.errors import InputError, ModelError, described
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import FellBack
-from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name, recoverable_errors
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name, recoverable_errors, require_access
 from graphexec.runtime.progress import report
 
 _EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
@@ -23,7 +24,8 @@ def with_fallbacks(
 
     Each fallback is reported as `FellBack`. If all fail, the last error is raised, with notes about the earlier ones.
     All models share the `timeout` of the call: give a model that may hang its own timeout. A stream falls back only
-    before its first piece. Raises `InputError` without `others`, and for invalid models.
+    before its first piece. A run begins if one of the models can be called, so a missing API key of the others is no
+    error. Raises `InputError` without `others`, and for invalid models.
     """
     validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)))
     if not others:
@@ -47,4 +49,5 @@ def with_fallbacks(
                 report(FellBack(error, model_name(following)))
         raise AssertionError("the last model returns or raises")
 
-    return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock)
+    check = partial(require_access, (model, *others), recoverable)
+    return WrappedModel("with_fallbacks", (model, *others), flow, instant=True, clock=clock, check=check)

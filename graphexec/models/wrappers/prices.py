@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from graphexec._arguments import MODEL, Constraint, number, validate
+from graphexec._arguments import MODEL, Constraint, number, optional, validate
 from graphexec.errors import InputError
 from graphexec.messages import Model, ModelReply, Usage, check_reply
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name
@@ -18,19 +18,26 @@ _MONEY = number("money per million tokens, 0 or more")
 class Price:
     """The price of a million tokens of prompts and of replies, in any currency; use it with `priced`.
 
-    Raises `InputError` for a price that is not a number, negative or not finite.
+    `cached` is the price of those tokens of prompts that the provider has stored (`Usage.cached_tokens`); the default
+    is that of other tokens. Raises `InputError` for a price that is not a number, negative or not finite.
     """
 
     prompt: float
     completion: float
+    cached: float | None = None
 
     def __post_init__(self) -> None:
-        validate("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY))
+        cached = ("cached", self.cached, optional(_MONEY, "the price of prompts"))
+        validate("Price", ("prompt", self.prompt, _MONEY), ("completion", self.completion, _MONEY), cached)
 
     def of(self, usage: Usage) -> float:
         """Return the cost of these tokens; infinity if it is too large for a float."""
+        # The provider may report more cached tokens than tokens of the prompt.
+        cached = min(usage.cached_tokens, usage.prompt_tokens)
         try:
-            return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1_000_000
+            prompt = (usage.prompt_tokens - cached) * self.prompt
+            stored = cached * (self.prompt if self.cached is None else self.cached)
+            return (prompt + stored + usage.completion_tokens * self.completion) / 1_000_000
         except OverflowError:
             return math.inf
 

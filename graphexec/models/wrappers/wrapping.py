@@ -9,11 +9,12 @@ import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, validate
-from graphexec.errors import InputError, format_value
-from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta, check_reply
+from graphexec.errors import InputError, ModelError, format_value
+from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta, check_access, check_reply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
@@ -90,9 +91,11 @@ class WrappedModel:
     """A model whose calls are handled by a `flow`; `cached`, `retrying` and the others return one.
 
     It can stream; the whole reply of a model that cannot stream is its only piece. It does not close the inner models.
+    `name` and `provider` are those of the first inner model, or empty if it has none. A call needs access to one of the
+    models; with `check`, that function decides instead.
     """
 
-    __slots__ = ("_clock", "_flow", "_kind", "_models", "instant")
+    __slots__ = ("_check", "_clock", "_flow", "_kind", "_models", "instant")
 
     def __init__(
         self,
@@ -102,12 +105,14 @@ class WrappedModel:
         *,
         instant: bool = False,
         clock: Clock = REAL_TIME,
+        check: Callable[[], None] | None = None,
     ) -> None:
         validate(kind, *(("model", model, MODEL) for model in models))
         self._kind = kind
         self._models = tuple(models)
         self._flow = flow
         self._clock = clock
+        self._check = check or partial(require_access, self._models)
         self.instant = instant and all(getattr(model, "instant", False) for model in models)
 
     @property
@@ -115,6 +120,20 @@ class WrappedModel:
         """The identities of the inner models, or an empty string if one of them has none."""
         identities = [identity(model) for model in self._models]
         return " or ".join(identities) if all(identities) else ""
+
+    @property
+    def name(self) -> str:
+        """The name of the first inner model, or an empty string if it has none."""
+        return next((str(getattr(model, "name", "")) for model in self._models), "")
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider of the first inner model, or an empty string if it has none."""
+        return next((str(getattr(model, "provider", "")) for model in self._models), "")
+
+    def check_access(self) -> None:
+        """Raise the error that a call would raise before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
+        self._check()
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole reply, within `timeout` seconds if given. Raises `ModelError`."""
@@ -145,6 +164,19 @@ class WrappedModel:
 def identity(model: Model) -> str:
     """Return the string that identifies a model with its settings, or an empty string if it has none."""
     return str(getattr(model, "identity", ""))
+
+
+def require_access(models: Sequence[Model], recoverable: tuple[type[Exception], ...] = (ModelError,)) -> None:
+    """Raise the last error of the models if none of them can be called; an error that is not `recoverable` at once."""
+    for model, following in pairwise((*models, None)):
+        assert model is not None, "only the last item is None"
+        try:
+            check_access(model)
+        except recoverable:
+            if following is None:
+                raise
+        else:
+            return
 
 
 def model_name(model: Model) -> str:

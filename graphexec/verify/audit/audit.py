@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphexec.actions import StoppedResponse
-from graphexec.effects import COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
+from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, MODEL_CALLS, PROMPT_TOKENS, TOKENS
 from graphexec.errors import CertificateError, format_value
 from graphexec.kernel.meters import is_number, is_whole
 from graphexec.kernel.node import END
@@ -340,7 +340,7 @@ def _counter_names(certificate: Certificate) -> tuple[str, ...]:
 
 
 def _causes(way: Transition, certificate: Certificate) -> list[str]:
-    hidden = {PROMPT_TOKENS.name, COMPLETION_TOKENS.name}
+    hidden = {PROMPT_TOKENS.name, COMPLETION_TOKENS.name, CACHED_TOKENS.name}
     return [name for name in way.causes if name not in hidden or certificate.limits.get(name) is not None]
 
 

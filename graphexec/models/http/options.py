@@ -1,0 +1,109 @@
+"""The options of a model for its requests: constraints, further members of a body, and further headers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from graphexec._arguments import NAME, Constraint, number
+from graphexec.errors import InputError, format_value
+from graphexec.kernel.meters import is_number, is_whole
+
+TEMPERATURE = number("a number, 0 or more")
+TOP_P = Constraint("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
+SEED = Constraint("a whole number", is_whole)
+# Providers add efforts ("none", "xhigh", "max"), so any name is accepted.
+EFFORT = Constraint("the name of an effort, such as 'low'", NAME.fits)
+
+# The options of a model under the names that a body has for them.
+_OPTIONS = frozenset({"model", "temperature", "max_tokens", "top_p", "seed", "reasoning_effort"})
+
+# RFC 9110, 5.6.2: the characters of a header's name.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# The client writes these headers.
+_FIXED = frozenset({"content-type", "content-length", "accept", "host", "transfer-encoding", "connection"})
+# Headers with credentials: a server that gets one of them needs no API key.
+_CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+def refuse_absent(owner: str, absent: Mapping[str, str], given: Mapping[str, object]) -> None:
+    """Raise `InputError` for an option that the protocol of `owner` does not have; `absent` has the remedies."""
+    faults = [
+        f"{owner} has {name}={format_value(value)}, which its protocol does not have; {absent[name]}"
+        for name, value in given.items()
+        if value is not None and name in absent
+    ]
+    if faults:
+        raise InputError("; ".join(faults))
+
+
+# Any: JSON.
+def copy_extra_body(owner: str, extra: Mapping[str, Any] | None, reserved: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return a copy of `extra_body`. Raises `InputError` unless it is JSON, and for a member that is `reserved`."""
+    if extra is None:
+        return None
+    # Callers without a type checker may pass another type.
+    if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"{owner} has extra_body={format_value(extra)}; give a dict of further members of the request, or None"
+        )
+    faults = [
+        f"{owner} has {path} in extra_body; {reserved.get(path, f'pass {path}')}"
+        for path in sorted({*_OPTIONS, *reserved})
+        if _contains(extra, path)
+    ]
+    if faults:
+        raise InputError("; ".join(faults))
+    try:
+        copied: dict[str, Any] = json.loads(json.dumps(dict(extra), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"{owner} has an extra_body that is not JSON: {error}; give dicts, lists, strings and numbers"
+        ) from None
+    return copied
+
+
+# Any: JSON.
+def _contains(value: Any, path: str) -> bool:
+    first, _, rest = path.partition(".")
+    if not isinstance(value, Mapping) or first not in value:
+        return False
+    return not rest or _contains(value[first], rest)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def copy_headers(owner: str, headers: Mapping[str, str] | None) -> dict[str, str]:
+    """Return a copy of `extra_headers`. Raises `InputError` for an invalid one, without its value: it may be secret."""
+    if headers is None:
+        return {}
+    # Callers without a type checker may pass another type.
+    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{owner} has extra_headers of the class {type(headers).__name__}; give a dict, or None")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"{owner} has {format_value(name)} in extra_headers; give the name of a header")
+        if name.lower() in _FIXED:
+            raise InputError(f"{owner} has {name} in extra_headers; the client writes it; leave it out")
+        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"{owner} has an invalid value of {name} in extra_headers; give a string of printable ASCII"
+            )
+    return dict(headers)
+
+
+def replace_headers(headers: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with the extra ones, which replace those of the same name."""
+    replaced = {name.lower() for name in extra}
+    return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(extra)
+
+
+def has_credentials(headers: Mapping[str, str]) -> bool:
+    """Return whether a header has the credentials that replace an API key."""
+    return any(name.lower() in _CREDENTIALS for name in headers)
+
+
+def digest(headers: Mapping[str, str]) -> str:
+    """Return a string that distinguishes headers without showing them; empty without headers."""
+    return hashlib.sha256(json.dumps(sorted(headers.items())).encode()).hexdigest()[:16] if headers else ""
