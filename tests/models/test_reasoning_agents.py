@@ -1,0 +1,220 @@
+"""Every kind of agent on servers that refuse parameters as reasoning models do, and that write misleading reasoning."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from graphexec import Agent, AgentExecutor, Done, tool
+from graphexec.agents import (
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_react_agent,
+    create_self_ask_agent,
+    create_structured_agent,
+    create_structured_chat_agent,
+    create_tool_calling_agent,
+    create_xml_agent,
+)
+from graphexec.executor.result import RunResult, make_result
+from graphexec.messages import ToolCall
+from graphexec.tools import AnyTool
+from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@tool(name="Intermediate Answer")
+def search(text: str) -> str:
+    """Look it up."""
+    return text
+
+
+# Reasoning in which every reader would find an answer or an action.
+MISLEADING = """
+Thought: Do I need to use a tool? No
+Action: echo
+Action Input: wrong
+Observation: wrong
+Follow up: wrong
+<tool>echo</tool><tool_input>wrong</tool_input>
+{"action": "echo", "text": "wrong", "action_input": {"text": "wrong"}}
+Final Answer: wrong
+AI: wrong
+So the final answer is: wrong
+<final_answer>wrong</final_answer>
+{"action": "final_answer", "answer": "wrong"}
+{"action": "Final Answer", "action_input": "wrong"}
+"""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of agent, and two replies to it: a call of its tool with `hi`, continued beyond its end, and `done`."""
+
+    create: Callable[..., Agent]
+    call: str | ToolCall
+    answer: str
+    tool: AnyTool = echo
+    inputs: tuple[tuple[str, str], ...] = (("input", "q"),)
+
+
+BEYOND = "\nObservation: wrong\nFinal Answer: wrong"
+KINDS = {
+    "tool_calling": Kind(create_tool_calling_agent, ToolCall("c1", "echo", '{"text": "hi"}'), "done"),
+    "react": Kind(create_react_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
+    "mrkl": Kind(create_mrkl_agent, f"Hm.\nAction: echo\nAction Input: hi{BEYOND}", "Final Answer: done"),
+    "conversational": Kind(
+        create_conversational_agent,
+        f"Thought: Do I need to use a tool? Yes\nAction: echo\nAction Input: hi{BEYOND}",
+        "Thought: Do I need to use a tool? No\nAI: done",
+        inputs=(("input", "q"), ("chat_history", "")),
+    ),
+    "chat": Kind(
+        create_chat_agent,
+        f'Action:\n```\n{{"action": "echo", "action_input": "hi"}}\n```{BEYOND}',
+        "Final Answer: done",
+    ),
+    "structured_chat": Kind(
+        create_structured_chat_agent,
+        f'Action:\n```\n{{"action": "echo", "action_input": {{"text": "hi"}}}}\n```{BEYOND}',
+        'Action:\n```\n{"action": "Final Answer", "action_input": "done"}\n```',
+    ),
+    "json_chat": Kind(
+        create_json_chat_agent,
+        f'{{"action": "echo", "action_input": "hi"}}{BEYOND}',
+        '{"action": "Final Answer", "action_input": "done"}',
+    ),
+    "xml": Kind(
+        create_xml_agent,
+        "<tool>echo</tool><tool_input>hi</tool_input><observation>wrong</observation>"
+        "<final_answer>wrong</final_answer>",
+        "<final_answer>done</final_answer>",
+    ),
+    "self_ask": Kind(
+        create_self_ask_agent,
+        "Yes.\nFollow up: hi\nIntermediate answer: wrong\nSo the final answer is: wrong",
+        "So the final answer is: done",
+        search,
+    ),
+    "structured": Kind(
+        create_structured_agent,
+        '{"action": "echo", "action_input": {"text": "hi"}}',
+        '{"action": "final_answer", "answer": "done"}',
+    ),
+}
+
+
+def run_blocking(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
+    return executor.run(inputs)
+
+
+def run_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
+    return asyncio.run(executor.arun(inputs))
+
+
+def run_streamed(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
+    *_, done = executor.stream(inputs, tokens=True)
+    assert isinstance(done, Done)
+    return make_result(done, executor.limits)
+
+
+def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunResult:
+    async def run() -> Any:
+        return [event async for event in executor.astream(inputs, tokens=True)][-1]
+
+    done = asyncio.run(run())
+    assert isinstance(done, Done)
+    return make_result(done, executor.limits)
+
+
+MODES = [run_blocking, run_async, run_streamed, run_streamed_async]
+REFUSED: dict[Protocol, tuple[str, ...]] = {
+    "chat": ("stop", "max_tokens", "temperature", "top_p", "seed"),
+    "responses": ("temperature", "top_p", "include"),
+    "anthropic": ("stop_sequences", "temperature", "top_p"),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("protocol", REFUSED)
+@pytest.mark.parametrize("name", KINDS)
+def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol, mode: Any) -> None:
+    kind = KINDS[name]
+    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
+    options = {"seed": 3} if protocol == "chat" else {}
+    model = server.model(temperature=0.0, max_tokens=99, top_p=0.5, **options)
+    executor = AgentExecutor(agent=kind.create(model, [kind.tool]), tools=[kind.tool])
+    result = mode(executor, dict(kind.inputs))
+    assert result.output == "done"
+    assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
+    # Each parameter is refused once, and only the answers are charged.
+    assert len(server.refused) == len(set(server.refused))
+    assert {"temperature", "top_p"} <= set(server.refused)
+    assert (result.spent["model_calls"], result.usage.total_tokens, result.usage.cached_tokens) == (2, 26, 10)
+
+
+@pytest.mark.parametrize("protocol", REFUSED)
+@pytest.mark.parametrize("name", KINDS)
+def test_streamed_answer_has_no_reasoning(name: str, protocol: Protocol) -> None:
+    kind = KINDS[name]
+    server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
+    executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
+    assert "".join(executor.stream_answer(dict(kind.inputs))) == "done"
+
+
+SHAPES: dict[str, Shape] = {
+    "OpenAI": openai_refusal,
+    "Azure": lambda name: (400, {"error": {"message": f"Unrecognized request argument supplied: {name}"}}),
+    "xAI": lambda name: (400, {"code": "invalid", "error": f"Argument not supported on this model: {name}"}),
+    "vLLM": lambda name: (
+        400,
+        {
+            "object": "error",
+            "message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', "
+            "'input': 800}]",
+            "code": 400,
+        },
+    ),
+    "Mistral": lambda name: (
+        422,
+        {"detail": [{"type": "extra_forbidden", "loc": ["body", name], "msg": "Extra inputs are not permitted"}]},
+    ),
+    "Gemini": lambda name: (
+        400,
+        [
+            {
+                "error": {
+                    "code": 400,
+                    "message": f'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
+                }
+            }
+        ],
+    ),
+    "LiteLLM": lambda name: (
+        400,
+        {"error": {"message": f"openai does not support parameters: ['{name}'], for model=o1", "code": "400"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", [run_blocking, run_streamed_async])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_refusals_of_each_provider_are_understood(shape: str, mode: Any) -> None:
+    kind = KINDS["react"]
+    refuses = ("stop", "max_tokens", "temperature")
+    server = PickyServer("chat", [kind.call, kind.answer], refuses, SHAPES[shape])
+    model = server.model(temperature=0.0, max_tokens=99, max_retries=0)
+    result = mode(AgentExecutor(agent=kind.create(model, [echo]), tools=[echo]), {"input": "q"})
+    assert (result.output, server.refused) == ("done", [*refuses])
+    assert all(body["max_completion_tokens"] == 99 for body in server.bodies)
