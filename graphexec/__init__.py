@@ -110,4 +110,6 @@ def __getattr__(name: str) -> Any:
         from graphexec.verify import UnprovedError
 
         return UnprovedError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from graphexec._mistakes.imports import missing_name
+
+    raise missing_name(__name__, name)

@@ -71,6 +71,10 @@ class InputError(GraphexecError, ValueError):
         super().__init__(text)
 
 
+class SignatureError(InputError, TypeError):
+    """A call does not fit the function's signature: an option is unknown, or a required argument is missing."""
+
+
 class UndeclaredOutcomeError(GraphexecError, TypeError):
     """A node returned an outcome that its annotation does not declare. It was not followed."""
 

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import EXECUTOR_ATTRIBUTES, EXECUTOR_OPTIONS, RUNNING
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError
@@ -21,6 +23,15 @@ from graphexec.executor.table import (
 )
 from graphexec.kernel.graph import Graph
 from graphexec.tools import AnyTool
+
+# Explains mistakes with the class `AgentExecutor`.
+explain_executor = explain_class(
+    "AgentExecutor(agent=agent, tools=tools)",
+    options=EXECUTOR_OPTIONS,
+    attributes=EXECUTOR_ATTRIBUTES,
+    methods=RUNNING,
+    called="write executor.run(inputs), or executor.invoke(inputs)",
+)
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import RESULT_ATTRIBUTES
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
 from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
 from graphexec.errors import InputError
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 Ending: TypeAlias = AgentFinish | StoppedResponse
 
 
+@explain_class(
+    "executor.run(inputs), which returns a result",
+    attributes=RESULT_ATTRIBUTES,
+    item="write result.output; executor.invoke(inputs) returns a dict",
+)
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
@@ -115,6 +117,7 @@ def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
 
 
 @final
+@explain_class("graph(table, start=node)", attributes=GRAPH_ATTRIBUTES, methods=RUNNING_GRAPH)
 class Graph(Generic[S_contra, F_co]):
     """A validated, immutable machine that starts with an `S` and ends with an `F`; created by `graph` and by surgery.
 

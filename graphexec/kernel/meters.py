@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import LIMITS_OPTIONS
 from graphexec.errors import LimitsError, SnapshotError, format_integer, format_repr, format_value, repr_fields
 
 V = TypeVar("V")
@@ -201,6 +203,7 @@ def _frozen(items: Iterable[tuple[str, V]]) -> FrozenMapping[V]:
 
 
 @final
+@explain_class("Limits(iterations=15)", options=LIMITS_OPTIONS)
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Limits:
     """The most that one run may spend. `None` is no limit; 0 is a limit that allows nothing.
@@ -304,7 +307,8 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
     amounts: dict[str, float] = {}
     for meter, limit in meters.items():
         if not isinstance(meter, Meter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{METER: 5}}")
+            key = f"Meter({meter!r})" if isinstance(meter, str) else "METER"
+            raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{{key}: 5}}")
         fault = _invalid(meter.name, limit, whole=meter.whole, unit=meter.unit)
         if fault is None and limit == 0 and not meter.whole:
             fault = (

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, TypeAlias, TypedDict, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform, find_call_parameter
@@ -142,6 +144,7 @@ _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambd
 
 
 @final
+@explain_class("run(inputs, context=...)", options=RUN_OPTIONS, name="a run")
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The options of a single run. `context` is passed to its calls and never stored.

@@ -1,0 +1,138 @@
+"""Explain calls that do not fit a signature, and attributes that a class lacks: with what to write instead.
+
+The remedies are for habits from other libraries. They cost nothing until a mistake is made, and type checkers, which do
+not see them, report the mistake as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+from graphexec.errors import SignatureError, did_you_mean
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# What to write, by the name that other libraries have for it.
+Remedies = Mapping[str, str]
+
+
+def explain_calls(owner: str, form: str, options: Remedies) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a decorator: a call that does not fit the function's signature raises `SignatureError`.
+
+    `owner` is the function's name for its users, `form` a valid call, and `options` the remedies for unknown options.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call_function(*args: P.args, **named: P.kwargs) -> T:
+            try:
+                return function(*args, **named)
+            except TypeError as error:
+                # An error within the function has a longer traceback.
+                if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                    raise
+                raise _explain(owner, form, options, function, args, named, error) from None
+
+        return call_function
+
+    return decorate
+
+
+# Any: the arguments of a call that does not fit.
+def _explain(
+    owner: str,
+    form: str,
+    options: Remedies,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    named: Mapping[str, Any],
+    error: TypeError,
+) -> Exception:
+    """Return the error that explains a call, or the original one if the call fits."""
+    parameters = inspect.signature(function).parameters
+    # The first parameter of a method is the object itself.
+    known = {name: one for position, (name, one) in enumerate(parameters.items()) if position or name != "self"}
+    given = len(args) - (len(parameters) - len(known))
+    faults = list(_faults(owner, form, options, known, given, named))
+    return SignatureError("; ".join(faults).replace("?; ", "? ")) if faults else error
+
+
+def _faults(
+    owner: str,
+    form: str,
+    options: Remedies,
+    known: Mapping[str, inspect.Parameter],
+    given: int,
+    named: Mapping[str, Any],
+) -> Iterator[str]:
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    unknown = [] if takes_any else [name for name in named if name not in known]
+    for name in unknown:
+        usual = did_you_mean(name, known, f"write {form}")
+        yield f"{owner} has no option {name}; {options.get(name, usual)}"
+    positional = [name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if given > len(positional):
+        by_position = f"{len(positional)} by position" if positional else "its arguments by name"
+        yield f"{owner} takes {by_position}, and was given {given}; write {form}"
+        return
+    filled = {*positional[:given], *named}
+    needed = [name for name, one in known.items() if one.default is one.empty and one.kind not in _VARIADIC]
+    missing = [name for name in needed if name not in filled]
+    # Often an unknown option stands for a missing one, and its remedy says so.
+    if missing and not unknown:
+        yield f"{owner} needs {' and '.join(missing)}; write {form}"
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def explain_class(
+    form: str,
+    *,
+    name: str = "",
+    options: Remedies = {},  # noqa: B006 - it is not changed
+    attributes: Remedies = {},  # noqa: B006
+    methods: Remedies = {},  # noqa: B006
+    item: str = "",
+    called: str = "",
+) -> Callable[[type[T]], type[T]]:
+    """Make a class decorator that explains wrong arguments, missing attributes, `object[key]` and `object(...)`.
+
+    `form` is a valid call of the class, and `name` its name in messages, if it has another one. `methods` are the
+    methods whose calls are explained, with a valid call of each. `item` and `called` are remedies; without one,
+    Python's own error is raised.
+    """
+
+    def decorate(kind: type[T]) -> type[T]:
+        owner = name or kind.__name__
+        added: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
+        for method, written in methods.items():
+            added[method] = explain_calls(f"{owner}.{method}", written, {})(getattr(kind, method))
+        if attributes:
+            added["__getattr__"] = functools.partialmethod(_raise_missing, attributes)
+        if item:
+            added["__getitem__"] = functools.partialmethod(_raise_type_error, f"{owner} has no items; {item}")
+        if called:
+            added["__call__"] = functools.partialmethod(_raise_type_error, f"{owner} cannot be called; {called}")
+        for attribute, function in added.items():
+            setattr(kind, attribute, function)
+        return kind
+
+    return decorate
+
+
+def _raise_missing(self: object, attributes: Remedies, name: str) -> None:
+    kind = type(self).__name__
+    if name in attributes:
+        raise AttributeError(f"{kind} has no {name}; {attributes[name]}")
+    # As Python does it: with the name and the object, so that a traceback suggests a similar name.
+    raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+def _raise_type_error(self: object, text: str, *args: object, **named: object) -> None:
+    del self, args, named
+    raise TypeError(text)

@@ -1,0 +1,203 @@
+"""What to write for the names that other libraries have: options, attributes, and names to import.
+
+A remedy follows "X has no option name; " or "X has no name; ".
+"""
+
+from __future__ import annotations
+
+
+def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
+    """Return the remedies by name; a row holds names, separated by spaces, and their remedy."""
+    return {name: remedy for names, remedy in rows for name in names.split()}
+
+
+_BOTH = "create_agent(model, tools) makes an agent and its executor"
+_TABLE = "graph(edges(node, on(Outcome, target)) | ..., start=node)"
+_STATE = "a run's state is a value: snapshot_of(error) returns it, and run(snapshot) resumes it"
+_MEMORY = "write memory=BufferMemory(as_messages=True)"
+
+EXECUTOR_OPTIONS = _by_name(
+    ("llm model chat_model language_model", f"the model belongs to the agent: {_BOTH}"),
+    (
+        "agent_type kind",
+        "each kind has its function: create_react_agent, create_tool_calling_agent, create_structured_agent",
+    ),
+    ("max_steps max_turns max_iter recursion_limit max_loops iterations", "write max_iterations=..."),
+    ("timeout max_time seconds request_timeout", "write max_execution_time=..., in seconds"),
+    (
+        "system_prompt system_message system instructions prompt prefix role goal backstory",
+        "the prompt belongs to the agent: create_agent(model, tools, system_prompt=...)",
+    ),
+    ("temperature api_key base_url max_rpm stop", "it is an option of the model: OpenAICompatible(name, ...)"),
+    (
+        "callbacks callback_manager callback_handlers hooks step_callback",
+        "write observers=[function], a function of an event",
+    ),
+    ("chat_history messages history", f"{_MEMORY}, or pass the input chat_history"),
+    (
+        "interrupt_before interrupt_after human_in_the_loop",
+        "put a node that asks on the edge: executor.splice(table, after=parse, on=Acted)",
+    ),
+    ("checkpointer checkpoint store persist", _STATE),
+    (
+        "output_type response_format output_schema result_type output_pydantic",
+        "let the answer be the arguments of a tool: @tool(return_direct=True)",
+    ),
+    ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
+    ("debug verbosity_level", "write verbose=True"),
+    ("stream_runnable", "write agent=callable_agent(runnable, stream=False)"),
+    ("name description", "they belong to the executor as a tool: executor.as_tool(name, description)"),
+    ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
+)
+
+EXECUTOR_ATTRIBUTES = _by_name(
+    ("run_sync kickoff predict apply chat query generate execute print_response", "write executor.run(inputs)"),
+    ("run_async acall kickoff_async apredict", "write await executor.arun(inputs)"),
+    (
+        "run_stream run_streamed stream_events astream_events astream_log",
+        "write executor.stream(inputs) or executor.astream(inputs), or stream_answer for the text of the answer",
+    ),
+    (
+        "add_node add_edge add_conditional_edges compile",
+        "write executor.splice(table, after=node, on=Outcome), which returns a changed copy",
+    ),
+    ("get_graph", "write executor.graph, or executor.draw(path)"),
+    ("get_state get_state_history update_state", _STATE),
+    ("with_config", "write executor.with_limits(limits), or pass context=... to the run"),
+    ("with_retry with_fallbacks", "wrap the model: retrying(model), or with_fallbacks(model, other)"),
+    ("add_tool register_tool bind_tools", "an executor does not change; make another one with tools=[...]"),
+    ("max_iterations", "write executor.limits.iterations"),
+    ("max_execution_time", "write executor.limits.seconds"),
+    ("from_agent_and_tools", "write AgentExecutor(agent=agent, tools=tools)"),
+)
+
+# A valid call of each method that runs an executor. An async function is not wrapped: that would cost memory while it
+# waits, and Python's own error names the missing argument.
+RUNNING = {
+    **{name: f"executor.{name}('question')" for name in ("run", "invoke", "stream", "stream_chunks", "stream_answer")},
+    **{name: f"executor.{name}('question')" for name in ("astream", "astream_chunks", "astream_answer", "iter")},
+    "batch": "executor.batch(['question', ...])",
+}
+
+AGENT_OPTIONS = _by_name(
+    (
+        "tools model_client llm instructions system_prompt system_message prompt name role goal backstory output_type "
+        "deps_type handoffs max_iter verbose",
+        f"an Agent has the functions ask and read; {_BOTH}",
+    )
+)
+
+AGENT_ATTRIBUTES = _by_name(
+    (
+        "run run_sync run_stream arun invoke ainvoke stream astream batch iter kickoff chat print_response as_tool "
+        "generate_reply initiate_chat",
+        "an executor runs an agent: AgentExecutor(agent=agent, tools=tools)",
+    )
+)
+
+# Options that other libraries have where one of our functions makes an agent.
+CREATE_OPTIONS = _by_name(
+    ("llm chat_model language_model model_client model_name", "write model, the first argument"),
+    ("functions toolkit", "write tools, the second argument"),
+    (
+        "max_iterations max_steps max_turns recursion_limit max_execution_time verbose memory callbacks checkpointer "
+        "handle_parsing_errors return_intermediate_steps",
+        "it belongs to the executor: AgentExecutor(agent=agent, tools=tools, ...)",
+    ),
+    ("temperature max_tokens api_key base_url timeout", "it is an option of the model: OpenAICompatible(name, ...)"),
+    ("response_format output_type", "let the answer be the arguments of a tool: @tool(return_direct=True)"),
+)
+
+RESULT_ATTRIBUTES = _by_name(
+    (
+        "content text response final_output data raw answer result final_answer value message",
+        "write result.output",
+    ),
+    ("messages all_messages new_messages intermediate_steps history new_items", "write result.steps"),
+    ("usage_metadata total_tokens token_usage tokens", "write result.usage"),
+    ("is_done finished stop_reason finish_reason", "write result.reason"),
+    ("cost", "write result.spent[COST]"),
+    ("duration seconds", "write result.spent.seconds"),
+)
+
+RUN_OPTIONS = _by_name(
+    (
+        "max_iterations max_steps max_turns recursion_limit iterations max_execution_time timeout usage_limits "
+        "max_tokens max_tool_calls max_model_calls",
+        "limits belong to the executor, AgentExecutor(max_iterations=3), or for a graph to limits=Limits(iterations=3)",
+    ),
+    ("callbacks hooks observers", "write AgentExecutor(observers=[function]), or read the events of stream"),
+    (
+        "deps dependencies config configurable metadata tags user session",
+        "write context=..., and take it in a parameter annotated CallContext",
+    ),
+    (
+        "message_history chat_history history messages",
+        "it is an input: run({'input': question, 'chat_history': messages})",
+    ),
+    ("input question query task user_prompt", "pass the inputs first: run('question'), or run({'input': 'question'})"),
+    ("session_id thread_id conversation_id", "a conversation is kept by a memory: AgentExecutor(memory=...)"),
+    ("stream stream_mode", "write executor.stream, stream_chunks or stream_answer"),
+    ("tools model llm temperature", "it belongs to the agent; make another executor"),
+    ("return_intermediate_steps verbose", "it belongs to the executor: AgentExecutor(...)"),
+)
+
+_OF_AGENTS = "agents have agent_limits(model_calls=..., tool_calls=..., tokens=..., cost=...)"
+
+LIMITS_OPTIONS = _by_name(
+    ("max_iterations max_steps max_turns recursion_limit steps", "write iterations=..."),
+    ("max_execution_time timeout max_seconds time", "write seconds=..."),
+    ("max_fan_out", "write fan_out=..."),
+    ("max_depth", "write depth=..."),
+    ("max_nested_runs", "write nested_runs=..."),
+    ("model_calls max_model_calls request_limit", _OF_AGENTS),
+    ("tool_calls max_tool_calls tokens max_tokens total_tokens_limit cost max_cost", _OF_AGENTS),
+)
+
+GRAPH_ATTRIBUTES = _by_name(
+    ("invoke kickoff run_sync execute", "write graph.run(value)"),
+    ("ainvoke run_async", "write await graph.arun(value)"),
+    (
+        "add_node add_edge add_conditional_edges set_entry_point set_finish_point",
+        f"a graph does not change; write its whole table: {_TABLE}",
+    ),
+    ("compile", "a graph is complete; run it with graph.run(value)"),
+    ("get_graph draw_mermaid_png draw_png", "write graph.draw(path)"),
+    ("draw_mermaid", "write f'{graph:mermaid}'"),
+    ("get_state update_state", _STATE),
+)
+
+RUNNING_GRAPH = {name: f"graph.{name}(value)" for name in ("run", "stream", "astream")}
+
+# Names that users of other libraries import from this one.
+IMPORTS = _by_name(
+    (
+        "Runner Crew Swarm AgentRunner Pipeline initialize_agent create_openai_tools_agent "
+        "create_openai_functions_agent CodeAgent ReActAgent ToolCallingAgent FunctionAgent AssistantAgent "
+        "UserProxyAgent AgentType load_agent",
+        _BOTH,
+    ),
+    (
+        "StateGraph MessageGraph MessagesState Workflow Flow START ToolNode add_messages Command Send",
+        f"write a function with @node for each step, and their table: {_TABLE}",
+    ),
+    (
+        "HumanMessage AIMessage BaseMessage ChatMessage",
+        "write UserMessage, AssistantMessage, SystemMessage or ToolMessage of graphexec.messages",
+    ),
+    (
+        "ChatOpenAI OpenAI AsyncOpenAI LLM ChatAnthropic OpenAIModel OpenAIChatModel LiteLLMModel InferenceClientModel "
+        "HfApiModel OpenAIServerModel",
+        "write OpenAICompatible, Anthropic or LocalModel of graphexec.models",
+    ),
+    (
+        "function_tool BaseTool StructuredTool FunctionTool tool_plain Task",
+        "a tool is a function with annotations and a docstring: write @tool above def",
+    ),
+    ("interrupt HumanApproval", "ask in a node: reply = yield from ask(AskHuman(question))"),
+    ("MemorySaver InMemorySaver SqliteSaver", _STATE),
+    ("PromptTemplate ChatPromptTemplate hub", "a prompt is a string with {variables}"),
+    ("RunContext ToolContext RunnableConfig", "write CallContext"),
+    ("UsageLimits RecursionLimit", "write agent_limits(...), or AgentExecutor(max_iterations=...)"),
+    ("ConversationBufferMemory ConversationMemory", "write BufferMemory of graphexec.memory"),
+)
