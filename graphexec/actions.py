@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, final, overload
+from typing import Any, Literal, TypeAlias, TypeGuard, final, overload
 
-from pydantic_core import core_schema
+from pydantic_core import core_schema, to_jsonable_python
 
-from graphexec.errors import InputError
+from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 
@@ -17,11 +19,110 @@ from graphexec.messages import AssistantMessage
 ToolInput: TypeAlias = str | dict[str, Any]
 
 
+@final
+class Original:
+    """An action as the library of its agent has it. A snapshot stores it, and a resumed run restores its class."""
+
+    __slots__ = ("_data", "_value")
+
+    # Any: an object of a library that is not a dependency, or JSON data.
+    def __init__(self, value: Any = None, data: Any = None) -> None:
+        self._value = value
+        self._data = data
+
+    @property
+    def value(self) -> Any:
+        """The action. Raises `SnapshotError` if it was stored and its class is not loaded."""
+        if self._value is None:
+            self._value = _restore(self._data)
+        return self._value
+
+    def dump(self) -> Any:
+        """Return the action as JSON data. Raises `ValueError` for a part that JSON cannot express."""
+        return _dump(self._value) if self._data is None else self._data
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
+        """Dump as JSON data, and load from them without restoring the class."""
+        return core_schema.no_info_plain_validator_function(
+            lambda data: cls(data=data), serialization=core_schema.plain_serializer_function_ser_schema(cls.dump)
+        )
+
+
+# The mark of an object and of a dictionary in JSON data; neither can be mistaken for the other.
+_OBJECT, _DICT = "class", "items"
+
+
+def _dump(value: Any) -> Any:
+    fields = _fields_of(type(value))
+    if fields is not None:
+        # Messages of pydantic may have fields beyond those of their class.
+        names = [*fields, *(getattr(value, "model_extra", None) or ())]
+        held = {name: _dump(getattr(value, name)) for name in names}
+        return {_OBJECT: f"{type(value).__module__}:{type(value).__qualname__}", "fields": held}
+    if isinstance(value, Mapping):
+        # Any: its keys and values.
+        mapping: Mapping[Any, Any] = value
+        return {_DICT: {str(name): _dump(one) for name, one in mapping.items()}}
+    if isinstance(value, (list, tuple)):
+        several: Any = value
+        return [_dump(one) for one in several]
+    return to_jsonable_python(value)
+
+
+def _restore(data: Any) -> Any:
+    match data:
+        case {"class": str(name), "fields": dict(fields)}:
+            held: dict[str, Any] = fields  # pyright: ignore[reportUnknownVariableType]
+            kind = _find_class(name)
+            try:
+                return kind(**{field: _restore(one) for field, one in held.items()})
+            except (TypeError, ValueError) as error:
+                raise SnapshotError(f"the stored fields do not make {an(kind.__name__)}: {error}") from error
+        case {"items": dict(items)}:
+            mapping: dict[str, Any] = items  # pyright: ignore[reportUnknownVariableType]
+            return {name: _restore(one) for name, one in mapping.items()}
+        case list():
+            several: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
+            return [_restore(one) for one in several]
+        case _:
+            return data
+
+
+def _find_class(name: str) -> type:
+    """Return a loaded class of actions or messages. A snapshot imports nothing, and makes no other object."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        # Not with `getattr`, which may import a module.
+        found = getattr(found, "__dict__", {}).get(part)
+    if not isinstance(found, type) or not _is_action_or_message(found):
+        raise SnapshotError(
+            f"the run has an action of the class {module}.{path}, which this program has not loaded; import it, or "
+            "the agent that uses it, before you resume the run"
+        )
+    return found
+
+
+def _is_action_or_message(kind: type) -> TypeGuard[type]:
+    fields = frozenset(_fields_of(kind) or ())
+    return fields >= {"tool", "tool_input"} or "content" in fields
+
+
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a dataclass or of a pydantic model; `None` for any other class."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
+    fields = getattr(kind, "model_fields", None)
+    return tuple(fields) if isinstance(fields, Mapping) else None  # pyright: ignore[reportUnknownArgumentType]
+
+
 @dataclass(frozen=True, slots=True)
 class AgentAction:
     """A decision to call the tool named `tool` with `tool_input`. Raises `InputError` if either has an invalid type.
 
     `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that contains it.
+    `original` is the action in the classes of another library whose agent decided it.
     """
 
     tool: str
@@ -29,6 +130,7 @@ class AgentAction:
     log: str = ""
     call_id: str | None = None
     message: AssistantMessage | None = None
+    original: Original | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Users' agents may pass a tool instead of its name, or LangChain's positional inputs.

@@ -1,6 +1,6 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
-from graphexec.agents.agent import Agent, AgentFunction, Decision, Runnable, callable_agent, chat_agent
+from graphexec.agents.agent import Agent, AgentFunction, Decision, callable_agent, chat_agent
 from graphexec.agents.langchain.chat import create_chat_agent
 from graphexec.agents.langchain.conversational import create_conversational_agent
 from graphexec.agents.langchain.json_chat import create_json_chat_agent
@@ -9,6 +9,7 @@ from graphexec.agents.langchain.self_ask import create_self_ask_agent
 from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
 from graphexec.agents.langchain.xml import create_xml_agent
 from graphexec.agents.react import create_react_agent
+from graphexec.agents.runnables import Planner, Runnable
 from graphexec.agents.structured import WorkedExample, create_structured_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
 
@@ -16,6 +17,7 @@ __all__ = [
     "Agent",
     "AgentFunction",
     "Decision",
+    "Planner",
     "Runnable",
     "WorkedExample",
     "callable_agent",

@@ -5,77 +5,35 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from graphexec._arguments import MODEL, has_methods, validate, validate_each
+from graphexec._arguments import FUNCTION, MODEL, validate, validate_each
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
+from graphexec.agents.runnables import (
+    ConfigLike,
+    Planner,
+    Runnable,
+    RunnableFunction,
+    input_keys_of,
+    is_runnable,
+    make_runnable_function,
+)
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
-from graphexec.errors import AgentError, InputError, ParseError, format_value
+from graphexec.errors import InputError, ParseError, format_value
 from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
 from graphexec.tools import AnyTool, tools_by_name
-
-
-class Runnable(Protocol):
-    """An object with `invoke`, such as a LangChain runnable, that returns the agent's decision.
-
-    Its argument is the run's inputs with `intermediate_steps`: pairs of action and observation.
-    """
-
-    def invoke(self, inputs: dict[str, Any], /) -> Any:
-        """Return an action, a list of actions or a finish: of our classes, or with the same attributes."""
-
-
-def make_agent_function(runnable: Runnable) -> Callable[[Steps, dict[str, Any]], Any]:
-    """Make a function of the steps and the inputs that invokes the runnable; async runs call it in a thread.
-
-    An error of an output parser becomes a `ParseError`. Actions from native tool calls raise `AgentError`.
-    """
-    name = type(runnable).__name__
-
-    def decide(steps: Steps, inputs: dict[str, Any]) -> Any:
-        pairs = [(step.action, step.observation) for step in steps]
-        try:
-            return _convert_decision(name, runnable.invoke({**inputs, "intermediate_steps": pairs}))
-        except ValueError as error:
-            # Any: the class of the error is not known here.
-            other: Any = error
-            if isinstance(error, ParseError) or not hasattr(other, "llm_output"):
-                raise
-            raise ParseError(
-                str(error), observation=getattr(other, "observation", None), llm_output=other.llm_output or ""
-            ) from error
-
-    decide.__name__ = name
-    return decide
-
-
-def _convert_decision(name: str, decision: Any) -> Any:
-    if isinstance(decision, (list, tuple)):
-        several: list[Any] = list(decision)  # pyright: ignore[reportUnknownArgumentType]
-        return [_convert_decision(name, one) for one in several]
-    if isinstance(decision, (AgentAction, AgentFinish)):
-        return decision
-    if getattr(decision, "message_log", None):
-        raise AgentError(
-            f"{name} decided by native tool calls, {type(decision).__name__}; make the agent with "
-            "create_tool_calling_agent, which sends the results back to the model"
-        )
-    if hasattr(decision, "return_values"):
-        return AgentFinish(decision.return_values, decision.log)
-    if hasattr(decision, "tool_input"):
-        return AgentAction(decision.tool, decision.tool_input, decision.log)
-    return decision
-
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision, a coroutine or a generator.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
-_RUNNABLE = has_methods("an object with invoke", "invoke")
 
 
+@explain_class("create_agent(model, tools), or Agent(ask, read)", options=AGENT_OPTIONS, attributes=AGENT_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
 class Agent:
     """The part of an agent that needs no I/O: how to write the request, and how to parse the reply.
@@ -98,6 +56,9 @@ class Agent:
     optional_keys: tuple[str, ...] = ()
     tools: tuple[AnyTool, ...] | None = None
     kind: str = "custom"
+
+    def __post_init__(self) -> None:
+        validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))
 
 
 # The request for a final answer when a run must stop: LangChain's sentence.
@@ -162,33 +123,58 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 # The package of the functions that make agents; users sometimes pass such a function without calling it.
 _PACKAGE = __name__.rpartition(".")[0]
+_EXECUTOR = f"{_PACKAGE.rpartition('.')[0]}.executor"
 
 
-def callable_agent(function: AgentFunction | Runnable) -> Agent:
+def callable_agent(
+    function: AgentFunction | Runnable | Planner, *, config: ConfigLike | None = None, stream: bool = True
+) -> Agent:
     """Make an agent from a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
     The function may be a generator, sync or async, that yields decisions in chunks: actions are collected, and a finish
-    must be the only chunk. An object with `invoke`, such as LangChain's runnables, receives the inputs with
-    `intermediate_steps`; it may return actions and a finish of LangChain's classes.
+    must be the only chunk.
+
+    An agent of LangChain works, too: a runnable receives the inputs with `intermediate_steps`, and an object with
+    `plan` the steps and the inputs. Its decisions are of LangChain's classes or of ours, and the next steps have the
+    classes that it decided. Async runs await `astream`, `ainvoke` or `aplan`. `config` is LangChain's config for each
+    call (`callbacks`, `tags`, `configurable`), or a function that makes it from the call's `CallContext`; the ids of
+    the run and of the call are added to its `metadata`. A runnable with `stream` is streamed, as LangChain does it, and
+    the tokens of its models are reported where a run asks for them. `with_retry()` has an effect only without `stream`.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the function is called with the input `conclude=True`. Raises `InputError` for an
-    invalid function.
+    invalid function, and for a config of an agent that takes none.
     """
-    # Users may pass a class, a model, or a name.
-    if isinstance(function, type) or not (callable(function) or _RUNNABLE.fits(function)):
-        raise InputError(
-            f"agent is {format_value(function)}; make one with create_react_agent, say, or give a function"
-        )
-    if getattr(function, "__module__", "").startswith(_PACKAGE):
-        name = getattr(function, "__name__", "")
-        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    decides = function if callable(function) else make_agent_function(function)
+    decides = _agent_function(function, config, streams=stream)
 
     def conclude(run: Run) -> CallAgent:
         return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))
 
-    return Agent(CallAgent, _read_decision, function=decides, input_keys=(), conclude=conclude, kind="function")
+    keys = input_keys_of(function) if isinstance(decides, RunnableFunction) else ()
+    kind = "runnable" if isinstance(decides, RunnableFunction) else "function"
+    return Agent(CallAgent, _read_decision, function=decides, input_keys=keys, conclude=conclude, kind=kind)
+
+
+def _agent_function(function: object, config: ConfigLike | None, *, streams: bool) -> AgentFunction:
+    module = getattr(function, "__module__", None) or ""
+    name = getattr(function, "__name__", "")
+    if name and module.startswith(_PACKAGE):
+        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
+    if module.startswith(_EXECUTOR) and not isinstance(function, type):
+        raise InputError(
+            "agent is an executor, which runs an agent already; run it as it is, or pass "
+            "executor.as_tool(name, description) in tools"
+        )
+    if is_runnable(function):
+        return make_runnable_function(function, config, streams=streams)
+    # Users may pass a class, a model, or a name.
+    if isinstance(function, type) or not callable(function):
+        raise InputError(
+            f"agent is {format_value(function)}; make one with create_react_agent, say, or give a function"
+        )
+    if config is not None:
+        raise InputError("config is for LangChain's runnables; a function has what it needs, so leave it out")
+    return function
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:

@@ -8,15 +8,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
-from graphexec.agents import Agent, AgentFunction, Runnable, callable_agent
+from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
 from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool, nested_runs
-from graphexec.executor.handlers import Binding, make_handlers
+from graphexec.executor.handlers import Binding, make_handlers, validate_handlers
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
-from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim, make_policies, require_same_tools, select_graph
+from graphexec.executor.options import (
+    EarlyStopping,
+    ParsePolicy,
+    Trim,
+    explain_executor,
+    make_policies,
+    require_same_tools,
+    select_graph,
+)
 from graphexec.executor.result import Ending
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
     from graphexec.verify import Verdict
 
 
+@explain_executor
 class AgentExecutor(RunMethods):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 
@@ -87,7 +96,7 @@ class AgentExecutor(RunMethods):
     def __init__(  # noqa: PLR0913
         self,
         *,
-        agent: Agent | AgentFunction | Runnable,
+        agent: Agent | AgentFunction | Runnable | Planner,
         tools: Sequence[AnyTool],
         max_iterations: int | None = 15,
         max_execution_time: float | None = None,
@@ -145,10 +154,7 @@ class AgentExecutor(RunMethods):
         answers[CallTool] = make_tool_handler(
             self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
-        # Callers without a type checker may pass another type.
-        if handlers is not None and not isinstance(handlers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"handlers is {handlers!r}; give a dict, for example {{AskHuman: function}}")
-        answers |= handlers or {}
+        answers |= validate_handlers(handlers)
         self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
         policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
         self._binding = Binding.of(self.agent, self.tools, memory, handlers or {})

@@ -1,66 +1,36 @@
-"""Agents with `invoke`, such as LangChain's runnables: their inputs and the conversion of their decisions."""
+"""Agents with `invoke` or `plan`, such as LangChain's: their inputs, methods and config, and their decisions."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import graphexec
-from graphexec import AgentExecutor, AgentFinish, ParseError, callable_agent
-from graphexec.errors import AgentError, InputError
+from graphexec import AgentExecutor, AgentFinish, CallContext, ParseError, Reported, Snapshot, callable_agent, tool
+from graphexec.errors import AgentError, InputError, SnapshotError
+from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
+from tests.agents.langchain_shapes import (
+    AgentAction,
+    AIMessage,
+    Chain,
+    Invoked,
+    OutputParserException,
+    ToolAgentAction,
+    calls,
+    format_to_tool_messages,
+)
+from tests.agents.langchain_shapes import AgentFinish as Finish
 from tests.executor.actors import echo, run_async, run_sync
 
 RUNS = pytest.mark.parametrize("run", [run_sync, run_async])
 
 
-@dataclass
-class AgentAction:
-    """An action of another library."""
-
-    tool: str
-    tool_input: Any
-    log: str
-    message_log: tuple[str, ...] = ()
-
-
-@dataclass
-class Finish:
-    """An answer of another library."""
-
-    return_values: dict[str, Any]
-    log: str = ""
-
-
-class OutputParserException(ValueError):
-    """A parse error of another library."""
-
-    def __init__(self, text: str, observation: str | None = None, llm_output: str | None = None) -> None:
-        super().__init__(text)
-        self.observation = observation
-        self.llm_output = llm_output
-
-
-class Chain:
-    """A runnable that returns its decisions in order."""
-
-    def __init__(self, *decisions: Any) -> None:
-        self.decisions = list(decisions)
-        self.given: list[dict[str, Any]] = []
-
-    def invoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
-        assert config is None
-        self.given.append(inputs)
-        decision = self.decisions.pop(0)
-        if isinstance(decision, Exception):
-            raise decision
-        return decision
-
-
-def executor(chain: Chain, **settings: Any) -> AgentExecutor:
-    return AgentExecutor(agent=callable_agent(chain), tools=[echo], **settings)
+def executor(chain: Any, config: Any = None, *, stream: bool = True, **settings: Any) -> AgentExecutor:
+    return AgentExecutor(agent=callable_agent(chain, config=config, stream=stream), tools=[echo], **settings)
 
 
 ACT = AgentAction("echo", "a", "I look.")
@@ -70,20 +40,21 @@ OURS = graphexec.AgentAction("echo", "a", "I look.")
 @RUNS
 @pytest.mark.parametrize("decision", [ACT, OURS, [ACT], (OURS,)])
 def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decision: Any) -> None:
-    chain = Chain(decision, Finish({"output": "done"}, "I know."))
+    chain = Invoked(decision, Finish({"output": "done"}, "I know."))
     finish = run(executor(chain)).ending
     assert isinstance(finish, AgentFinish)
     assert (finish.output, finish.log) == ("done", "I know.")
     first, second = chain.given
     assert first.pop("intermediate_steps") == []
     ((action, observation),) = second.pop("intermediate_steps")
-    assert (action, observation) == (OURS, "a")
+    decided = decision[0] if isinstance(decision, (list, tuple)) else decision
+    assert (action is decided, observation) == (True, "a")
     assert first == second
 
 
 @RUNS
 def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> None:
-    chain = Chain(
+    chain = Invoked(
         OutputParserException("what?", "Say it again.", "hm"), OutputParserException("?"), Finish({"output": 1})
     )
     ended = run(executor(chain, handle_parsing_errors=True))
@@ -94,19 +65,360 @@ def test_output_parser_exception_is_a_parse_error(run: Callable[..., Any]) -> No
 def test_other_errors_are_raised_unchanged() -> None:
     for error in (ValueError("no"), OSError("no"), ParseError("no")):
         with pytest.raises(type(error), match="no") as raised:
-            executor(Chain(error)).run("q")
+            executor(Invoked(error)).run("q")
         assert raised.value is error or isinstance(error, ParseError)
 
 
-def test_native_tool_calls_are_rejected() -> None:
-    chain = Chain([AgentAction("echo", "a", "", ("a message",))])
-    with pytest.raises(AgentError, match=r"^Chain decided by native tool calls, AgentAction; make .* create_tool_call"):
+class Blocking(Invoked):
+    """A runnable that can stream, but not on an event loop."""
+
+    def stream(self, inputs: dict[str, Any], config: Any = None) -> Any:
+        yield self.decide("stream", inputs, config)
+
+
+class Awaited(Invoked):
+    """A runnable with one async method."""
+
+    async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
+        return self.decide("ainvoke", inputs, config)
+
+
+class OnlyAwaited:
+    """A runnable without a blocking method."""
+
+    def __init__(self, *decisions: Any) -> None:
+        self.inner = Awaited(*decisions)
+        self.used = self.inner.used
+
+    async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
+        return await self.inner.ainvoke(inputs, config)
+
+
+@pytest.mark.parametrize(
+    ("chain", "stream", "used"),
+    [
+        (Chain, True, ("stream", "astream")),
+        (Chain, False, ("invoke", "ainvoke")),
+        (Invoked, True, ("invoke", "invoke")),
+        (Blocking, True, ("stream", "stream")),
+        (Awaited, True, ("invoke", "ainvoke")),
+        (OnlyAwaited, True, ("ainvoke", "ainvoke")),
+    ],
+)
+def test_each_run_uses_its_own_method(chain: Any, stream: bool, used: tuple[str, str]) -> None:
+    for run, method in zip((run_sync, run_async), used, strict=True):
+        made = chain(ACT, Finish({"output": "done"}))
+        assert run(executor(made, stream=stream)).output == "done"
+        assert made.used == [method, method]
+
+
+def test_async_run_awaits_on_its_own_loop() -> None:
+    loops: list[object] = []
+
+    class Looking(Chain):
+        async def ainvoke(self, inputs: dict[str, Any], config: Any = None) -> Any:
+            loops.append(asyncio.get_running_loop())
+            return await super().ainvoke(inputs, config)
+
+    async def main() -> None:
+        await executor(Looking(Finish({"output": "done"})), stream=False).arun("q")
+        assert loops == [asyncio.get_running_loop()]
+
+    asyncio.run(main())
+
+
+@RUNS
+def test_streamed_chunks_are_one_decision(run: Callable[..., Any]) -> None:
+    chain = Chain(([ACT], AgentAction("echo", "b", "")), (Finish({"output": "done"}),))
+    assert [step.observation for step in run(executor(chain)).steps] == ["a", "b"]
+
+
+@RUNS
+def test_two_streamed_finishes_are_refused(run: Callable[..., Any]) -> None:
+    with pytest.raises(AgentError, match=r"^the agent Chain yielded AgentFinish 2 times; yield one AgentFinish"):
+        run(executor(Chain((Finish({"output": "a"}), Finish({"output": "b"})))))
+
+
+def metadata(config: dict[str, Any]) -> Any:
+    return config["metadata"]
+
+
+@RUNS
+def test_config_reaches_every_call(run: Callable[..., Any]) -> None:
+    chain = Chain(ACT, Finish({"output": "done"}))
+    run(executor(chain, {"tags": ["mine"], "configurable": {"user": 1}, "metadata": {"shop": 7}}))
+    assert [(one["tags"], one["configurable"], metadata(one)["shop"]) for one in chain.configs] == [
+        (["mine"], {"user": 1}, 7)
+    ] * 2
+
+
+def test_run_and_call_are_in_the_metadata() -> None:
+    chain = Chain(ACT, Finish({"output": "done"}))
+    executor(chain).run("q", run_id="monday")
+    assert [metadata(one) for one in chain.configs] == [
+        {"graphexec_run_id": "monday", "graphexec_call_id": f"monday/{number}.0"} for number in (1, 3)
+    ]
+
+
+def test_config_may_depend_on_the_context() -> None:
+    def config(call: CallContext[str]) -> dict[str, Any]:
+        return {"configurable": {"session_id": call.context}}
+
+    chain = Chain(Finish({"output": "done"}))
+    executor(chain, config).run("q", context="ada")
+    assert chain.configs[0]["configurable"] == {"session_id": "ada"}
+
+
+@pytest.mark.parametrize("wrong", [["callbacks"], "tags", 3])
+def test_invalid_config_is_refused(wrong: Any) -> None:
+    message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
+    with pytest.raises(InputError, match=message):
+        callable_agent(Chain(), config=wrong)
+    with pytest.raises(InputError, match=message):
+        executor(Chain(), lambda call: wrong).run("q")
+
+
+def test_config_of_a_function_is_refused() -> None:
+    with pytest.raises(InputError, match="config is for LangChain's runnables; a function has what it needs"):
+        callable_agent(lambda steps, inputs: AgentFinish({}), config={"tags": []})
+
+
+@RUNS
+def test_runnable_without_a_config_is_invoked(run: Callable[..., Any]) -> None:
+    class Bare:
+        def invoke(self, inputs: dict[str, Any], /) -> Finish:
+            return Finish({"output": inputs["input"]})
+
+    assert run(executor(Bare())).output == "q"
+
+
+# Native tool calls.
+
+
+def native(*arguments: dict[str, Any]) -> AIMessage:
+    """A message with a call of `echo` for each of the arguments."""
+    fields: dict[str, Any] = {
+        "tool_calls": [{"name": "echo", "args": one, "id": f"c{number}"} for number, one in enumerate(arguments)],
+        "additional_kwargs": {"signature": "s"},
+        "a_field_of_its_own": 3,
+    }
+    return AIMessage(content="I look.", **fields)
+
+
+class ToolCalling(Chain):
+    """LangChain's tool-calling agent: it formats its steps as messages, and parses the next reply."""
+
+    def decide(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
+        inputs = {**inputs, "messages": format_to_tool_messages(inputs["intermediate_steps"])}
+        reply = super().decide(method, inputs, config)
+        return calls(reply) if reply.tool_calls else Finish({"output": reply.content}, reply.content)
+
+
+@RUNS
+def test_native_tool_calls_keep_their_classes(run: Callable[..., Any]) -> None:
+    chain = ToolCalling(native({"text": "a"}, {"text": "b"}), AIMessage(content="done"))
+    ended = run(executor(chain))
+    assert (ended.output, [step.observation for step in ended.steps]) == ("done", ["a", "b"])
+    called, *results = chain.given[1]["messages"]
+    assert called == native({"text": "a"}, {"text": "b"})
+    assert [(one.tool_call_id, one.content) for one in results] == [("c0", "a"), ("c1", "b")]
+
+
+def test_native_tool_call_has_its_id_and_message() -> None:
+    action = executor(ToolCalling(native({"text": "a"}), AIMessage(content="done"))).run("q").steps[0].action
+    assert (action.call_id, action.message) == (
+        "c0",
+        AssistantMessage("I look.", (ToolCall("c0", "echo", '{"text": "a"}'),)),
+    )
+
+
+def test_content_blocks_are_read_as_text() -> None:
+    blocks: Any = ["I ", {"type": "text", "text": "look."}, {"type": "thinking", "thinking": "Hm."}]
+    message = native({"text": "a"}).model_copy(update={"content": blocks})
+    action = executor(ToolCalling(message, AIMessage(content="done"))).run("q").steps[0].action
+    assert action.message is not None
+    assert action.message.content == "I look."
+
+
+def stored(chain: Chain) -> str:
+    """Return the JSON of a run that fails at its second decision."""
+    chain.decisions.insert(1, OSError("crash"))
+    with pytest.raises(OSError, match="crash") as raised:
         executor(chain).run("q")
+    snapshot = graphexec.snapshot_of(raised.value)
+    assert snapshot is not None
+    return snapshot.retried().to_json()
 
 
-@pytest.mark.parametrize("decision", [None, 3, {"output": "x"}, [3]])
-def test_invalid_decision_names_the_runnable(decision: Any) -> None:
-    with pytest.raises(AgentError, match=r"^the agent Chain returned "):
+class Steady(ToolCalling):
+    """A tool-calling agent whose failures are raised before it parses anything."""
+
+    def decide(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
+        if isinstance(self.decisions[0], Exception):
+            raise self.decisions.pop(0)
+        return super().decide(method, inputs, config)
+
+
+def test_resumed_native_calls_keep_their_classes() -> None:
+    chain = Steady(native({"text": "a"}, {"text": "b"}), AIMessage(content="done"))
+    text = stored(chain)
+    resumed = executor(chain)
+    assert resumed.run(Snapshot.from_json(text, resumed.graph)).output == "done"
+    called, *results = chain.given[1]["messages"]
+    assert called == native({"text": "a"}, {"text": "b"})
+    assert [one.tool_call_id for one in results] == ["c0", "c1"]
+    assert Snapshot.from_json(text, resumed.graph).to_json() == text
+
+
+def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
+    text = stored(chain)
+    resumed = executor(chain)
+    monkeypatch.delattr(sys.modules[ToolAgentAction.__module__], "ToolAgentAction")
+    with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
+        resumed.run(Snapshot.from_json(text, resumed.graph))
+
+
+@pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "nowhere:Class", "graphexec.messages:Usage"])
+def test_snapshot_makes_actions_and_messages_only(name: str) -> None:
+    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
+    changed = stored(chain).replace(f"{ToolAgentAction.__module__}:ToolAgentAction", name)
+    resumed = executor(chain)
+    with pytest.raises(SnapshotError, match="which this program has not loaded; import it"):
+        resumed.run(Snapshot.from_json(changed, resumed.graph))
+
+
+def test_stored_fields_must_fit_their_class() -> None:
+    chain = Steady(native({"text": "a"}), AIMessage(content="done"))
+    changed = stored(chain).replace('"tool_call_id": "c0"', '"tool_call_id": 3')
+    resumed = executor(chain)
+    with pytest.raises(SnapshotError, match="the stored fields do not make a ToolAgentAction"):
+        resumed.run(Snapshot.from_json(changed, resumed.graph))
+
+
+# Objects with `plan`.
+
+
+class Planning:
+    """LangChain's agents before runnables: the steps by position, the inputs by name."""
+
+    input_keys = ("input", "city")
+
+    def __init__(self, *decisions: Any) -> None:
+        self.inner = Invoked(*decisions)
+
+    def plan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
+        return self.inner.decide("plan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
+
+    async def aplan(self, intermediate_steps: Any, callbacks: Any = None, **inputs: Any) -> Any:
+        return self.inner.decide("aplan", {**inputs, "intermediate_steps": intermediate_steps}, callbacks)
+
+
+@pytest.mark.parametrize("method", ["plan", "aplan"])
+def test_object_with_plan_is_an_agent(method: str) -> None:
+    planning: Any = Planning([ACT, ACT], Finish({"output": "done"}))
+    made = executor(planning, {"callbacks": ["mine"]})
+    inputs = {"input": "q", "city": "Oslo"}
+    result = made.run(inputs) if method == "plan" else asyncio.run(made.arun(inputs))
+    assert (result.output, len(result.steps)) == ("done", 2)
+    assert planning.inner.used == [method, method]
+    assert planning.inner.given[0] == {**inputs, "intermediate_steps": []}
+    assert planning.inner.configs == [["mine"], ["mine"]]
+
+
+def test_inputs_of_a_planner_are_required() -> None:
+    with pytest.raises(InputError, match="the inputs lack city"):
+        executor(Planning()).run({"input": "q"})
+
+
+# Tokens of the models within a runnable.
+
+
+class Speaking(Chain):
+    """A runnable whose model streams a text and a tool call to LangChain's callbacks."""
+
+    def chunks(self, method: str, inputs: dict[str, Any], config: Any) -> Any:
+        for handler in config.get("callbacks", ()):
+            handler.on_llm_start({}, ["prompt"])
+            handler.on_llm_new_token("Let me ")
+            handler.on_llm_new_token([{"type": "text", "text": "look."}])
+            part = {"name": "echo", "args": '{"te', "id": "c0", "index": 1}
+            handler.on_llm_new_token("", chunk=namespace(message=namespace(tool_call_chunks=[part])))
+        return super().chunks(method, inputs, config)
+
+
+def namespace(**fields: Any) -> Any:
+    return type("Namespace", (), fields)()
+
+
+PIECES = [ReplyDelta("Let me "), ReplyDelta("look."), ReplyDelta(index=1, call_id="c0", name="echo", arguments='{"te')]
+
+
+def test_tokens_of_a_runnable_are_reported() -> None:
+    made = executor(Speaking(Finish({"output": "done"})))
+    events = list(made.stream("q", tokens=True))
+    assert [event.news for event in events if isinstance(event, Reported)] == PIECES
+
+
+def test_tokens_are_reported_on_an_event_loop() -> None:
+    async def main() -> list[object]:
+        events = executor(Speaking(Finish({"output": "done"}))).astream("q", tokens=True)
+        return [event.news async for event in events if isinstance(event, Reported)]
+
+    assert asyncio.run(main()) == PIECES
+
+
+class Manager:
+    """LangChain's manager of callbacks."""
+
+    def __init__(self) -> None:
+        self.handlers: list[object] = []
+
+    def copy(self) -> Manager:
+        other = Manager()
+        other.handlers = list(self.handlers)
+        return other
+
+    def add_handler(self, handler: object) -> None:
+        self.handlers.append(handler)
+
+
+def test_users_callbacks_are_kept() -> None:
+    mine, manager = object(), Manager()
+    for given in ([mine], manager):
+        chain = Chain(Finish({"output": "done"}))
+        list(executor(chain, {"callbacks": given}).stream("q", tokens=True))
+        callbacks = chain.configs[0]["callbacks"]
+        assert len(getattr(callbacks, "handlers", callbacks)) == (2 if given == [mine] else 1)
+    assert manager.handlers == []
+
+
+def test_listener_is_added_only_for_pieces() -> None:
+    chain = Chain(Finish({"output": "done"}))
+    executor(chain).run("q")
+    assert "callbacks" not in chain.configs[0]
+
+
+# Decisions that are none.
+
+LOOP = "it runs a loop of its own, so it is no agent for an executor"
+
+
+@pytest.mark.parametrize(
+    ("decision", "remedy"),
+    [
+        (None, "return an AgentAction, a list of them, or an AgentFinish"),
+        (3, "return an AgentAction"),
+        ([3], "return an AgentAction"),
+        ("Final Answer: 3", r"end it with an output parser: prompt \| model \| ReActSingleInputOutputParser\(\)"),
+        (AIMessage(content="3"), r"end it with an output parser: prompt \| model \| ToolsAgentOutputParser\(\)"),
+        ({"output": "x"}, LOOP),
+        ({"messages": []}, LOOP),
+        ({"x": 1}, "return an AgentAction"),
+    ],
+)
+def test_invalid_decision_names_runnable_and_remedy(decision: Any, remedy: str) -> None:
+    with pytest.raises(AgentError, match=rf"^the agent Chain returned .*; {remedy}"):
         executor(Chain(decision)).run("q")
 
 
@@ -114,3 +426,52 @@ def test_class_of_runnables_is_rejected() -> None:
     wrong: Any = Chain
     with pytest.raises(InputError, match=r"^agent is Chain, a class; make one with create_react_agent, say, or give"):
         callable_agent(wrong)
+
+
+def test_executor_as_an_agent_is_refused() -> None:
+    inner: Any = executor(Chain())
+    with pytest.raises(InputError, match=r"^agent is an executor, .*; run it as it is, or pass executor\.as_tool\("):
+        AgentExecutor(agent=inner, tools=[echo])
+
+
+def test_same_runnable_is_the_same_agent() -> None:
+    chain = Chain()
+    first, second, other = callable_agent(chain), callable_agent(chain), callable_agent(Chain())
+    assert first.function == second.function != other.function
+    assert hash(first.function) == hash(second.function)
+
+
+def test_function_of_a_runnable_decides_without_a_run() -> None:
+    function: Any = callable_agent(Chain(ACT)).function
+    assert function(graphexec.actions.NO_STEPS, {"input": "q"}) == OURS
+    waiting: Any = OnlyAwaited(ACT)
+    only_async: Any = callable_agent(waiting).function
+    with pytest.raises(AgentError, match="the agent OnlyAwaited has only async methods; run it with an executor"):
+        only_async(graphexec.actions.NO_STEPS, {"input": "q"})
+
+
+def test_object_that_can_be_called_is_invoked() -> None:
+    class OldChain(Chain):
+        def __call__(self, inputs: Any) -> Any:
+            raise AssertionError("LangChain's chains are not agent functions")
+
+    assert executor(OldChain(Finish({"output": "done"}))).run("q").output == "done"
+
+
+def test_function_without_a_module_is_an_agent() -> None:
+    def decide(steps: Any, inputs: Any) -> AgentFinish:
+        return AgentFinish({"output": "done"})
+
+    nameless: Any = None
+    decide.__module__ = nameless
+    assert AgentExecutor(agent=decide, tools=[]).run("q").output == "done"
+
+
+def test_tool_without_a_module_is_a_tool() -> None:
+    def shout(text: str) -> str:
+        """Shout."""
+        return text.upper()
+
+    nameless: Any = None
+    shout.__module__ = nameless
+    assert tool(shout)("a") == "A"

@@ -111,7 +111,7 @@ def test_limits_are_found_by_meter_and_by_name() -> None:
 @pytest.mark.parametrize(
     ("meters", "text"),
     [
-        ({"payments": 3}, "the limits have 'payments', which is not a meter; give {METER: 5}"),
+        ({"payments": 3}, "the limits have 'payments', which is not a meter; give {Meter('payments'): 5}"),
         (PAYMENTS, "the limits are Meter(name='payments', whole=True); give a dict of meters and limits: {METER: 5}"),
         (3, "the limits are 3; give a dict of meters and limits: {METER: 5}"),
         ({PAYMENTS: 1.5}, "the limit payments is 1.5; give a whole number, or None for no limit"),
