@@ -265,9 +265,7 @@ def test_the_deadline_cuts_a_load(run: RunExecutor, method: Any) -> None:
     agent = create_react_agent(
         ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{chat_history}{input}"
     )
-    executor = AgentExecutor(
-        agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method
-    )
+    executor = AgentExecutor(agent=agent, tools=[], memory=memory, max_execution_time=0.3, early_stopping_method=method)
     began = time.monotonic()
     result = run(executor, "q")
     assert time.monotonic() - began < LONG / 2
