@@ -18,9 +18,9 @@ from graphexec import AgentExecutor, Limits, create_react_agent
 from graphexec.actions import Run
 from graphexec.executor import AGENT_EXECUTOR, Ready
 from graphexec.models import ScriptedModel
+from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.explorer.explore import explore
 from graphexec.verify.explorer.oracle import replies_of
-from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow

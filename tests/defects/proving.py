@@ -6,8 +6,8 @@ from tests.defects.defect import Change, Defect
 
 _VERIFY = "tests/verify/test_"
 _TAMPERED = f"{_VERIFY}tampered_certificates.py::test_tampered_certificate_is_refused"
-_CHECKER, _NUMBERS = "verify/proof/checker.py", "verify/proof/number_checker.py"
-_POTENTIALS = "verify/proof/potential_checker.py"
+_CHECKER, _NUMBERS = "verify/checker/check.py", "verify/checker/numbers.py"
+_POTENTIALS = "verify/checker/potentials.py"
 
 PROVING = (
     Defect(

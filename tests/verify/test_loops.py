@@ -531,7 +531,7 @@ def test_repeated_rounds_are_searched_once(most: int, limits: Limits, text: str)
 
 
 def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graphexec.verify.proof.bounds._SEARCHED_STATES", 3)
+    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
     monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)
     chain = [way(here, there) for here, there in itertools.pairwise("abcdef")]
     transitions, *_ = bound_texts(flow_with(*chain, way("f", END.name)), NO_LIMIT)

@@ -33,7 +33,7 @@ from graphexec.errors import CertificateError
 from graphexec.kernel import bind
 from graphexec.kernel.effects import NestedRuns
 from graphexec.verify import Certificate, Verdict, check
-from graphexec.verify.proof.checker import check_certificate
+from graphexec.verify.checker.check import check_certificate
 from tests.executor.actors import Caller, act, answer, caller_of, echo, scripted
 
 

@@ -19,8 +19,8 @@ from graphexec.kernel.meters import Budget, Meter
 from graphexec.testing.random_graphs import DrawnEdge, DrawnGraph, DrawnNode
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import check
+from graphexec.verify.checker.check import check_certificate, check_ranks
 from graphexec.verify.proof.certificate import Bound, Certificate, Potential
-from graphexec.verify.proof.checker import check_certificate, check_ranks
 from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow
 from tests.verify.test_random_machines import FREELY, some_limits

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from graphexec.kernel import Limits
+from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof import potential
-from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import prove_flow
 from tests.verify.test_numbers import nested

@@ -17,9 +17,9 @@ from graphexec.errors import CertificateError
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import END, Ranks
 from graphexec.kernel.counters import Rank
+from graphexec.verify.checker.check import check, check_ranks
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate
-from graphexec.verify.proof.checker import check, check_ranks
 from graphexec.verify.proof.flow import Flow, Transition, caps_of, flow_of, is_enabled, limits_of
 from graphexec.verify.proof.polynomial import Polynomial, most
 from graphexec.verify.proof.ranking import Core, components, exhaustible_budgets, rank_nodes

@@ -14,8 +14,8 @@ from graphexec import Limits
 from graphexec.errors import CertificateError
 from graphexec.kernel.meters import FrozenMapping
 from graphexec.verify import Certificate, check
+from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.certificate import Potential
-from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import prove_flow
 from tests.verify.tampering import (

@@ -12,8 +12,8 @@ from graphexec.effects import agent_limits
 from graphexec.errors import CertificateError, LimitsError
 from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, LimitReached
 from graphexec.verify import Certificate, check
+from graphexec.verify.checker.check import check_ranks
 from graphexec.verify.explorer.stub_nodes import explore_table
-from graphexec.verify.proof.checker import check_ranks
 from tests.verify import bad_machines as bad
 from tests.verify.execution import execute
 

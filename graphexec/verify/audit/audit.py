@@ -15,8 +15,8 @@ from graphexec.errors import CertificateError, format_value
 from graphexec.kernel.meters import is_number, is_whole
 from graphexec.kernel.node import END
 from graphexec.verify.audit.trace import REPORT, WHOLE, Trace, TraceRecord, TraceVisit, Violation, show
+from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.certificate import Certificate
-from graphexec.verify.proof.checker import check_certificate
 from graphexec.verify.proof.flow import Transition
 
 # Seconds. Control returns a little after a deadline, and later on a busy machine.

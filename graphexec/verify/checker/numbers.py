@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from graphexec.errors import format_number, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import GRACE, is_number, is_whole
+from graphexec.verify.checker.potentials import count_charges, highest_line, highest_state, is_possible
 from graphexec.verify.proof.certificate import TIMELY, Bound, Certificate
 from graphexec.verify.proof.flow import bounded_meters
-from graphexec.verify.proof.potential_checker import count_charges, highest_line, highest_state, is_possible
 
 # The most digits of a number in a closed form.
 _DIGITS = 30

@@ -1,7 +1,6 @@
 """The independent checker: accepts a certificate or says what is wrong, without knowing how it was found.
 
-It imports nothing from the prover. Trust in a proof rests on this file, `number_checker`, `potential_checker` and
-`flow`.
+It imports nothing from the prover. Trust in a proof rests on this package and on `proof/flow.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
 from graphexec.kernel.validation import faults_of
+from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
+from graphexec.verify.checker.potentials import is_possible
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.flow import Transition, flow_of, nested_runs_of
-from graphexec.verify.proof.number_checker import unproved_end, unproved_numbers
-from graphexec.verify.proof.potential_checker import is_possible
 
 
 def check(certificate: Certificate, graph: Graph[Any, Any]) -> None:

@@ -1,0 +1,1 @@
+"""The independent checker of certificates, which imports nothing of the prover. Internal."""
