@@ -134,15 +134,16 @@ def make_instructed_agent(  # noqa: PLR0913
     steps: Callable[[Steps], Iterator[Message]] | None = None,
     examples: Sequence[Message] = (),
     specs: tuple[ToolSpec, ...] = (),
+    first_choice: str = "auto",
     schema: Mapping[str, Any] | None = None,
     last_schema: Mapping[str, Any] | None = None,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
     The steps are in the question's scratchpad, or `steps` makes messages from them. `answer` makes the reader of a
-    streamed answer. `specs` are the tools that the model may call natively. `last_schema` is the schema of the last
-    request of a run that is stopped. Raises `InputError` for an invalid name of an input, invalid stop strings and an
-    invalid model.
+    streamed answer. `specs` are the tools that the model may call natively, and `first_choice` is the tool choice of
+    the requests before the first call. `last_schema` is the schema of the last request of a run that is stopped. Raises
+    `InputError` for an invalid name of an input, invalid stop strings and an invalid model.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -155,7 +156,10 @@ def make_instructed_agent(  # noqa: PLR0913
         system = constant or SystemMessage(instructions.render(run))
         head = (system, *examples, *history_messages(run.inputs, before), UserMessage(question.render(run)))
         messages = head if steps is None else Conversation(head, run.steps, steps)
-        return ChatRequest(messages, tools=specs, stop=stops, schema=schema)
+        # Only until a tool has been called: a model that must always call a tool never answers.
+        called = any(step.status != "parse_error" for step in run.steps)
+        choice = "auto" if called else first_choice
+        return ChatRequest(messages, tools=specs, stop=stops, schema=schema, tool_choice=choice)
 
     def conclude(run: Run) -> CallModel:
         asked = request(run)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphexec._arguments import STRING, validate
+from graphexec._arguments import STRING, Constraint, validate
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
@@ -26,17 +26,24 @@ def create_tool_calling_agent(
     system: str = SYSTEM_PROMPT,
     prompt: str = "{input}",
     history: str = "chat_history",
+    tool_choice: str = "auto",
 ) -> Agent:
     """Make an agent from a model with native tool calls.
 
     `system` is the text of the instructions, not a template; `prompt` is the template of the user's message, and its
     variables are the inputs of a run. A reply without tool calls is the answer. `history` is as in `create_chat_agent`.
+    `tool_choice` is `required` or the name of a tool if the model must call one before it answers; after the first call
+    it decides itself, so every run can end with an answer.
 
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
     """
     tools = validate_tools(tools)
-    validate("", ("system", system, STRING))
+    names = [tool.name for tool in tools]
+    choices = ("auto", *(["required"] if names else []), *names)
+    words = f"auto, required, or the name of a tool: {', '.join(names)}" if names else "auto, since there are no tools"
+    choice = Constraint(words, lambda value: value in choices)
+    validate("", ("system", system, STRING), ("tool_choice", tool_choice, choice))
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # In other agents the prompt is the instructions; here such a prompt would silently drop the question.
     if not question.inputs:
@@ -53,6 +60,7 @@ def create_tool_calling_agent(
         kind="tool_calling",
         steps=step_messages,
         specs=tuple(tool.spec for tool in tools),
+        first_choice=tool_choice,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
 from graphexec.actions import Steps
 from graphexec.agents.tool_calling import read, step_messages
+from graphexec.errors import InputError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -167,6 +169,26 @@ def test_reasoning_is_sent_back_with_its_calls() -> None:
     sent = requests[1][2]
     assert isinstance(sent, AssistantMessage)
     assert sent.reasoning == thoughts
+
+
+@pytest.mark.parametrize("choice", ["required", "echo"])
+def test_forced_call_ends_with_the_first_call(choice: str) -> None:
+    broken = ModelReply("", (ToolCall("a", "echo", "{"),))
+    model = ScriptedModel([broken, call("echo", text="1"), call("echo", text="2"), "done"])
+    agent = create_tool_calling_agent(model, [echo, fail], tool_choice=choice)
+    executor = AgentExecutor(agent=agent, tools=[echo, fail], handle_parsing_errors=True)
+    assert executor.run("q").output == "done"
+    choices = [request.tool_choice for request in model.requests if isinstance(request, ChatRequest)]
+    assert choices == [choice, choice, "auto", "auto"]
+
+
+@pytest.mark.parametrize("choice", ["none", "add", "", None, 3, ["echo"]])
+def test_invalid_tool_choice_is_refused(choice: Any) -> None:
+    message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: echo$"
+    with pytest.raises(InputError, match=message):
+        create_tool_calling_agent(ScriptedModel([]), [echo], tool_choice=choice)
+    with pytest.raises(InputError, match=r"tool_choice is 'required'; give auto, since there are no tools"):
+        create_tool_calling_agent(ScriptedModel([]), [], tool_choice="required")
 
 
 def test_custom_action_is_sent_as_text() -> None:

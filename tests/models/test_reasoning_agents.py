@@ -181,8 +181,8 @@ SHAPES: dict[str, Shape] = {
         400,
         {
             "object": "error",
-            "message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), 'msg': 'Extra inputs are not permitted', "
-            "'input': 800}]",
+            "message": f"[{{'type': 'extra_forbidden', 'loc': ('body', '{name}'), "
+            "'msg': 'Extra inputs are not permitted', 'input': 800}]",
             "code": 400,
         },
     ),

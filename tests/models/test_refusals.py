@@ -1,0 +1,248 @@
+"""Refused parameters: what a refusal names, and what a model remembers."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import BadRequestError, ServerError
+from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, ToolCall, ToolSpec, UserMessage
+from graphexec.models import Refused
+from graphexec.models.http.failures import ErrorReport
+from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.refusals import Refusals, find_refused_names
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from tests.models.actors import HELLO
+from tests.models.call_modes import record_reports
+from tests.models.picky_server import PickyServer
+
+NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
+KNOWN = {parameter.path.rpartition(".")[2] for parameter in CHAT_COMPLETIONS.parameters} | {"max_completion_tokens"}
+
+
+def names_in(body: object, status: int = 400) -> set[str]:
+    """Return the known parameters that a refusal names."""
+    return find_refused_names(status, ErrorReport.from_json(json.loads(json.dumps(body)))) & {
+        *KNOWN,
+        "include",
+        "effort",
+    }
+
+
+def error(message: str, **members: object) -> object:
+    return {"error": {"message": message, "type": "invalid_request_error", **members}}
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        (error("Unsupported parameter: 'stop' is not supported with this model.", param="stop", code=None), {"stop"}),
+        (
+            error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
+            {"max_tokens"},
+        ),
+        (
+            error(
+                "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
+                "supported.",
+                param="temperature",
+                code="unsupported_value",
+            ),
+            {"temperature"},
+        ),
+        (error("Bad parameter.", param="seed", code="unknown_parameter"), {"seed"}),
+        ({"error": "Model grok-4.5 does not support parameter reasoningEffort."}, {"reasoning_effort"}),
+        ({"error": "Argument not supported on this model: stop"}, {"stop"}),
+        (error("Unrecognized request argument supplied: max_completion_tokens"), {"max_completion_tokens"}),
+        ([error('Unknown name "seed": Cannot find it.\nUnknown name "top_p": Cannot find it.')], {"seed", "top_p"}),
+        ({"detail": [{"loc": ["body", "seed"], "msg": "extra fields not permitted"}]}, {"seed"}),
+        (
+            {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}},
+            {"seed"},
+        ),
+        (
+            {"message": '{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs"}]}'},
+            {"seed"},
+        ),
+        (error("Extra inputs are not permitted, field: 'seed', value: 1"), {"seed"}),
+        (error("`temperature` and `top_p` cannot both be specified for this model. Please use only one."), {"top_p"}),
+        (error("`temperature` may only be set to 1 when thinking is enabled. Please consult it."), {"temperature"}),
+        (error("`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."), {"top_p"}),
+        (error("`temperature` is deprecated for this model."), {"temperature"}),
+        (error("Thinking may not be enabled when tool_choice forces tool use."), {"tool_choice"}),
+        (error("deepseek-reasoner does not support this tool_choice"), {"tool_choice"}),
+        (error("This model does not support the effort parameter."), {"effort"}),
+        (error("Encrypted content is not supported with this model.", param="include"), {"include"}),
+        (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), {"reasoning_content"}),
+        (
+            {"message": "m.2.reasoning_content: property 'm.2.assistant.reasoning_content' is unsupported"},
+            {"reasoning_content"},
+        ),
+        (error("invalid temperature: only 1 is allowed for this model"), {"temperature"}),
+        (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), {"temperature", "top_p"}),
+        (error("Unsupported parameter(s): `stop`"), {"stop"}),
+        # These name a parameter whose value is wrong, or something else.
+        (error("Could not finish the message because max_tokens or model output limit was reached."), set()),
+        (error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"), set()),
+        (
+            error(
+                "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values "
+                "are: 'low' and 'high'.",
+                param="reasoning_effort",
+                code="unsupported_value",
+            ),
+            set(),
+        ),
+        (error("Invalid 'temperature': decimal above maximum value.", param="temperature", code="x"), set()),
+        (error("This model does not support tools. Please stop.", param="tools"), set()),
+        (error("The model produced invalid content; lower the temperature."), set()),
+    ],
+)  # fmt: skip
+def test_refusal_names_exactly_its_parameters(body: object, names: set[str]) -> None:
+    assert names_in(body) == names
+
+
+def test_only_client_errors_are_refusals() -> None:
+    body = error("Unsupported parameter: 'stop'", param="stop", code="unsupported_parameter")
+    assert [names_in(body, status) for status in (400, 422, 401, 404, 413, 500)] == [{"stop"}, {"stop"}, *[set()] * 4]
+
+
+FRAMES = [
+    "Unsupported parameter: '{}' is not supported with this model.",
+    "Unrecognized request argument supplied: {}",
+    "Argument not supported on this model: {}",
+    "The {} parameter is not supported.",
+    "`{}` is deprecated for this model.",
+    "This model does not support the {} parameter",
+    "property '{}' is unsupported",
+    "{}: Extra inputs are not permitted",
+]
+WORDS = st.from_regex(r"[a-z]{2,9}(_[a-z]{2,9}){0,2}", fullmatch=True)
+
+
+@given(
+    st.sampled_from(FRAMES), WORDS | st.sampled_from(sorted(KNOWN)), st.sampled_from(["", "Error code: 400 - ", "x: "])
+)
+def test_any_name_in_a_known_frame_is_found(frame: str, name: str, before: str) -> None:
+    assert name in find_refused_names(400, ErrorReport(before + frame.format(name)))
+
+
+@given(
+    st.lists(
+        st.sampled_from([*FRAMES, *KNOWN, " ", ".", "'", "\n", "a_b", "{'loc': ['x'], 'msg': 'extra_forbidden'}"])
+    ).map("".join)
+)
+def test_names_are_those_of_the_text(text: str) -> None:
+    letters = text.replace("_", "").lower()
+    assert all(name.replace("_", "") in letters for name in find_refused_names(400, ErrorReport(text)))
+
+
+BODIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "stop": st.just(["x"]),
+        "temperature": st.just(0.0),
+        "max_tokens": st.just(9),
+        "seed": st.just(0),
+        "messages": st.lists(st.sampled_from([{"content": "a"}, {"content": "b", "reasoning": "c"}]), max_size=2),
+    },
+)
+
+
+@given(BODIES, st.lists(st.sampled_from(sorted(KNOWN)), max_size=8))
+def test_each_refusal_removes_a_parameter(body: JSON, refused: list[str]) -> None:
+    refusals = Refusals(CHAT_COMPLETIONS.parameters)
+    body = json.loads(json.dumps(body))
+    repeats = 0
+    while True:
+        before = json.dumps(body)
+        sent = next((name for name in refused if f'"{name}"' in before), None)
+        if sent is None:
+            break
+        report = ErrorReport(f"Unsupported parameter: '{sent}'")
+        assert refusals.learn(body, 400, report)
+        refusals.apply(body)
+        assert f'"{sent}"' not in json.dumps(body)
+        repeats += 1
+    assert repeats <= len(KNOWN)
+    again = json.loads(json.dumps(body))
+    refusals.apply(again)
+    assert again == body
+
+
+def test_refusals_of_one_call_are_learned_together() -> None:
+    server = PickyServer("chat", ["a", "b"], ("stop", "max_tokens", "temperature"))
+    model = server.model(temperature=0.0, max_tokens=9, max_retries=0)
+    request = ChatRequest(HELLO.messages, stop=("STOP",))
+    with record_reports() as reports:
+        assert model.complete(request).content == "a"
+    assert reports == [Refused("stop"), Refused("max_tokens", "max_completion_tokens"), Refused("temperature")]
+    assert [str(report) for report in reports][:2] == [
+        "the server refuses stop; it is not sent any more",
+        "the server refuses max_tokens; max_completion_tokens is sent instead",
+    ]
+    with record_reports() as reports:
+        assert model.complete(request).content == "b"
+    # The model remembers them.
+    assert (reports, len(server.refused)) == ([], 3)
+    assert [{*body} for body in server.bodies] == [{"model", "messages", "max_completion_tokens"}] * 2
+
+
+def test_parameter_under_both_names_is_omitted() -> None:
+    server = PickyServer("chat", ["a"], ("max_tokens", "max_completion_tokens"))
+    assert server.model(max_tokens=9).complete(HELLO).content == "a"
+    assert server.refused == ["max_tokens", "max_completion_tokens"]
+    assert {*server.bodies[0]} == {"model", "messages"}
+
+
+def test_unknown_refusal_stays_an_error() -> None:
+    server = PickyServer("chat", ["a"], ("messages",))
+    with pytest.raises(BadRequestError, match="'messages' is not supported"):
+        server.model().complete(HELLO)
+    # What the user adds to the body is the user's to change.
+    extra = PickyServer("chat", ["a"], ("min_p",))
+    with pytest.raises(BadRequestError, match="'min_p' is not supported"):
+        extra.model(extra_body={"min_p": 0.1}).complete(HELLO)
+    assert (server.refused, extra.refused) == (["messages"], ["min_p"])
+
+
+def test_refusal_is_not_an_attempt() -> None:
+    server = PickyServer("chat", ["a"], ("stop",), lambda name: (500, error(f"Unsupported parameter: '{name}'")))
+    with pytest.raises(ServerError):
+        server.model(max_retries=0).complete(ChatRequest(HELLO.messages, stop=("x",)))
+    assert server.refused == ["stop"]
+
+
+def test_threads_share_what_was_learned() -> None:
+    server = PickyServer("chat", ["a"] * 8, ("temperature",))
+    model = server.model(temperature=0.0)
+    assert model.complete(HELLO).content == "a"
+    with ThreadPoolExecutor(4) as threads:
+        replies = list(threads.map(lambda _: model.complete(HELLO).content, range(7)))
+    assert (replies, server.refused) == (["a"] * 7, ["temperature"])
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
+    server = PickyServer(protocol, ["one STOP two"] * 2)
+    request = ChatRequest(HELLO.messages, stop=("STOP",))
+    whole = server.model().complete(request)
+    *deltas, streamed = server.model().stream(request)
+    assert isinstance(streamed, ModelReply)
+    assert (whole.content, whole.finish_reason) == (streamed.content, streamed.finish_reason) == ("one ", "stop")
+    assert "".join(delta.content for delta in deltas if isinstance(delta, ReplyDelta)) == "one "
+    # The part that was cut off has been paid for.
+    assert whole.usage.completion_tokens == streamed.usage.completion_tokens == 4
+
+
+def test_refused_tool_choice_becomes_the_default() -> None:
+    refusal = error("Thinking may not be enabled when tool_choice forces tool use.")
+    server = PickyServer("anthropic", [ToolCall("1", "now", "{}")], ("tool_choice",), lambda _: (400, refusal))
+    request = ChatRequest([UserMessage("hi")], (NOW,), tool_choice="required")
+    assert server.model().complete(request).tool_calls == (ToolCall("1", "now", "{}"),)
+    assert "tool_choice" not in server.bodies[0]
