@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeVar
 
@@ -130,7 +131,7 @@ def multiply(a: float, b: float) -> float:
 @tool
 def square_root(number: float) -> float:
     """Return the square root of a number."""
-    return round(number**0.5, 4)
+    return round(math.sqrt(number), 4)
 
 
 @tool

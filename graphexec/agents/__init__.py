@@ -1,6 +1,7 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
 from graphexec.agents.agent import Agent, AgentFunction, Decision, callable_agent, chat_agent
+from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.langchain.chat import create_chat_agent
 from graphexec.agents.langchain.conversational import create_conversational_agent
 from graphexec.agents.langchain.json_chat import create_json_chat_agent
@@ -9,8 +10,9 @@ from graphexec.agents.langchain.self_ask import create_self_ask_agent
 from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
 from graphexec.agents.langchain.xml import create_xml_agent
 from graphexec.agents.react import create_react_agent
+from graphexec.agents.rules import RuleName
 from graphexec.agents.runnables import Planner, Runnable
-from graphexec.agents.structured import WorkedExample, create_structured_agent
+from graphexec.agents.structured import create_structured_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "AgentFunction",
     "Decision",
     "Planner",
+    "RuleName",
     "Runnable",
     "WorkedExample",
     "callable_agent",
@@ -32,4 +35,5 @@ __all__ = [
     "create_structured_chat_agent",
     "create_tool_calling_agent",
     "create_xml_agent",
+    "synthesised_examples",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphexec._arguments import FUNCTION, MODEL, validate, validate_each
@@ -12,6 +12,7 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
+from graphexec.agents.rules import Dummies, RuleName
 from graphexec.agents.runnables import (
     ConfigLike,
     Planner,
@@ -44,6 +45,10 @@ class Agent:
     of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that extracts the final answer
     from a reply while it streams. `tools` are those that the model is told of, which an executor must have; `None` if
     the agent does not know them. `kind` names the format of requests and replies, such as `react`.
+
+    `rules` names what an executor checks before it calls tools. A rule may ask the model again, with `narrow(run,
+    tools)`: the request for a decision that calls only the tools of these names, or none. `dummies` are the arguments
+    in the agent's worked examples, by tool and argument, which belong to no question.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -56,6 +61,9 @@ class Agent:
     optional_keys: tuple[str, ...] = ()
     tools: tuple[AnyTool, ...] | None = None
     kind: str = "custom"
+    rules: tuple[RuleName, ...] = ()
+    narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
+    dummies: Dummies = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
         validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))

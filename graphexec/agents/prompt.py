@@ -13,6 +13,7 @@ from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
 from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools.examples import describe_examples
 from graphexec.tools.formatting import format_observation
 
 __all__ = ["Template", "describe_tools", "format_observation", "observation_text", "parse_template"]
@@ -77,8 +78,13 @@ def parse_template(text: str, *, required: Sequence[str], name: str = "prompt") 
 
 
 def describe_tools(tools: Sequence[AnyTool]) -> str:
-    """Return the tools' descriptions for a model, one on each line: `name(argument: type) - description`."""
-    return "\n".join(f"{tool.signature} - {' '.join(tool.description.split())}" for tool in tools)
+    """Return the tools' descriptions for a model, one on each line: `name(argument: type) - description`.
+
+    The examples of a tool follow its description.
+    """
+    return "\n".join(
+        " ".join(f"{tool.signature} - {tool.description} {describe_examples(tool)}".split()) for tool in tools
+    )
 
 
 def observation_text(step: AgentStep) -> str:

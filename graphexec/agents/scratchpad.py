@@ -12,6 +12,7 @@ from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_message
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import Conversation, history_keys, history_messages
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
+from graphexec.agents.rules import Dummies, RuleName, validate_rules
 from graphexec.effects import CallModel
 from graphexec.messages import (
     ChatRequest,
@@ -136,14 +137,17 @@ def make_instructed_agent(  # noqa: PLR0913
     specs: tuple[ToolSpec, ...] = (),
     first_choice: str = "auto",
     schema: Mapping[str, Any] | None = None,
-    last_schema: Mapping[str, Any] | None = None,
+    narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
+    rules: Sequence[RuleName] = (),
+    dummies: Dummies | None = None,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
     The steps are in the question's scratchpad, or `steps` makes messages from them. `answer` makes the reader of a
     streamed answer. `specs` are the tools that the model may call natively, and `first_choice` is the tool choice of
-    the requests before the first call. `last_schema` is the schema of the last request of a run that is stopped. Raises
-    `InputError` for an invalid name of an input, invalid stop strings and an invalid model.
+    the requests before the first call. `narrow` returns a request that allows only calls of these tools; the last
+    request of a run that is stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop
+    strings, an invalid model and invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -161,12 +165,13 @@ def make_instructed_agent(  # noqa: PLR0913
         choice = "auto" if called else first_choice
         return ChatRequest(messages, tools=specs, stop=stops, schema=schema, tool_choice=choice)
 
-    def conclude(run: Run) -> CallModel:
-        asked = request(run)
-        messages = conclude_messages(asked.messages)
-        return CallModel(replace(asked, messages=messages, schema=last_schema, tool_choice="none"))
+    narrowed = narrow or (lambda asked, _: replace(asked, tool_choice="none"))
 
-    return chat_agent(
+    def conclude(run: Run) -> CallModel:
+        asked = narrowed(request(run), frozenset())
+        return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
+
+    agent = chat_agent(
         lambda run: CallModel(request(run)),
         read,
         model,
@@ -176,4 +181,12 @@ def make_instructed_agent(  # noqa: PLR0913
         optional_keys=before,
         tools=instructions.tools,
         kind=kind,
+    )
+    if narrow is None:
+        return agent
+    return replace(
+        agent,
+        rules=validate_rules(rules),
+        narrow=lambda run, names: CallModel(narrowed(request(run), names)),
+        dummies=dummies or {},
     )

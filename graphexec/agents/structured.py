@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
-from graphexec._arguments import validate_each
+from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, decision_pattern, make_json_reader
+from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
+from graphexec.agents.rules import RuleName, find_dummies
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.text_parsing import unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
-from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
+from graphexec.messages import AssistantMessage, ChatRequest, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
 
 FINAL_ANSWER = "final_answer"
@@ -34,13 +36,10 @@ Reply with one JSON object, and nothing else: either
 {{"action": "final_answer", "answer": "<the answer>"}} when an observation tells you the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkedExample:
-    """A question with its solution: tool calls as `(tool, arguments, observation)`, and the answer."""
+# Characters. Without a limit, a reply that a small model does not end repeats itself up to the limit on tokens.
+MAX_ANSWER = 300
 
-    question: str
-    calls: tuple[tuple[str, Mapping[str, Any], str], ...]
-    answer: str
+RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
 
 
 def create_structured_agent(
@@ -49,21 +48,41 @@ def create_structured_agent(
     *,
     prompt: str = STRUCTURED_PROMPT,
     question: str = "{input}",
-    examples: Sequence[WorkedExample] = (),
+    examples: Sequence[WorkedExample] | Literal["auto"] = "auto",
     history: str = "chat_history",
+    max_answer: int | None = MAX_ANSWER,
+    rules: Sequence[RuleName] = RULES,
 ) -> Agent:
     """Make an agent whose replies are one JSON object per step.
 
     `prompt` is the template of the instructions, with `{tools}`; `question` is the template of the user's message.
-    Their other variables are the inputs of a run. With about five worked `examples` that use these tools, a small model
-    solves twice as many tasks. `history` and the errors raised are as in `create_chat_agent`.
+    Their other variables are the inputs of a run. The worked `examples` are shown before the question: small models
+    solve few tasks without them. "auto" makes them from the tools (see `synthesised_examples`), and `()` is for models
+    that need none. An answer has at most `max_answer` characters (`None`: any number), if the model follows schemas.
+
+    `rules` are checked by the executor before it calls tools; `()` turns them off. "no_dummies": a call with an
+    argument of an example that stands in neither the inputs nor an observation is not made, and the model is asked
+    again without that tool. "no_repeats": a call that has succeeded is not made again with the same arguments, unless
+    the tool is `repeatable`, and the model is asked for its answer. "no_immediate_repeats" is the same, but allows the
+    call again after another tool has returned a result.
+
+    `history` and the errors raised are as in `create_chat_agent`.
     """
     tools = validate_tools(tools)
     if any(tool.name == FINAL_ANSWER for tool in tools):
         raise ToolDefinitionError(
             f"a tool is named {FINAL_ANSWER}, which stands for the answer; rename it with @tool(name=...)"
         )
-    several = validate_each("examples", examples, WorkedExample, "WorkedExample(question, calls, answer)")
+    validate("", ("max_answer", max_answer, optional(whole(1, "a whole number of characters, 1 or more"), "no limit")))
+    if examples == "auto":
+        several = synthesised_examples(tools)
+    else:
+        wanted = "WorkedExample(question, calls, answer), or 'auto'"
+        several = validate_each("examples", examples, WorkedExample, wanted)
+
+    def narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
+        return replace(request, schema=decision_schema([tool for tool in tools if tool.name in names], max_answer))
+
     return make_instructed_agent(
         model,
         read,
@@ -74,9 +93,10 @@ def create_structured_agent(
         answer=make_answer_reader,
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],
-        schema=decision_schema(tools),
-        # This schema allows only an answer.
-        last_schema=decision_schema(()),
+        schema=decision_schema(tools, max_answer),
+        narrow=narrow,
+        rules=rules,
+        dummies=find_dummies(several, tools),
     )
 
 
@@ -89,13 +109,21 @@ def _step_messages(steps: Steps) -> Iterator[Message]:
 def _example_messages(example: WorkedExample) -> Iterator[Message]:
     yield UserMessage(example.question)
     for tool, arguments, observation in example.calls:
-        yield AssistantMessage(json.dumps({"action": tool, "action_input": arguments}))
+        yield AssistantMessage(_write({"action": tool, "action_input": dict(arguments)}))
         yield UserMessage(f"Observation: {observation}")
-    yield AssistantMessage(json.dumps({"action": FINAL_ANSWER, "answer": example.answer}))
+    yield AssistantMessage(_write({"action": FINAL_ANSWER, "answer": example.answer}))
 
 
-def decision_schema(tools: Sequence[AnyTool]) -> dict[str, Any]:
-    """Return the JSON schema of a decision: one branch per tool with its arguments, and one for the answer."""
+def _write(decision: Mapping[str, Any]) -> str:
+    return json.dumps(decision, ensure_ascii=False)
+
+
+def decision_schema(tools: Sequence[AnyTool], max_answer: int | None = MAX_ANSWER) -> dict[str, Any]:
+    """Return the JSON schema of a decision: one branch per tool with its arguments, and one for the answer.
+
+    The answer has at most `max_answer` characters.
+    """
+    answer: dict[str, Any] = {"type": "string"} if max_answer is None else {"type": "string", "maxLength": max_answer}
     definitions: dict[str, Any] = {}
     branches: list[dict[str, Any]] = []
     for tool in tools:
@@ -103,7 +131,7 @@ def decision_schema(tools: Sequence[AnyTool]) -> dict[str, Any]:
         for name, definition in tool.parameters.get("$defs", {}).items():
             definitions[f"{tool.name}.{name}"] = _prefix_references(definition, tool.name)
         branches.append(_branch(tool.name, "action_input", _prefix_references(arguments, tool.name)))
-    branches.append(_branch(FINAL_ANSWER, "answer", {"type": "string"}))
+    branches.append(_branch(FINAL_ANSWER, "answer", answer))
     schema: dict[str, Any] = {"anyOf": branches}
     if definitions:
         schema["$defs"] = definitions

@@ -11,9 +11,19 @@ from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
+from graphexec.agents.rules import RuleName
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.errors import InputError, ParseError
-from graphexec.messages import AssistantMessage, Message, Model, ModelReply, ToolCall, ToolMessage, UserMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    Model,
+    ModelReply,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from graphexec.tools import AnyTool
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
@@ -27,13 +37,15 @@ def create_tool_calling_agent(
     prompt: str = "{input}",
     history: str = "chat_history",
     tool_choice: str = "auto",
+    rules: Sequence[RuleName] = (),
 ) -> Agent:
     """Make an agent from a model with native tool calls.
 
     `system` is the text of the instructions, not a template; `prompt` is the template of the user's message, and its
     variables are the inputs of a run. A reply without tool calls is the answer. `history` is as in `create_chat_agent`.
     `tool_choice` is `required` or the name of a tool if the model must call one before it answers; after the first call
-    it decides itself, so every run can end with an answer.
+    it decides itself, so every run can end with an answer. `rules` are those of `create_structured_agent`;
+    `("no_immediate_repeats",)` suits most models.
 
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
@@ -61,7 +73,16 @@ def create_tool_calling_agent(
         steps=step_messages,
         specs=tuple(tool.spec for tool in tools),
         first_choice=tool_choice,
+        narrow=_narrow,
+        rules=rules,
     )
+
+
+def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
+    # Without any tool, the definitions stay: earlier calls in the conversation may need them.
+    if not names:
+        return replace(request, tool_choice="none")
+    return replace(request, tools=tuple(spec for spec in request.tools if spec.name in names))
 
 
 def step_messages(steps: Steps) -> Iterator[Message]:

@@ -139,7 +139,7 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
         case "structured":
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
-            return create_structured_agent(model, tools, examples=examples)
+            return create_structured_agent(model, tools, examples=examples or "auto")
         case _:
             return _FACTORIES[name](model, tools)
 

@@ -26,6 +26,7 @@ from graphexec.executor.options import (
     select_graph,
 )
 from graphexec.executor.result import Ending
+from graphexec.executor.rules import CallRules, add_rules
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
 class AgentExecutor(RunMethods):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 
-    `executor.graph` is the machine: draw it, extend it, test it. An executor holds no state of a run; it can be reused,
-    and shared by threads and tasks.
+    `executor.graph` is the machine, with the agent's rules as nodes: draw it, extend it, test it. An executor holds no
+    state of a run; it can be reused, and shared by threads and tasks.
 
     Limits: `max_iterations` (visits of `plan`), `max_execution_time` (seconds), `max_model_calls`, `max_tool_calls`,
     `max_tokens`, `max_cost` (money: the model must be `priced`; calls that a callable agent makes itself are not
@@ -77,10 +78,10 @@ class AgentExecutor(RunMethods):
     - `return_intermediate_steps` adds the steps to the result of `invoke`.
     - `handlers` answer the effects of your own nodes: `{AskHuman: function}`.
     - `observers` are called with each event; the last one is `Done` or `Failed`. `verbose` prints a run to stderr. If
-      an observer raises, the error is logged (`graphexec`) and reported once to the others (`ObserverFailed`), and the
-      run continues, unless the observer has `raise_error = True`: then the error ends the run.
-    - `around_call` returns a context manager for each `CallContext`, such as a telemetry span, which is entered in the
-      thread or task of the call.
+      an observer raises, this is logged and reported once to the others (`ObserverFailed`), and the run continues,
+      unless the observer has `raise_error = True`.
+    - `around_call` returns a context manager, such as a telemetry span, for each `CallContext`; the call's thread or
+      task enters it.
 
     An executor is created only if every run is proved to end within the limits, or with `allow_nonterminating=True`.
     `verify` returns the proof; the engine checks each step against it.
@@ -157,10 +158,11 @@ class AgentExecutor(RunMethods):
         answers |= validate_handlers(handlers)
         self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
         policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
+        rules = CallRules(self.agent, self.tools, tool_lookup)
         self._binding = Binding.of(self.agent, self.tools, memory, handlers or {})
-        self._settings = (self.agent, policies, self._keys, self._binding, nested_runs(self.tools.values()))
+        self._settings = (self.agent, policies, rules, self._keys, self._binding, nested_runs(self.tools.values()))
         self._allow_nonterminating = allow_nonterminating
-        self._prove(self._completed(graph), limits)
+        self._prove(self._completed(add_rules(graph, rules)), limits)
 
     def _completed(self, graph: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
         return bind(graph if self._memory is None else add_memory(graph), *self._settings)

@@ -72,7 +72,7 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
 
 def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
     """Return how many times in a row the last round of turns was done, counted up to `most`."""
-    turns = _last_turns(steps, ROUND * most)
+    turns = last_turns(steps, ROUND * most)
     return max(_count_rounds(turns, size, most) for size in range(1, ROUND + 1))
 
 
@@ -80,7 +80,8 @@ def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
 Turn: TypeAlias = Sequence[AgentStep]
 
 
-def _last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+def last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
+    """Return the last turns, at most `most` of them, in order."""
     turns: list[Turn] = []
     end = len(steps)
     while end and len(turns) < most:

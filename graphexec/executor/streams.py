@@ -13,6 +13,7 @@ from graphexec.agents.prompt import observation_text
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
 from graphexec.executor.result import Ending
+from graphexec.executor.rules import answer_repeats, avoid_dummies, dispatch_allowed
 from graphexec.executor.table import (
     Acted,
     Observed,
@@ -26,7 +27,7 @@ from graphexec.executor.table import (
     parse_or_raise,
     plan,
 )
-from graphexec.kernel.effects import CallContext, Request
+from graphexec.kernel.effects import Request
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Reported
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import END, Node
@@ -63,10 +64,10 @@ class ChunkBuilder:
         # may pass on the rest as another `Acted`.
         self._pending = value.actions if isinstance(value, Acted) else ()
         self._announced: list[AgentAction] = []
-        # The nodes whose tool results become steps unchanged, the actions of the current one, and those of its actions
-        # whose steps have been emitted.
+        # The nodes whose tool results become steps unchanged, the actions of the current one without a result, and
+        # those of its actions whose steps have been emitted.
         self._dispatching = _dispatching_nodes(graph)
-        self._acting = self._pending
+        self._acting = list(self._pending)
         self._emitted: list[AgentAction] = []
 
     def convert(self, event: Event[Ending]) -> list[Chunk]:
@@ -77,8 +78,8 @@ class ChunkBuilder:
             case Asked(node, effect) if self._pending and _dispatches(self._graph[node], effect):
                 chunks, self._pending = self._announce(self._pending), ()
                 return chunks
-            case Answered(node, CallTool(), ToolResult() as result, call=CallContext(member=member)):
-                return self._emit_step(member, result) if node in self._dispatching else []
+            case Answered(node, CallTool() as called, ToolResult() as result):
+                return self._emit_step(called, result) if node in self._dispatching else []
             case Done(ending):
                 return [*self._step_chunks(ending), self._last_chunk(ending)]
             case _:
@@ -88,7 +89,7 @@ class ChunkBuilder:
         chunks = self._step_chunks(value)
         match value:
             case Acted(_, actions):
-                self._acting = actions
+                self._acting = list(actions)
                 self._pending = tuple(_without(self._announced, actions))
             # If nothing was announced, another agent may have carried them out.
             case Observed(_, actions, _) if self._pending or not self._announced:
@@ -115,9 +116,18 @@ class ChunkBuilder:
             del self._emitted[place]
         return place is not None
 
-    def _emit_step(self, member: int, result: ToolResult) -> list[Chunk]:
-        """Return the chunk of an action's step as soon as its tool returns; the run adds the step later."""
-        action = self._acting[member]
+    def _emit_step(self, called: CallTool, result: ToolResult) -> list[Chunk]:
+        """Return the chunk of an action's step as soon as its tool returns; the run adds the step later.
+
+        Actions are found by their content, because those that a rule forbids are not called.
+        """
+        wanted = (called.name, called.tool_input, called.call_id)
+        place = next(
+            place
+            for place, action in enumerate(self._acting)
+            if (action.tool, action.tool_input, action.call_id) == wanted
+        )
+        action = self._acting.pop(place)
         self._emitted.append(action)
         return [_step_chunk(make_step(action, result))]
 
@@ -205,16 +215,26 @@ def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
 
 def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     """Return the executor's own nodes that call tools and whose results become steps unchanged."""
-    found = {one.name: _find_target(graph, one.name, Observed) for one in graph if _is_stock(one, dispatch_tools)}
+    found = {
+        one.name: _find_target(graph, one.name, Observed)
+        for one in graph
+        if _is_stock(one, dispatch_tools, dispatch_allowed)
+    }
     return frozenset(name for name, to in found.items() if to in graph and _is_stock(graph[to], check_return_direct))
+
+
+_RULES = (avoid_dummies, answer_repeats)
 
 
 def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     """Return the nodes whose model reply, if it is an answer, is the final one: no later node can withhold it."""
     found: set[str] = set()
     for source in graph:
-        if _is_stock(source, plan):
+        if _is_stock(source, plan, *_RULES):
             reads = _find_target(graph, source.name, Replied)
+            # The nodes of the rules pass an answer on.
+            while reads in graph and _is_stock(graph[reads], *_RULES):
+                reads = _find_target(graph, reads, Replied)
             if (
                 reads in graph
                 and _is_stock(graph[reads], parse, parse_or_raise)

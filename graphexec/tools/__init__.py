@@ -1,6 +1,7 @@
 """Tools: the `@tool` decorator and the classes that describe a tool."""
 
 from graphexec.tools.collecting import tools_of
+from graphexec.tools.examples import ToolExample
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.options import ErrorPolicy, ToolOptions
 from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool, tools_by_name
@@ -9,6 +10,7 @@ __all__ = [
     "AnyTool",
     "ErrorPolicy",
     "Tool",
+    "ToolExample",
     "ToolOptions",
     "ToolRetried",
     "tool",

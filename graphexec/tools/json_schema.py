@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec.errors import ToolDefinitionError
 from graphexec.kernel.effects import find_call_parameter
+from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
 from graphexec.tools.schemas import Schema, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
@@ -58,7 +59,7 @@ def tool_from_schema(
     run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     call_parameter, context_type = find_call_parameter(hints)
     _check_function(name, function, schema, {*run_parameters, call_parameter})
-    return Tool(
+    made: AnyTool = Tool(
         name=name,
         description=description,
         parameters=schema,
@@ -70,6 +71,7 @@ def tool_from_schema(
         context_types=() if context_type is None else (context_type,),
         **read_options(name, options),
     )
+    return check_examples(made)
 
 
 def _check_function(name: str, function: Callable[..., Any], schema: Schema, filled: set[str | None]) -> None:

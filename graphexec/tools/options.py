@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, final
 
 from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
 from graphexec.errors import ToolDefinitionError, did_you_mean
 from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.tools.examples import ToolExample
 
 # Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.
 ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
@@ -25,6 +26,8 @@ class ToolOptions(TypedDict, total=False):
     retry_wait: float
     max_observation: int | None
     async_function: Callable[..., Any] | None
+    examples: Sequence[ToolExample | Mapping[str, Any]]
+    repeatable: bool
 
 
 @final
@@ -62,6 +65,9 @@ def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
         "on_error": options.get("on_error"),
         "max_observation": options.get("max_observation"),
         "async_function": options.get("async_function"),
+        # Compared with the tool when it is made: `check_examples`.
+        "examples": options.get("examples", ()),
+        "repeatable": options.get("repeatable", False),
     }
     validate(
         owner,
@@ -72,6 +78,7 @@ def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
         ("retry_wait", retry_wait, SECONDS),
         ("max_observation", fields["max_observation"], optional(LENGTH, "the executor's")),
         ("async_function", fields["async_function"], optional(ASYNC_FUNCTION, "the function, in a thread")),
+        ("repeatable", fields["repeatable"], FLAG),
         error=ToolDefinitionError,
     )
     return fields | {"retry": _make_retry_policy(retries, options.get("retry_on", Exception), retry_wait, owner)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from types import MethodType
 from typing import (
@@ -28,6 +28,7 @@ from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
+from graphexec.tools.examples import ToolExample, check_examples, describe_examples
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
 from graphexec.tools.schemas import format_schema
 
@@ -70,7 +71,14 @@ _LIST = Constraint(
 
 
 class InvalidArgumentsError(ValueError):
-    """The arguments of a call do not fit the tool; the message tells the model what to correct."""
+    """The arguments of a call do not fit the tool; the message tells the model what to correct.
+
+    `arguments` are the names of those that do not fit, if that is known.
+    """
+
+    def __init__(self, message: str, arguments: Sequence[str] = ()) -> None:
+        self.arguments = tuple(arguments)
+        super().__init__(message)
 
 
 # Set by `Tool.__post_init__`.
@@ -91,7 +99,9 @@ class Tool(Generic[P, R_co]):
     `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
     `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from an
     object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access` raises
-    the error that a nested run would raise at once.
+    the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
+    `repeatable` tool may return another result for the same arguments, so the rules against repeated calls do not apply
+    to it.
     """
 
     name: str
@@ -117,6 +127,8 @@ class Tool(Generic[P, R_co]):
     receiver: Receiver | None = None
     nested: NestedRuns | None = None
     check_access: Callable[[], None] | None = None
+    examples: tuple[ToolExample, ...] = ()
+    repeatable: bool = False
 
     def __post_init__(self, func: Callable[P, R_co] | None, coroutine: Callable[..., Any] | None) -> None:
         # Otherwise `tool` or `dataclasses.replace` has set all fields.
@@ -218,8 +230,11 @@ class Tool(Generic[P, R_co]):
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool's part of a model request."""
-        return ToolSpec(self.name, self.description, self.parameters)
+        """The tool's part of a model request. Its examples are in the description, which every provider has."""
+        examples = describe_examples(self)
+        return ToolSpec(
+            self.name, f"{self.description}\n\n{examples}" if examples else self.description, self.parameters
+        )
 
     def read(self, tool_input: str | Mapping[str, Any]) -> dict[str, Any]:
         """Return the validated arguments by name.
@@ -240,7 +255,9 @@ class Tool(Generic[P, R_co]):
             ]
             more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
             what = "; ".join(errors[:_MAX_ERRORS]) + more
-            raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it as {self.signature}.") from None
+            names = dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"])
+            message = f"{self.name} was not called: {what}. Call it as {self.signature}."
+            raise InvalidArgumentsError(message, tuple(names)) from None
 
     def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
         """Return the arguments that a string can stand for, the more likely ones first."""
@@ -310,6 +327,8 @@ def tool(
     retry_wait: float = 0.0,
     max_observation: int | None = None,
     async_function: Callable[..., Any] | None = None,
+    examples: Sequence[ToolExample | Mapping[str, Any]] = (),
+    repeatable: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 # One keyword for each setting, as in the decorators of other libraries.
 def tool(  # noqa: PLR0913
@@ -326,6 +345,8 @@ def tool(  # noqa: PLR0913
     retry_wait: float = 0.0,
     max_observation: int | None = None,
     async_function: Callable[..., Any] | None = None,
+    examples: Sequence[ToolExample | Mapping[str, Any]] = (),
+    repeatable: bool = False,
 ) -> Any:
     """Make a tool from a typed function, `def` or `async def`.
 
@@ -339,6 +360,10 @@ def tool(  # noqa: PLR0913
     no further attempts. All attempts count as one tool call. An exception becomes an observation, unless `on_error` is
     "raise" or a function from the exception to the observation. The model sees the first `max_observation` characters
     of an observation. Async runs call the `async_function`, which has the same parameters, if there is one.
+
+    `examples` are calls that agents show to their models: arguments by name, `[{"city": "Oslo"}]`, or `ToolExample`
+    with a question, too. Some agents do not repeat a successful call with the same arguments (`Agent.rules`); declare a
+    tool `repeatable` if another call may return something else, as a clock does.
 
     Raises `ToolDefinitionError` for an argument without an annotation or a schema, for `*args` and `**kwargs`, for a
     missing description, and for an invalid option.
@@ -365,11 +390,13 @@ def tool(  # noqa: PLR0913
             "retry_wait": retry_wait,
             "max_observation": max_observation,
             "async_function": async_function,
+            "examples": examples,
+            "repeatable": repeatable,
         },
     )
 
     def decorate(undecorated: Callable[..., Any]) -> AnyTool:
-        return dataclasses.replace(_make_tool(undecorated, name, description), **fields)
+        return check_examples(dataclasses.replace(_make_tool(undecorated, name, description), **fields))
 
     return decorate if function is None else decorate(function)
 

@@ -145,7 +145,7 @@ def test_conversation_is_instructions_examples_question_and_steps() -> None:
 
 def test_instructions_may_have_inputs() -> None:
     model = ScriptedModel(['{"action": "final_answer", "answer": "done"}'])
-    agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}")
+    agent = create_structured_agent(model, [echo], prompt="{tools}|{tool_names}|{mood}|{chat_history}", examples=())
     assert (agent.input_keys, agent.optional_keys) == (("mood", "chat_history", "input"), ())
     before = [UserMessage("Hello."), AssistantMessage("Hm.")]
     AgentExecutor(agent=agent, tools=[echo]).run({"input": "q", "mood": "good", "chat_history": before})

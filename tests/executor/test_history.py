@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections import UserList, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def search(question: str) -> str:
 ASKED_WITH_MESSAGES: dict[str, tuple[Callable[..., Agent], str, str]] = {
     "chat": (create_chat_agent, "question", "{agent_scratchpad}"),
     "JSON chat": (create_json_chat_agent, "question", ""),
-    "structured": (create_structured_agent, "question", ""),
+    "structured": (partial(create_structured_agent, examples=()), "question", ""),
     "structured chat": (create_structured_chat_agent, "question", "{agent_scratchpad}"),
     "tool calling": (create_tool_calling_agent, "prompt", ""),
 }
@@ -129,7 +130,7 @@ def test_invalid_list_of_messages_is_refused(kind: str, other: Any) -> None:
 
 
 def test_examples_come_before_the_history() -> None:
-    agent = make_agent("structured", examples=[WorkedExample("Say a.", (), "a")])
+    agent = create_structured_agent(ScriptedModel([]), [echo], examples=[WorkedExample("Say a.", (), "a")])
     sent = messages(request_of(agent, input="q", chat_history=BEFORE))
     assert sent[1] == UserMessage("Say a.")
     assert tuple(sent[3:5]) == BEFORE

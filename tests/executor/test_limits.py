@@ -48,8 +48,8 @@ ENDLESS: dict[str, tuple[Make, ScriptedReply, str]] = {
     "react, the same action repeated endlessly": (create_react_agent, "Action: echo\nAction Input: hi", "ok"),
     "react, garbage repeated endlessly": (create_react_agent, "Well.", "parse_error"),
     "react, an unknown tool repeated endlessly": (create_react_agent, "Action: nope\nAction Input: hi", "unknown_tool"),
-    "structured, the same action repeated endlessly": (
-        create_structured_agent,
+    "structured without rules, the same action repeated endlessly": (
+        partial(create_structured_agent, rules=()),
         '{"action": "echo", "action_input": {"text": "a"}}',
         "ok",
     ),

@@ -67,6 +67,8 @@ def test_invalid_model_or_tools_are_refused(create: Callable[..., Agent], mistak
     assert "\n" not in str(raised.value)
 
 
+RULES = "no_dummies, no_repeats, no_immediate_repeats"
+
 # An option has the same name and the same error message in every agent.
 OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     "prompt": ((None, 3, b"x", ["x"]), "the prompt is {!r}; give a string"),
@@ -74,10 +76,18 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
     "tool_response": ((None, 3, b"x", ["x"]), "the tool_response is {!r}; give a string"),
     "system": ((None, 3, b"x", ["x"]), "system is {!r}; give a string"),
     "ai_prefix": ((None, 3, b"x", ["x"]), "ai_prefix is {!r}; give a string"),
-    "examples": ((None, 3, "x", ["x"]), "examples is {!r}; give a list of WorkedExample(question, calls, answer)"),
+    "examples": (
+        (None, 3, "x", ["x"]),
+        "examples is {!r}; give a list of WorkedExample(question, calls, answer), or 'auto'",
+    ),
     "stop": ((None, 3, "x", b"x", [3]), "stop is {!r}; give a list of strings"),
     "protocol": ((None, 3, "text", []), "protocol is {!r}; give 'chat' or 'completion'"),
     "history": ((None, 3, b"x", ["x"]), "history is {!r}; give a string"),
+    "max_answer": (
+        (0, -1, 2.5, "x", True),
+        "max_answer is {!r}; give a whole number of characters, 1 or more, or None for no limit",
+    ),
+    "rules": ((None, 3, "no_repeats", [3]), f"rules is {{!r}}; give a list of names of rules: {RULES}"),
 }
 
 
@@ -96,7 +106,7 @@ def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
 @EACH
 def test_options_have_the_same_order(create: Callable[..., Agent]) -> None:
     order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
-    order += ["stop", "protocol", "history"]
+    order += ["stop", "protocol", "history", "max_answer", "rules"]
     names = list(inspect.signature(create).parameters)
     assert names == sorted(names, key=order.index)
 

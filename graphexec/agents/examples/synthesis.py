@@ -1,0 +1,51 @@
+"""Synthesise worked examples from the names, schemas and docstrings of tools, so that small models can use them.
+
+A model with less than a billion parameters learns the form of a decision from examples, and hardly from instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphexec.agents.examples.questions import labelled_question, natural_question
+from graphexec.agents.examples.values import ExampleValues
+from graphexec.agents.examples.worked import WorkedExample
+from graphexec.agents.prompt import validate_tools
+from graphexec.tools import AnyTool, ToolExample
+
+# Tools up to which each has two examples, and the most examples altogether: more would fill a small context.
+_FEW, _MOST = 4, 12
+
+GREETING = WorkedExample("Hello!", (), "Hello! How can I help you?")
+
+
+def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
+    """Return the worked examples that a structured agent makes for these tools if it is given none.
+
+    Those of a tool's author (`@tool(examples=...)`) are taken first, and replace as many. Up to four tools have two
+    examples each: a question in natural words, and one that names the arguments; more tools have one each, up to
+    twelve. The last example is a greeting, which needs no tool. Values, observations and answers are invented: no tool
+    is called. A tool whose arguments a validator restricts to unknown values has no example.
+
+    Raises `ToolDefinitionError` for invalid tools.
+    """
+    several = validate_tools(tools)
+    values = ExampleValues()
+    rounds = 2 if len(several) <= _FEW else 1
+    examples: list[WorkedExample] = []
+    for turn in range(max([rounds, *(len(tool.examples) for tool in several)])):
+        for tool in several:
+            if turn < len(tool.examples):
+                examples.append(_complete(tool, tool.examples[turn], turn, values))
+            elif turn < rounds and (arguments := values.arguments(tool)) is not None:
+                examples.append(_complete(tool, ToolExample(arguments), turn, values))
+    return (*examples[: _MOST - 1], GREETING)
+
+
+def _complete(tool: AnyTool, example: ToolExample, turn: int, values: ExampleValues) -> WorkedExample:
+    """Return the worked example, with what its author left out."""
+    ask = labelled_question if turn else natural_question
+    question = ask(tool.description, example.arguments) if example.question is None else example.question
+    observation = str(values.number()) if example.observation is None else example.observation
+    answer = observation if example.answer is None else example.answer
+    return WorkedExample(question, ((tool.name, example.arguments, observation),), answer)

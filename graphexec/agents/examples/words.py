@@ -1,0 +1,70 @@
+"""Values for examples by the name of a parameter, and the numbers and dates between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# Common names of parameters, with values that people seldom ask about: a model that copies one is easily noticed.
+_ROWS: Mapping[str, tuple[str, ...]] = {
+    "city town place location destination station airport": ("Lisbon", "Turin", "Malmö", "Gdansk"),
+    "origin source start departure": ("Porto", "Verona", "Lund", "Krakow"),
+    "country nation region": ("Portugal", "Estonia", "Uruguay", "Nepal"),
+    "name person employee customer user username contact author owner": ("Clara", "Viktor", "Amina", "Jonas"),
+    "id code key number sku reference": ("K-52", "M-37", "T-64", "R-81"),
+    "path file filename filepath document": ("memo.txt", "draft.md", "ledger.csv", "scan.pdf"),
+    "directory folder": ("archive", "backup", "drafts", "exports"),
+    "url link website": ("https://example.org/a", "https://example.org/b", "https://example.org/c"),
+    "email mail recipient": ("clara@example.org", "viktor@example.org", "amina@example.org"),
+    "word term noun": ("lantern", "meadow", "velvet", "pebble"),
+    "text message content body sentence note comment string": (
+        *("The lantern is green", "We meet at the pier", "Bring a ladder", "The meadow is wet"),
+    ),
+    "title subject task event label": ("lantern repair", "meadow walk", "velvet sale", "pebble art"),
+    "query question search keyword keywords topic": ("lanterns", "meadows", "velvet", "pebbles"),
+    "language": ("Dutch", "Polish", "Welsh", "Swahili"),
+    "expression formula": ("6 * 7", "81 / 9", "64 - 19", "23 + 58"),
+    "date day": ("2031-05-17", "2032-09-23", "2033-02-14", "2034-11-06"),
+    "time": ("06:45", "17:20", "21:35", "11:50"),
+    "item product article object": ("lantern", "rucksack", "blanket", "compass"),
+    "room": ("attic", "pantry", "hallway", "workshop"),
+    "unit": ("yards", "ounces", "pints", "knots"),
+    "currency": ("SEK", "NOK", "CZK", "PLN"),
+    "food ingredient fruit": ("turnip", "lentils", "quince", "oats"),
+    "dish meal": ("goulash", "ratatouille", "paella", "chowder"),
+    "company bank organization": ("Velora", "Quintex", "Baltira", "Norvane"),
+    "book movie film song": ("The Velvet Pier", "Nine Lanterns", "Meadow Road", "Pebble Street"),
+    "animal": ("otter", "heron", "badger", "lynx"),
+    "address street": ("3 Pier Road", "9 Mill Lane", "5 Hill Street", "7 Lake Drive"),
+    "phone": ("555-0162", "555-0117", "555-0184", "555-0139"),
+    "color colour": ("teal", "amber", "ivory", "violet"),
+    "model brand": ("Altura", "Brisa", "Corvo", "Delta"),
+}
+WORDS: Mapping[str, tuple[str, ...]] = {word: values for words, values in _ROWS.items() for word in words.split()}
+
+_OTHERS = ("some", "another", "the other", "the last")
+
+# Neither round nor small, for the same reason.
+NUMBERS = (37, 52, 23, 64, 41, 86, 19, 73, 58, 27, 94, 46, 31, 68, 83, 29, 54, 77, 43, 62)
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of an identifier in lower case: `fromCity` and `from_city` have two."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return tuple(word for word in re.split(r"[\W_]+", apart.casefold()) if word)
+
+
+def table_word(name: str) -> str | None:
+    """Return the last word of a parameter's name that has values of its own, such as `city`."""
+    for word in reversed(words_of(name)):
+        for form in (word, word.removesuffix("s")):
+            if form in WORDS:
+                return form
+    return None
+
+
+def values_named(name: str) -> tuple[str, ...]:
+    """Return values for a parameter of this name."""
+    word = table_word(name)
+    phrase = " ".join(words_of(name)) or "value"
+    return tuple(f"{other} {phrase}" for other in _OTHERS) if word is None else WORDS[word]
