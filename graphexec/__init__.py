@@ -17,6 +17,7 @@ from graphexec.agents import (
 )
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, AskHuman, agent_limits
 from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
+from graphexec.executor.creation import create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import RunResult
 from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
@@ -85,6 +86,7 @@ __all__ = [
     "callable_agent",
     "charged",
     "chat_agent",
+    "create_agent",
     "create_react_agent",
     "create_structured_agent",
     "create_tool_calling_agent",

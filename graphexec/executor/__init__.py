@@ -1,5 +1,6 @@
 """The agent executor: the transition table of its five nodes, and the class that runs it."""
 
+from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
@@ -37,7 +38,9 @@ __all__ = [
     "STRICT_GENERATING_AGENT_EXECUTOR",
     "Acted",
     "AgentExecutor",
+    "AgentKind",
     "Chunk",
+    "ExecutorOptions",
     "Inputs",
     "LimitReached",
     "NotSaved",
@@ -52,6 +55,7 @@ __all__ = [
     "Stepwise",
     "Trim",
     "check_return_direct",
+    "create_agent",
     "dispatch_tools",
     "limit_reached",
     "load_memory",

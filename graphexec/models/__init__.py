@@ -5,9 +5,11 @@ Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limite
 The import loads neither httpx nor llama.cpp; the first call does.
 """
 
+from graphexec.models.functions import FunctionModel, ModelFunction
 from graphexec.models.http.attempts import Clock
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import Weights, installed, pull, weights_path
+from graphexec.models.naming import create_model
 from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Refused, Retried, Waited
 from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
@@ -27,8 +29,10 @@ __all__ = [
     "Cached",
     "Clock",
     "FellBack",
+    "FunctionModel",
     "LocalModel",
     "MemoryCache",
+    "ModelFunction",
     "OpenAICompatible",
     "OpenAIResponses",
     "Price",
@@ -40,6 +44,7 @@ __all__ = [
     "Weights",
     "WrappedModel",
     "cached",
+    "create_model",
     "installed",
     "priced",
     "pull",

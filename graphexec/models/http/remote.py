@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, Self
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec.errors import InputError
@@ -13,7 +14,7 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
-from graphexec.models.http.endpoint import Endpoint, has_scheme, provider_name
+from graphexec.models.http.endpoint import Endpoint, Provider, has_scheme, provider_name
 from graphexec.models.http.exchange import Exchange
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
@@ -103,7 +104,7 @@ class ClosableModel(ABC):
 class RemoteModel(ClosableModel):
     """A model at a server. Subclasses differ only in their `_dialect`."""
 
-    _dialect: ClassVar[Dialect]
+    _dialect: Dialect
 
     # Each parameter is a separate setting; an options object would only move the list.
     def __init__(  # noqa: PLR0913
@@ -166,6 +167,13 @@ class RemoteModel(ClosableModel):
         self._max_retries = max_retries
         self._connections = Connections(client, async_client)
         self._clock = clock
+
+    @classmethod
+    def at_provider(cls, model: str, provider: Provider) -> Self:
+        """Return a model of another provider with the same protocol, with its own variables of address and key."""
+        made = cls(model, base_url=os.environ.get(provider.base_url_variable) or provider.url)
+        made._dialect = replace(cls._dialect, provider=provider)
+        return made
 
     @property
     def name(self) -> str:

@@ -1,0 +1,183 @@
+"""Create an agent with its executor in one call."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
+
+from graphexec._arguments import MODEL, STRING, optional, validate
+from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
+from graphexec.agents.react import REACT_PROMPT
+from graphexec.agents.structured import STRUCTURED_PROMPT
+from graphexec.agents.tool_calling import SYSTEM_PROMPT
+from graphexec.errors import InputError, did_you_mean, format_value
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.observers import Observer
+from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
+from graphexec.executor.table import ReturnDirect
+from graphexec.kernel.effects import Effect
+from graphexec.messages import Model
+from graphexec.runtime.handlers import AroundCall, HandlerLike
+from graphexec.tools import AnyTool
+from graphexec.tools.calling import Lookup
+from graphexec.tools.collecting import to_tools
+from graphexec.tools.options import ErrorPolicy
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from graphexec.memory import Memory
+    from graphexec.models.functions import ModelFunction
+
+AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
+_KINDS = ("auto", *get_args(AgentKind))
+
+
+class ExecutorOptions(TypedDict, total=False):
+    """The options of `AgentExecutor` but its agent and its tools; see there."""
+
+    max_iterations: int | None
+    max_execution_time: float | None
+    max_model_calls: int | None
+    max_tool_calls: int | None
+    max_tokens: int | None
+    max_cost: float | None
+    max_fan_out: int | None
+    max_depth: int | None
+    max_nested_runs: int | None
+    return_intermediate_steps: bool
+    handle_parsing_errors: ParsePolicy
+    early_stopping_method: EarlyStopping
+    trim_intermediate_steps: Trim
+    return_direct: ReturnDirect
+    handle_tool_errors: ErrorPolicy
+    tool_lookup: Lookup
+    max_observation: int | None
+    tool_concurrency: int
+    memory: Memory | None
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None
+    observers: Sequence[Observer]
+    verbose: bool
+    around_call: AroundCall | None
+    allow_nonterminating: bool
+
+
+# The names of tools that all providers accept: OpenAI's, Anthropic's and Gemini's documentation of tools.
+_NATIVE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+
+
+class KindChoice(NamedTuple):
+    """The kind of agent for a model, and why."""
+
+    kind: AgentKind
+    reason: str
+
+
+def create_agent(
+    model: Model | ModelFunction | str,
+    tools: Iterable[AnyTool | Callable[..., Any]] = (),
+    *,
+    system_prompt: str | None = None,
+    kind: AgentKind | Literal["auto"] = "auto",
+    **options: Unpack[ExecutorOptions],
+) -> AgentExecutor:
+    """Create an executor of an agent with these tools; run it with `.run("...")`.
+
+    `model` is a model, the name of one, such as `openai:gpt-5-mini`, `ollama:qwen3` or `local` (see
+    `graphexec.models.create_model`), or a function from a request to the reply. Functions among the `tools` are made
+    tools as by `@tool`. `system_prompt` is text, not a template; it replaces the instructions of the tool-calling agent
+    and stands before those of the others, which say how to call tools.
+
+    `kind` is the agent's: `tool_calling` for models with native tool calls, `structured` for all others, `react` for
+    plain text. `auto` takes `tool_calling` for models that are known to have such calls, and else `structured`; no
+    server is asked. `executor.agent.kind` says which, and so does a record of the logger `graphexec` (level INFO).
+
+    The `options` are those of `AgentExecutor`, with another default: `handle_parsing_errors=True`, so that the model
+    corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
+    invalid tool, and what `AgentExecutor` raises.
+    """
+    unknown = [name for name in options if name not in EXECUTOR_OPTIONS]
+    if unknown:
+        near = did_you_mean(unknown[0], EXECUTOR_OPTIONS, f"the options are {', '.join(EXECUTOR_OPTIONS)}")
+        raise InputError(f"create_agent has no option {unknown[0]}; {near}")
+    if kind not in _KINDS:
+        near = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"kind is {format_value(kind)}; {near or 'give ' + ', '.join(_KINDS)}")
+    validate("", ("system_prompt", system_prompt, optional(STRING)))
+    asked, known = to_model(model), to_tools(tools)
+    named = model if isinstance(model, str) else None
+    choice = choose_kind(asked, known, named) if kind == "auto" else KindChoice(kind, "as requested")
+    logging.getLogger("graphexec").info("create_agent makes a %s agent for %r: %s", choice.kind, asked, choice.reason)
+    if choice.kind == "react" and options.get("memory") is not None:
+        raise InputError(
+            "memory is for agents with messages, and the react agent of create_agent has one prompt; take "
+            "kind='structured', or make the agent with create_react_agent and {chat_history} in its prompt"
+        )
+    options.setdefault("handle_parsing_errors", True)
+    agent = make_agent(choice.kind, asked, known, system_prompt)
+    return AgentExecutor(agent=agent, tools=known, **options)
+
+
+EXECUTOR_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
+
+
+def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None) -> Agent:
+    """Make the agent of that kind; `system_prompt` is text."""
+    if kind == "tool_calling":
+        return create_tool_calling_agent(model, tools, system=SYSTEM_PROMPT if system_prompt is None else system_prompt)
+    # The prompts are templates.
+    before = "" if system_prompt is None else system_prompt.replace("{", "{{").replace("}", "}}") + "\n\n"
+    if kind == "react":
+        return create_react_agent(model, tools, prompt=before + REACT_PROMPT)
+    return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT)
+
+
+def to_model(model: object) -> Model:
+    """Return a model: itself, the one that a string names, or one of a function.
+
+    Raises `InputError` for anything else, and as `create_model` does.
+    """
+    # Loads the clients, which programs with a model of their own do not need.
+    from graphexec.models.functions import FunctionModel
+    from graphexec.models.naming import create_model
+
+    if isinstance(model, str):
+        return create_model(model)
+    if MODEL.fits(model):
+        # It has the methods of the protocol, which type checkers cannot see.
+        return cast("Model", model)
+    if isinstance(model, type):
+        raise InputError(f"model is the class {model.__name__}; make one, as in {model.__name__}(...)")
+    if callable(getattr(model, "invoke", None)):
+        raise InputError(
+            f"model is a {type(model).__name__}, which has invoke, as LangChain's models; name the model, as in "
+            "'openai:gpt-5-mini', or pass a function from a request to the reply that calls it"
+        )
+    if callable(model):
+        return FunctionModel(model)
+    raise InputError(
+        f"model is {format_value(model)}; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"
+    )
+
+
+def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None) -> KindChoice:
+    """Return the kind of agent for a model, which a string may have `named`.
+
+    It is the tool-calling agent if the model is known to call tools natively, and the structured one otherwise, also
+    if providers would refuse the name of a tool.
+    """
+    from graphexec.models.naming import calls_tools, split_name
+
+    # A model of one's own need not have these attributes. The string knows the provider also at another address.
+    provider, name = (str(getattr(model, key, "")) for key in ("provider", "name"))
+    provider, name = (provider, name) if named is None else split_name(named)
+    if calls_tools(provider, name):
+        if refused := [tool.name for tool in tools if not _NATIVE_NAME.fullmatch(tool.name)]:
+            return KindChoice(
+                "structured", f"providers refuse {refused[0]!r} as a tool's name; write it like a variable"
+            )
+        return KindChoice("tool_calling", f"{provider}:{name} is known to call tools natively")
+    return KindChoice("structured", "the model is not known to call tools natively")

@@ -1,0 +1,73 @@
+"""A model that is a function, such as a call of another library."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeAlias, final
+
+from graphexec._arguments import Constraint, validate
+from graphexec.errors import InvalidReplyError, format_value
+from graphexec.messages import ModelReply, ModelRequest
+from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
+from graphexec.runtime.threads import run_on_own_loop
+
+# A function, `def` or `async def`, from a request to the reply, or to its text.
+ModelFunction: TypeAlias = Callable[[ModelRequest], "str | ModelReply | Awaitable[str | ModelReply]"]
+
+_FUNCTION = Constraint(
+    "a function from a request to its reply", lambda value: callable(value) and not isinstance(value, type)
+)
+
+
+@final
+class FunctionModel:
+    """A model whose replies a function writes: `request.messages` to a string, or to a `ModelReply`.
+
+    The function may be `async def`. In an async run a blocking one is called in a thread. It decides itself how long it
+    waits: the `timeout` of a call is not passed on. Raises `InputError` for anything but a function; a call raises
+    `InvalidReplyError` for a reply that is neither, and whatever the function raises.
+    """
+
+    __slots__ = ("_function",)
+
+    provider = "function"
+
+    def __init__(self, function: ModelFunction) -> None:
+        validate("FunctionModel", ("function", function, _FUNCTION))
+        self._function = function
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self._function, "__name__", type(self._function).__name__))
+
+    def __repr__(self) -> str:
+        return f"FunctionModel({self.name})"
+
+    # The protocol has a `timeout`, which a function cannot obey.
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002
+        """Return the reply of the function."""
+        return run_sync(self._complete(request, BLOCKING))
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:  # noqa: ARG002
+        """Return the reply of the function, as `complete` does."""
+        return await self._complete(request, ASYNC)
+
+    async def _complete(self, request: ModelRequest, io: IO) -> ModelReply:
+        # Any: a user's function may return any value.
+        reply: Any = None
+        if inspect.iscoroutinefunction(self._function) and not io.blocking:
+            reply = await self._function(request)
+        else:
+            reply = await io.call(partial(self._call, request))
+        if isinstance(reply, str):
+            return ModelReply(reply)
+        if isinstance(reply, ModelReply):
+            return reply
+        raise InvalidReplyError(f"{self.name} returned {format_value(reply)}; return a string, or a ModelReply")
+
+    def _call(self, request: ModelRequest) -> Any:
+        reply: Any = self._function(request)
+        return run_on_own_loop(lambda: reply) if inspect.isawaitable(reply) else reply

@@ -1,0 +1,248 @@
+"""One call that makes an agent with its executor."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import socket
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, Tool, create_agent, tool
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.executor import AgentKind, ExecutorOptions
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, ModelRequest, SystemMessage, ToolCall
+from graphexec.models import Anthropic, FunctionModel, OpenAICompatible, ScriptedModel, cached
+from graphexec.models.wrappers.caching import MemoryCache
+from graphexec.tools import tools_of
+
+ANSWER = '{"action": "final_answer", "answer": "12"}'
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+def call(name: str, **arguments: Any) -> str:
+    import json
+
+    return json.dumps({"action": name, "action_input": arguments})
+
+
+# A script for each kind: one call of `double`, then the answer.
+SCRIPTS: dict[AgentKind, list[Any]] = {
+    "structured": [call("double", number=6), ANSWER],
+    "tool_calling": [ToolCall("1", "double", '{"number": 6}'), "12"],
+    "react": ["Action: double\nAction Input: 6", "Final Answer: 12"],
+}
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_every_kind_calls_a_function_and_answers(kind: AgentKind) -> None:
+    executor = create_agent(ScriptedModel(SCRIPTS[kind]), [double], kind=kind)
+    assert (type(executor), executor.agent.kind) == (AgentExecutor, kind)
+    result = executor.run("What is 6 doubled?")
+    assert ([step.observation for step in result.steps], result.output) == ([12], "12")
+
+
+def test_every_kind_is_tested() -> None:
+    assert set(SCRIPTS) == set(get_args(AgentKind))
+
+
+@pytest.mark.parametrize("kind", SCRIPTS)
+@given(prompt=st.text(min_size=1))
+def test_system_prompt_is_text_before_the_rest(kind: AgentKind, prompt: str) -> None:
+    executor = create_agent(model := ScriptedModel(SCRIPTS[kind]), [double], kind=kind, system_prompt=prompt)
+    executor.run("What is 6 doubled?")
+    request = model.requests[0]
+    assert isinstance(request, ChatRequest)
+    assert request.messages[0].content.startswith(prompt)
+    if kind != "react":
+        assert isinstance(request.messages[0], SystemMessage)
+
+
+# A model, and the kind that `auto` takes.
+CHOSEN: list[tuple[Any, AgentKind]] = [
+    ("openai:gpt-5-mini", "tool_calling"),
+    ("anthropic:claude-sonnet-4-5", "tool_calling"),
+    ("ollama:qwen3:0.6b", "structured"),
+    ("openai:somebody-elses", "structured"),
+    ("local", "structured"),
+    (OpenAICompatible("gpt-5-mini", base_url="https://api.openai.com/v1"), "tool_calling"),
+    (OpenAICompatible("gpt-5-mini", base_url="http://127.0.0.1:8080/v1"), "structured"),
+    (cached(Anthropic("claude-sonnet-4-5", base_url="https://api.anthropic.com"), MemoryCache()), "tool_calling"),
+    (ScriptedModel([]), "structured"),
+    (lambda request: ANSWER, "structured"),
+]
+
+
+@pytest.mark.parametrize(("model", "kind"), CHOSEN, ids=[f"{model}"[:40] for model, _ in CHOSEN])
+def test_auto_chooses_by_the_table(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a server was asked")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    with caplog.at_level(logging.INFO, logger="graphexec"):
+        executor = create_agent(model, [double])
+    assert executor.agent.kind == kind
+    assert f"({kind})" in repr(executor)
+    assert f"create_agent makes a {kind} agent for " in caplog.text
+
+
+def test_named_provider_is_known_at_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://gpu.example:11434/v1")
+    assert create_agent("ollama:qwen3", [double]).agent.kind == "tool_calling"
+
+
+def test_auto_avoids_names_that_providers_refuse(caplog: pytest.LogCaptureFixture) -> None:
+    odd: Any = tool(name="Current Search")(double)
+    with caplog.at_level(logging.INFO, logger="graphexec"):
+        assert create_agent("openai:gpt-5-mini", [odd]).agent.kind == "structured"
+    assert "providers refuse 'Current Search' as a tool's name" in caplog.text
+    assert create_agent("openai:gpt-5-mini", [odd], kind="tool_calling").agent.kind == "tool_calling"
+
+
+def test_function_is_a_model() -> None:
+    def reply(request: ModelRequest) -> str:
+        return ANSWER
+
+    executor = create_agent(reply, [double])
+    assert isinstance(executor.agent.model, FunctionModel)
+    assert executor.run("q").output == "12"
+    assert create_agent(reply).run("q").output == "12"
+
+
+class Numbers:
+    @tool
+    def half(self, number: int) -> float:
+        """Halve a number."""
+        return number / 2
+
+    def third(self, number: int) -> float:
+        """Divide a number by three."""
+        return number / 3
+
+
+async def later(number: int) -> int:
+    """Return a number later."""
+    return number
+
+
+def untyped(text):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    return text  # pyright: ignore[reportUnknownVariableType]
+
+
+def test_all_forms_of_tools_are_taken() -> None:
+    numbers, plain = Numbers(), [untyped][0]
+    tools: list[Any] = [
+        double,
+        later,
+        numbers.third,
+        *tools_of(numbers),
+        Tool("echo", plain, "Repeat it."),
+        tool(name="six")(functools.partial(double, number=6)),
+    ]
+    executor = create_agent(ScriptedModel([]), iter(tools))
+    assert list(executor.tools) == ["double", "later", "third", "half", "echo", "six"]
+
+
+# Tools, and the error.
+WRONG_TOOLS: list[tuple[Any, str]] = [
+    ([lambda number: number], "a lambda has no name; pass name=... and description=..., or write a function with def"),
+    ([untyped], "untyped has no docstring, so no model knows what it does; write one line"),
+    ([Numbers()], r"numbers has tools, and is none; write \*tools_of\(numbers\) instead of it"),
+    ([Numbers.half], r"half is a method .*; take it from one, as in Shop\(\).half"),
+    ([double, tool(double)], "two tools are named double"),
+    (["double"], r"tool was given the string 'double'"),
+    (double, "tools is .*; give a list of tools"),
+    (ScriptedModel([]), "tools is .*; give a list of tools"),
+]
+
+
+@pytest.mark.parametrize(("tools", "says"), WRONG_TOOLS)
+def test_wrong_tools_get_the_remedy(tools: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        create_agent(ScriptedModel([]), tools)
+
+
+class Invoking:
+    def invoke(self, inputs: object) -> str:
+        return ""
+
+
+# A model, and the error.
+WRONG_MODELS: list[tuple[Any, str]] = [
+    ("gpt-5-mini", "model is 'gpt-5-mini', without a known provider; did you mean 'openai:gpt-5-mini'?"),
+    (None, "model is None; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"),
+    (3, "model is 3; give a name"),
+    ([double], r"model is \[.*; give a name"),
+    (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
+    (Invoking(), "model is a Invoking, which has invoke, as LangChain's models; name the model"),
+]
+
+
+@pytest.mark.parametrize(("model", "says"), WRONG_MODELS)
+def test_wrong_model_gets_the_remedy(model: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        create_agent(model, [double])
+
+
+# Options, and the error.
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),
+    ({"colour": "red"}, "create_agent has no option colour; the options are max_iterations, max_execution_time, "),
+    ({"agent": 3}, "create_agent has no option agent; "),
+    ({"kind": "tool-calling"}, "kind is 'tool-calling'; did you mean tool_calling?"),
+    ({"kind": "zero-shot"}, "kind is 'zero-shot'; give auto, tool_calling, structured, react"),
+    ({"kind": None}, "kind is None; give auto, tool_calling, structured, react"),
+    ({"system_prompt": 3}, "system_prompt is 3; give a string, or None for none"),
+    ({"kind": "react", "memory": BufferMemory()}, "memory is for agents with messages, .*; take kind='structured'"),
+    ({"return_direct": "all"}, "return_direct is 'all'; give 'single' or 'any'"),
+]
+
+
+@pytest.mark.parametrize(("options", "says"), WRONG_OPTIONS)
+def test_wrong_option_gets_the_remedy(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        create_agent(ScriptedModel([]), [double], **options)
+
+
+def test_options_are_those_of_the_executor() -> None:
+    parameters = inspect.signature(AgentExecutor).parameters
+    written = {name: one.annotation for name, one in parameters.items() if name not in ("agent", "tools")}
+    assert {name: hint.__forward_arg__ for name, hint in ExecutorOptions.__annotations__.items()} == written
+
+
+def test_options_reach_the_executor() -> None:
+    executor = create_agent(
+        ScriptedModel([ANSWER]), [double], max_iterations=3, max_tool_calls=0, return_intermediate_steps=True
+    )
+    assert executor.limits.iterations == 3
+    assert executor.invoke("q")["intermediate_steps"] == []
+
+
+def test_memory_is_read_by_agents_with_messages() -> None:
+    for kind in ("structured", "tool_calling"):
+        memory = BufferMemory(as_messages=True)
+        executor = create_agent(ScriptedModel([ANSWER] * 2), [double], kind=kind, memory=memory)
+        executor.run("one")
+        executor.run("two")
+        model: Any = executor.agent.model
+        assert "one" in [message.content for message in model.requests[1].messages]
+
+
+def test_model_corrects_an_invalid_reply_by_default() -> None:
+    assert create_agent(ScriptedModel(["{", ANSWER]), [double]).run("q").output == "12"
+    from graphexec import ParseError
+
+    strict = create_agent(ScriptedModel(["{", ANSWER]), [double], handle_parsing_errors=False)
+    with pytest.raises(ParseError):
+        strict.run("q")

@@ -1,0 +1,81 @@
+"""A function as a model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from graphexec.errors import InputError, InvalidReplyError
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, UserMessage
+from graphexec.models import FunctionModel
+
+ASKED = ChatRequest([UserMessage("hello")])
+
+
+def shout(request: ModelRequest) -> str:
+    assert isinstance(request, ChatRequest)
+    (message,) = request.messages
+    return message.content.upper()
+
+
+async def shout_later(request: ModelRequest) -> ModelReply:
+    return ModelReply(shout(request))
+
+
+class Shouting:
+    def __call__(self, request: ModelRequest) -> str:
+        return shout(request)
+
+
+class ShoutingLater:
+    async def __call__(self, request: ModelRequest) -> str:
+        return shout(request)
+
+
+@pytest.mark.parametrize("function", [shout, shout_later, Shouting(), ShoutingLater()])
+def test_function_replies_in_both_ways(function: Any) -> None:
+    model = FunctionModel(function)
+    assert model.complete(ASKED).content == "HELLO"
+    assert asyncio.run(model.acomplete(ASKED, timeout=3)).content == "HELLO"
+
+
+def test_blocking_function_does_not_block_the_loop() -> None:
+    threads: list[threading.Thread] = []
+
+    def remember(request: ModelRequest) -> str:
+        threads.append(threading.current_thread())
+        return ""
+
+    asyncio.run(FunctionModel(remember).acomplete(ASKED))
+    assert threads != [threading.main_thread()]
+
+
+def test_model_has_the_name_of_its_function() -> None:
+    assert (FunctionModel(shout).name, FunctionModel(shout).provider) == ("shout", "function")
+    assert repr(FunctionModel(Shouting())) == "FunctionModel(Shouting)"
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["HELLO"]])
+def test_other_reply_is_refused(wrong: Any) -> None:
+    def reply(request: ModelRequest) -> Any:
+        return wrong
+
+    with pytest.raises(InvalidReplyError, match=r"reply returned .*; return a string, or a ModelReply"):
+        FunctionModel(reply).complete(ASKED)
+
+
+def test_exception_of_the_function_is_raised() -> None:
+    def fail(request: ModelRequest) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        FunctionModel(fail).complete(ASKED)
+
+
+@pytest.mark.parametrize("wrong", [3, "gpt-5", None, Shouting])
+def test_other_values_are_no_functions(wrong: Any) -> None:
+    with pytest.raises(InputError, match=r"FunctionModel has function=.*; give a function from a request to its reply"):
+        FunctionModel(wrong)
