@@ -1,0 +1,178 @@
+"""A missing API key is found before anything of a run is charged, and before a tool runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec.errors import AuthenticationError, MissingAPIKeyError, ModelError
+from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.memory import BufferMemory, MemoryHistory
+from graphexec.messages import Model
+from graphexec.models import (
+    Anthropic,
+    OpenAICompatible,
+    OpenAIResponses,
+    Price,
+    ScriptedModel,
+    SQLiteCache,
+    cached,
+    priced,
+    rate_limited,
+    retrying,
+    with_fallbacks,
+)
+from tests.executor.actors import call, echo
+
+KEYLESS = OpenAICompatible("gpt-9", base_url="https://models.example/v1")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def make_executor(model: Model, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+
+
+async def read_all(events: Any) -> list[Any]:
+    return [event async for event in events]
+
+
+WAYS: dict[str, Callable[[AgentExecutor], Any]] = {
+    "run": lambda executor: executor.run("q"),
+    "arun": lambda executor: asyncio.run(executor.arun("q")),
+    "invoke": lambda executor: executor.invoke("q"),
+    "ainvoke": lambda executor: asyncio.run(executor.ainvoke("q")),
+    "stream": lambda executor: list(executor.stream("q")),
+    "astream": lambda executor: asyncio.run(read_all(executor.astream("q"))),
+    "stream_chunks": lambda executor: list(executor.stream_chunks("q")),
+    "stream_answer": lambda executor: list(executor.stream_answer("q")),
+    "iter": lambda executor: list(executor.iter("q")),
+    "batch": lambda executor: executor.batch(["q", "r"]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_missing_key_is_found_before_the_first_step(way: str) -> None:
+    events: list[object] = []
+    with pytest.raises(MissingAPIKeyError, match=r"gpt-9 at https://models.example/v1 needs an API key; set OPENAI_"):
+        WAYS[way](make_executor(KEYLESS, observers=[events.append]))
+    assert events == []
+
+
+@pytest.mark.parametrize("model", [OpenAIResponses("gpt-9"), Anthropic("claude-9")])
+def test_every_remote_model_checks_its_key(model: Model) -> None:
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(model).check_access()
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        retrying,
+        lambda model: priced(model, Price(1, 1)),
+        lambda model: rate_limited(model, at_once=1),
+        lambda model: with_fallbacks(model, Anthropic("claude-9")),
+        lambda model: retrying(with_fallbacks(model, model)),
+    ],
+)
+def test_wrappers_pass_the_check_on(wrap: Callable[[Model], Model]) -> None:
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(wrap(KEYLESS)).run("q")
+
+
+def test_one_model_of_the_fallbacks_is_enough() -> None:
+    assert make_executor(with_fallbacks(KEYLESS, ScriptedModel(["done"]))).run("q").output == "done"
+    assert make_executor(with_fallbacks(ScriptedModel(["done"]), KEYLESS)).run("q").output == "done"
+
+
+def test_error_that_is_no_reason_to_fall_back_is_raised() -> None:
+    strict = with_fallbacks(KEYLESS, ScriptedModel(["done"]), on=(AuthenticationError,))
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(strict).check_access()
+
+
+def test_cached_replies_need_no_key(tmp_path: Any) -> None:
+    store = SQLiteCache(tmp_path / "cache")
+    assert make_executor(cached(ScriptedModel(["done"]), store, name="a")).run("q").output == "done"
+    offline = cached(KEYLESS, store, name="a")
+    offline.check_access()
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(offline).run("q")
+
+
+def test_nested_executors_are_checked_before_the_outer_run() -> None:
+    inner = make_executor(KEYLESS).as_tool("ask", "Ask the other agent.")
+    outer = ScriptedModel([call("ask", input="q"), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(outer, [inner]), tools=[inner])
+    with pytest.raises(MissingAPIKeyError):
+        executor.run("q")
+    assert outer.requests == []
+
+
+def test_resumed_run_is_checked_before_its_tools() -> None:
+    called: list[str] = []
+
+    @tool
+    def note(text: str) -> str:
+        """Note it."""
+        called.append(text)
+        raise KeyError(text)
+
+    first = ScriptedModel([call("note", text="a")])
+    run = AgentExecutor(agent=create_tool_calling_agent(first, [note]), tools=[note], handle_tool_errors="raise")
+    with pytest.raises(KeyError) as raised:
+        run.run("q")
+    state = snapshot_of(raised.value)
+    assert isinstance(state, Snapshot)
+    resumed = AgentExecutor(agent=create_tool_calling_agent(KEYLESS, [note]), tools=[note])
+    with pytest.raises(MissingAPIKeyError):
+        resumed.run(state)
+    assert called == ["a"]
+
+
+def test_saving_a_memory_needs_no_key() -> None:
+    class Full(MemoryHistory):
+        full = True
+
+        def add(self, turn: Any) -> None:
+            if self.full:
+                raise OSError("the disk is full")
+            super().add(turn)
+
+    history = Full()
+    memory = BufferMemory(history, as_messages=True)
+    with pytest.raises(OSError, match="the disk is full") as raised:
+        make_executor(ScriptedModel(["done"]), memory=memory).run("q")
+    history.full = False
+    state = snapshot_of(raised.value)
+    assert isinstance(state, Snapshot)
+    assert make_executor(KEYLESS, memory=memory).run(state).output == "done"
+
+
+def test_model_without_the_check_is_called() -> None:
+    class Own:
+        complete = acomplete = None
+
+        def __init__(self) -> None:
+            self.inner = ScriptedModel(["Final Answer: done"])
+            self.complete, self.acomplete = self.inner.complete, self.inner.acomplete
+
+    model: Any = Own()
+    assert AgentExecutor(agent=create_react_agent(model, []), tools=[]).run("q").output == "done"
+
+
+def test_own_model_may_raise_its_own_error() -> None:
+    class Closed(ScriptedModel):
+        def check_access(self) -> None:
+            raise ModelError("the model is closed on Sundays; come back tomorrow")
+
+    with pytest.raises(ModelError, match="closed on Sundays"):
+        make_executor(retrying(Closed(["done"]))).run("q")

@@ -1,0 +1,239 @@
+"""The options of models for their requests: what is sent, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import pytest
+
+from graphexec.errors import BadRequestError, InputError
+from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
+from graphexec.models import (
+    Anthropic,
+    LocalModel,
+    OpenAICompatible,
+    OpenAIResponses,
+    Price,
+    ScriptedModel,
+    cached,
+    priced,
+    with_fallbacks,
+)
+from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+from tests.models.actors import HELLO, Script
+from tests.models.picky_server import PickyServer, Protocol
+
+ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {}})
+NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
+
+
+# Any: the body of a request.
+def body_of(protocol: Protocol, request: ChatRequest = HELLO, **options: Any) -> dict[str, Any]:
+    server = PickyServer(protocol, ["a"])
+    server.model(**options).complete(request)
+    return server.bodies[0]
+
+
+def test_options_have_the_names_of_each_protocol() -> None:
+    options = {"top_p": 0.5, "reasoning_effort": "low"}
+    chat = body_of("chat", seed=3, **options)
+    assert (chat["top_p"], chat["reasoning_effort"], chat["seed"]) == (0.5, "low", 3)
+    responses = body_of("responses", **options)
+    assert (responses["top_p"], responses["reasoning"]) == (0.5, {"effort": "low"})
+    anthropic = body_of("anthropic", **options)
+    assert (anthropic["top_p"], anthropic["output_config"]) == (0.5, {"effort": "low"})
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_unset_options_are_not_sent(protocol: Protocol) -> None:
+    sent = {*body_of(protocol)}
+    assert not sent & {"top_p", "seed", "reasoning_effort", "reasoning", "output_config", "tool_choice", "include"}
+
+
+@pytest.mark.parametrize("make", [OpenAIResponses, Anthropic])
+def test_absent_option_is_refused_with_its_remedy(make: Any) -> None:
+    name = make.__name__
+    message = f"{name} has seed=3, which its protocol does not have; leave it out, or pass extra_body={{'seed': ...}}"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        make("m", seed=3)
+
+
+def test_local_model_refuses_an_effort_with_its_remedy() -> None:
+    with pytest.raises(InputError, match=r"^LocalModel has reasoning_effort='low', which .*; pass extra_body=.*kwargs"):
+        LocalModel(reasoning_effort="low")
+    LocalModel(top_p=0.9, seed=1, extra_body={"min_p": 0.1, "chat_template_kwargs": {"enable_thinking": False}})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_p": 1.5}, "top_p=1.5; give a number from 0 to 1"),
+        ({"top_p": "high"}, "top_p='high'; give a number from 0 to 1"),
+        ({"seed": 1.5}, "seed=1.5; give a whole number"),
+        ({"seed": True}, "seed=True; give a whole number"),
+        ({"reasoning_effort": ""}, "reasoning_effort=''; give the name of an effort, such as 'low'"),
+        ({"extra_body": [1]}, "extra_body=[1]; give a dict"),
+        ({"extra_body": {1: 2}}, "extra_body={1: 2}; give a dict"),
+        ({"extra_body": {"a": {1, 2}}}, "an extra_body that is not JSON: "),
+        ({"extra_headers": "x"}, "extra_headers of the class str; give a dict, or None"),
+        ({"extra_headers": {"a b": "c"}}, "'a b' in extra_headers; give the name of a header"),
+        ({"extra_headers": {"Content-Type": "x"}}, "Content-Type in extra_headers; the client writes it"),
+    ],
+)
+def test_invalid_option_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^OpenAICompatible has {re.escape(message)}"):
+        OpenAICompatible("m", **options)
+
+
+def test_extra_body_is_merged_with_the_request() -> None:
+    extra = {"thinking": {"type": "enabled"}, "stream_options": {"include_obfuscation": False}, "nothing": None}
+    server = PickyServer("chat", ["a"])
+    list(server.model(extra_body=extra).stream(HELLO))
+    (body,) = server.bodies
+    assert body["stream_options"] == {"include_usage": True, "include_obfuscation": False}
+    assert (body["thinking"], body["nothing"]) == ({"type": "enabled"}, None)
+    offering = ChatRequest([UserMessage("hi")], (ADD,))
+    responses = body_of(
+        "responses",
+        offering,
+        reasoning_effort="low",
+        extra_body={"include": ["x"], "reasoning": {"summary": "auto"}, "store": True},
+    )
+    assert responses["include"] == ["reasoning.encrypted_content", "x"]
+    assert responses["reasoning"] == {"effort": "low", "summary": "auto"}
+    assert responses["store"] is True
+
+
+@pytest.mark.parametrize(
+    ("make", "extra", "message"),
+    [
+        (OpenAICompatible, {"messages": []}, "messages in extra_body; each request writes it; leave it out"),
+        (OpenAICompatible, {"temperature": 0}, "temperature in extra_body; pass temperature"),
+        (OpenAICompatible, {"max_completion_tokens": 9}, "max_completion_tokens in extra_body; pass max_tokens, which"),
+        (OpenAICompatible, {"tool_choice": "auto"}, "tool_choice in extra_body; pass tool_choice to create_tool_"),
+        (OpenAIResponses, {"reasoning": {"effort": "low"}}, "reasoning.effort in extra_body; pass reasoning_effort"),
+        (OpenAIResponses, {"text": {"format": {}}}, "text.format in extra_body; each request writes it; leave it out"),
+        (Anthropic, {"output_config": {"effort": "low"}}, "output_config.effort in extra_body; pass reasoning_effort"),
+        (Anthropic, {"system": "x"}, "system in extra_body; each request writes it; leave it out"),
+    ],
+)
+def test_extra_body_never_replaces_the_request(make: Any, extra: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{make.__name__} has {re.escape(message)}"):
+        make("m", extra_body=extra)
+
+
+def test_later_changes_of_extra_body_have_no_effect() -> None:
+    extra: dict[str, Any] = {"thinking": {"type": "enabled"}}
+    server = PickyServer("chat", ["a"])
+    model = server.model(extra_body=extra)
+    extra["thinking"]["type"] = "disabled"
+    model.complete(HELLO)
+    assert server.bodies[0]["thinking"] == {"type": "enabled"}
+
+
+class TestHeaders:
+    def test_extra_headers_are_sent(self) -> None:
+        script = Script(httpx.Response(200, json={"content": [], "stop_reason": "end_turn"}))
+        headers = {"anthropic-beta": "x", "Anthropic-Version": "2026-10-21"}
+        client = httpx.Client(transport=script.transport)
+        Anthropic("m", api_key="sk-12345678", client=client, extra_headers=headers).complete(HELLO)
+        sent = script.requests[0].headers
+        assert sent["anthropic-beta"] == "x"
+        assert sent.get_list("anthropic-version") == ["2026-10-21"]
+
+    def test_credentials_in_a_header_replace_the_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        OpenAICompatible("m", base_url="https://x.openai.azure.com", extra_headers={"API-Key": "a"}).check_access()
+
+    def test_secrets_in_headers_are_never_shown(self) -> None:
+        model = OpenAICompatible("m", extra_headers={"Authorization": "Basic secret-12"})
+        assert "secret" not in repr(model) + model.identity
+        with pytest.raises(InputError, match="invalid value of X-Key in extra_headers") as raised:
+            OpenAICompatible("m", extra_headers={"X-Key": "secret\n"})
+        assert "secret" not in str(raised.value)
+
+    def test_options_and_headers_distinguish_cached_replies(self) -> None:
+        given: list[dict[str, Any]] = [
+            {},
+            {"seed": 1},
+            {"top_p": 0.5},
+            {"reasoning_effort": "low"},
+            {"extra_body": {"min_p": 0.1}},
+            {"extra_headers": {"anthropic-beta": "a"}},
+            {"extra_headers": {"anthropic-beta": "b"}},
+        ]
+        assert len({OpenAICompatible("m", **options).identity for options in given}) == len(given)
+
+
+OFFERING = (ADD, NOW)
+CHOICES: list[tuple[str, Any, Any, Any]] = [
+    ("auto", None, None, None),
+    ("none", "none", "none", {"type": "none"}),
+    ("required", "required", "required", {"type": "any"}),
+    (
+        "now",
+        {"type": "function", "function": {"name": "now"}},
+        {"type": "function", "name": "now"},
+        {"type": "tool", "name": "now"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("choice", "chat", "responses", "anthropic"), CHOICES)
+def test_tool_choice_is_sent_in_each_protocol(choice: str, chat: Any, responses: Any, anthropic: Any) -> None:
+    request = ChatRequest([UserMessage("hi")], OFFERING, tool_choice=choice)
+    protocols: tuple[Protocol, ...] = ("chat", "responses", "anthropic")
+    sent = [body_of(protocol, request).get("tool_choice") for protocol in protocols]
+    assert sent == [chat, responses, anthropic]
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_tool_choice_must_be_offered(protocol: Protocol) -> None:
+    for tools, offers in ((OFFERING, "add, now"), ((), "no tools")):
+        with pytest.raises(BadRequestError, match=f"tool_choice='multiply': the request offers {offers}; write auto"):
+            body_of(protocol, ChatRequest([UserMessage("hi")], tools, tool_choice="multiply"))
+    with pytest.raises(BadRequestError, match="tool_choice='required': the request offers no tools"):
+        body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="required"))
+    assert "tool_choice" not in body_of(protocol, ChatRequest([UserMessage("hi")], tool_choice="none"))
+
+
+@pytest.mark.parametrize(
+    ("base_url", "provider"),
+    [
+        (None, "openai"),
+        ("https://api.deepseek.com/v1", "deepseek"),
+        ("https://mine.openai.azure.com/openai/v1", "azure.ai.openai"),
+        ("https://us-central1-aiplatform.googleapis.com/v1", "gcp.vertex_ai"),
+        ("https://openrouter.ai/api/v1", "openrouter"),
+        ("https://me:secret@models.example:8443/v1", "models.example:8443"),
+        ("http://127.0.0.1:11434/v1", "127.0.0.1:11434"),
+        ("https://notopenrouter.ai", "notopenrouter.ai"),
+        ("http://[", ""),
+    ],
+)
+def test_provider_is_named_by_the_address(base_url: str | None, provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    model = OpenAICompatible("gpt-9", base_url=base_url)
+    assert (model.name, model.provider) == ("gpt-9", provider)
+
+
+def test_every_model_has_a_name_and_a_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    claude, local, scripted = Anthropic("claude-9"), LocalModel(model="tiny"), ScriptedModel([])
+    named = [(model.name, model.provider) for model in (claude, local, scripted)]
+    assert named == [("claude-9", "anthropic"), ("tiny", "llama.cpp"), ("scripted", "scripted")]
+    inner = priced(cached(with_fallbacks(claude, scripted)), Price(1, 1))
+    assert (inner.name, inner.provider) == ("claude-9", "anthropic")
+
+    class Own:
+        complete = acomplete = scripted.complete
+
+    async def flow(call: ModelCall) -> ModelReply:
+        return await call.ask(scripted)
+
+    own: list[Any] = [Own()]
+    for models in (own, []):
+        wrapped = WrappedModel("own", models, flow)
+        assert (wrapped.name, wrapped.provider) == ("", "")
