@@ -11,7 +11,7 @@ import pytest
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.errors import AuthenticationError, MissingAPIKeyError, ModelError
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.memory import BufferMemory, MemoryHistory
+from graphexec.memory import BufferMemory, Turn
 from graphexec.messages import Model
 from graphexec.models import (
     Anthropic,
@@ -139,13 +139,20 @@ def test_resumed_run_is_checked_before_its_tools() -> None:
 
 
 def test_saving_a_memory_needs_no_key() -> None:
-    class Full(MemoryHistory):
+    class Full:
+        """A history on a disk that is full at first."""
+
         full = True
 
-        def add(self, turn: Any) -> None:
+        def turns(self) -> tuple[Turn, ...]:
+            return ()
+
+        def add(self, turn: Turn) -> None:
             if self.full:
                 raise OSError("the disk is full")
-            super().add(turn)
+
+        def clear(self) -> None:
+            raise NotImplementedError
 
     history = Full()
     memory = BufferMemory(history, as_messages=True)

@@ -156,14 +156,15 @@ def _anthropic(reply: str | ToolCall, thoughts: str) -> JSON:
 
 def _stream_anthropic(reply: str | ToolCall, thoughts: str) -> Iterator[JSON]:
     yield {"type": "message_start", "message": {"content": [], "usage": _MESSAGE_USAGE | {"output_tokens": 0}}}
-    empty = {"type": "thinking", "thinking": "", "signature": ""}
+    empty: JSON = {"type": "thinking", "thinking": "", "signature": ""}
     yield {"type": "content_block_start", "index": 0, "content_block": empty}
     deltas = [{"type": "thinking_delta", "thinking": one} for one in _pieces(thoughts)]
     for delta in [*deltas, {"type": "signature_delta", "signature": "EqQB"}]:
         yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
     block = _blocks(reply, thoughts)[1]
-    begun = block | ({"input": {}} if isinstance(reply, ToolCall) else {"text": ""})
+    opened: JSON = {"input": {}} if isinstance(reply, ToolCall) else {"text": ""}
+    begun = block | opened
     yield {"type": "content_block_start", "index": 1, "content_block": begun}
     kind, member = ("input_json_delta", "partial_json") if isinstance(reply, ToolCall) else ("text_delta", "text")
     for piece in _pieces(reply.arguments if isinstance(reply, ToolCall) else reply):

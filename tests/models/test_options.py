@@ -37,7 +37,7 @@ def body_of(protocol: Protocol, request: ChatRequest = HELLO, **options: Any) ->
 
 
 def test_options_have_the_names_of_each_protocol() -> None:
-    options = {"top_p": 0.5, "reasoning_effort": "low"}
+    options: dict[str, Any] = {"top_p": 0.5, "reasoning_effort": "low"}
     chat = body_of("chat", seed=3, **options)
     assert (chat["top_p"], chat["reasoning_effort"], chat["seed"]) == (0.5, "low", 3)
     responses = body_of("responses", **options)

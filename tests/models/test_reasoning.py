@@ -219,7 +219,7 @@ class TestChatServers:
         reply = read_chat(reasoning="Hm.", reasoning_details=details)
         assert data_of(reply) == {"reasoning_details": details}
         assert [part.text for part in reply.reasoning] == ["Hm."]
-        pieces = [
+        pieces: list[dict[str, Any]] = [
             {"reasoning": "H", "reasoning_details": [{"type": "reasoning.text", "text": "H", "index": 0, "id": None}]},
             {"reasoning": "m.", "reasoning_details": [{"type": "reasoning.text", "text": "m.", "index": 0}]},
             {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},

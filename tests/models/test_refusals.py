@@ -27,11 +27,8 @@ KNOWN = {parameter.path.rpartition(".")[2] for parameter in CHAT_COMPLETIONS.par
 
 def names_in(body: object, status: int = 400) -> set[str]:
     """Return the known parameters that a refusal names."""
-    return find_refused_names(status, ErrorReport.from_json(json.loads(json.dumps(body)))) & {
-        *KNOWN,
-        "include",
-        "effort",
-    }
+    found = find_refused_names(status, ErrorReport.from_json(json.loads(json.dumps(body))))
+    return {*found} & {*KNOWN, "include", "effort"}
 
 
 def error(message: str, **members: object) -> object:
