@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -28,28 +29,138 @@ _FORMATS = (
     (re.compile(rb"GIF8"), "image/gif"),
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
 )
+# Bytes that are enough to recognize a format.
+_HEAD = 16
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://\S+", re.IGNORECASE)
+_MEDIA_TYPE = re.compile(r"image/[a-z0-9][a-z0-9!#$&^_.+-]*", re.IGNORECASE)
+# Characters of an address that a label shows.
+_SHOWN = 100
+_KILO = 1_000
+
+# Distinguishes an image from other JSON, such as the stored result of a tool.
+ImageKind: TypeAlias = Literal["graphexec.image"]
+IMAGE_KIND: ImageKind = "graphexec.image"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """An image for a model. `url` is an address that the provider can fetch, or a `data:` URL with the image itself."""
+    """An image for a model. `url` is an address that the provider can fetch, or a `data:` URL with the image itself.
+
+    A `data:` URL is sent whole in each request, and stored whole in each snapshot, so shrink large images first.
+    Raises `InputError` for any other string, for a `data:` URL that is not base64, and for one that is not an image.
+    """
 
     url: str
+    kind: ImageKind = field(default=IMAGE_KIND, init=False)
+
+    def __post_init__(self) -> None:
+        # Users may pass a path, bytes or any other value.
+        if not isinstance(self.url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"the image URL is {format_value(self.url)}; give a string, or use Image.from_bytes(data) for bytes"
+            )
+        if self.is_data:
+            _check_data(self.url)
+        elif _ADDRESS.fullmatch(self.url) is None:
+            raise InputError(
+                f"the image URL {format_value(self.url)} does not begin with https:// or data:; for a file, pass a "
+                "pathlib.Path as an input, or use Image.from_bytes(path.read_bytes())"
+            )
 
     @classmethod
-    def from_bytes(cls, data: bytes, media_type: str | None = None) -> Image:
-        """Return an image as a `data:` URL. Raises `InputError` if neither you nor the data names the media type."""
-        found = media_type or next((kind for start, kind in _FORMATS if start.match(data)), None)
+    def from_bytes(cls, data: bytes | bytearray | memoryview, media_type: str | None = None) -> Image:
+        """Return an image as a `data:` URL. `media_type` is needed only for a format that models seldom read.
+
+        Raises `InputError` if neither you nor the data names the media type, or if they differ.
+        """
+        # Users may pass a path, a string or an image of another library.
+        if not isinstance(data, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Image.from_bytes was given {format_value(data)}; give bytes, such as path.read_bytes()")
+        found = _find_format(bytes(data[:_HEAD])) if media_type is None else media_type
         if found is None:
             raise InputError(
                 "the bytes are not a PNG, JPEG, GIF or WebP image; pass their media_type, such as image/png"
             )
         return cls(f"data:{found};base64,{base64.b64encode(data).decode()}")
 
+    @property
+    def is_data(self) -> bool:
+        """True for a `data:` URL, which has the image itself, and false for an address."""
+        return self.url[:5].lower() == "data:"
+
+    @property
+    def media_type(self) -> str:
+        """The media type of a `data:` URL, such as `image/png`; empty for an address."""
+        if not self.is_data:
+            return ""
+        name = self.url[5 : self.url.index(",")].partition(";")[0].lower()
+        # A common misspelling, which some providers reject.
+        return "image/jpeg" if name == "image/jpg" else name
+
+    @property
+    def data(self) -> str:
+        """The base64 of a `data:` URL; empty for an address."""
+        return self.url.partition(",")[2] if self.is_data else ""
+
+    def label(self, number: int) -> str:
+        """Return the text that stands for the image in prompts and traces: `[image 1: image/png, 12 kB]`."""
+        return f"[image {number}: {self}]"
+
+    def __str__(self) -> str:
+        if not self.is_data:
+            return self.url if len(self.url) <= _SHOWN else f"{self.url[: _SHOWN - 1]}…"
+        length = len(self.url) - self.url.index(",") - 1
+        return f"{self.media_type}, {_format_size(length * 3 // 4 - self.url[-2:].count('='))}"
+
+    def __repr__(self) -> str:
+        return f"<Image {self}>"
+
+
+def _find_format(head: bytes) -> str | None:
+    return next((kind for start, kind in _FORMATS if start.match(head)), None)
+
+
+def _check_data(url: str) -> None:
+    """Raise `InputError` for a `data:` URL that is not an image in base64."""
+    header, _, data = url.partition(",")
+    media_type, _, options = header[5:].lower().partition(";")
+    if _MEDIA_TYPE.fullmatch(media_type) is None:
+        raise InputError(
+            f"the image has the media type {format_value(media_type)}; give that of an image, such as image/png"
+        )
+    try:
+        head = base64.b64decode(data, validate=True)[:_HEAD] if options.endswith("base64") else b""
+    except ValueError:
+        head = b""
+    if not head:
+        raise InputError("the image's data: URL is empty or not in base64; use Image.from_bytes(data)")
+    found = _find_format(head)
+    if found is not None and found != media_type and (found, media_type) != ("image/jpeg", "image/jpg"):
+        raise InputError(f"the image has the media type {media_type}, but its bytes are {found}; give {found}")
+
+
+def _format_size(size: int) -> str:
+    if size < _KILO:
+        return f"{size} bytes"
+    return f"{size / _KILO:.0f} kB" if size < _KILO**2 else f"{size / _KILO**2:.1f} MB"
+
+
+def to_image(value: object) -> Image | None:
+    """Return an image, or the image that its JSON data describe; `None` for any other value."""
+    match value:
+        case Image():
+            return value
+        case {"kind": "graphexec.image", "url": str(url)}:
+            with suppress(InputError):
+                return Image(url)
+        case _:
+            pass
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message from the person, or from the program in their place."""
+    """A message from the person, or from the program in their place, and the images in it."""
 
     content: str
     images: tuple[Image, ...] = ()
@@ -104,7 +215,8 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
     """Return a conversation as a string, with a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` per message.
 
-    A tool call follows as `name(arguments)`. Contents are not escaped: they may contain lines that look like these.
+    A tool call follows as `name(arguments)`, an image as `[image 1: image/png, 12 kB]`. Contents are not escaped: they
+    may contain lines that look like these.
     """
     return "\n".join([_line(message, human, ai) for message in messages])
 
@@ -113,13 +225,19 @@ def _line(message: Message, human: str, ai: str) -> str:
     match message:
         case SystemMessage(content):
             return f"System: {content}"
-        case UserMessage(content):
-            return f"{human}: {content}"
+        case UserMessage(content, images):
+            return f"{human}: {_with_labels(content, images)}"
         case AssistantMessage(content, calls):
             called = "\n".join([f"{call.name}({call.arguments})" for call in calls])
             return f"{ai}: {content}\n{called}" if content and called else f"{ai}: {content or called}"
-        case ToolMessage(_, content):
-            return f"Tool: {content}"
+        case ToolMessage(_, content, images):
+            return f"Tool: {_with_labels(content, images)}"
+
+
+def _with_labels(content: str, images: Sequence[Image]) -> str:
+    """Return a content with the labels of its images, unless it has them already, as an observation does."""
+    labels = [image.label(number) for number, image in enumerate(images, 1)]
+    return "\n".join([part for part in (content, *labels) if part and (part is content or part not in content)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +276,13 @@ class CompletionRequest:
 
 
 ModelRequest: TypeAlias = ChatRequest | CompletionRequest
+
+
+def images_of(request: ModelRequest) -> Iterator[Image]:
+    """Yield the images in the messages of a request."""
+    for message in request.messages if isinstance(request, ChatRequest) else ():
+        if isinstance(message, (UserMessage, ToolMessage)):
+            yield from message.images
 
 
 @dataclass(frozen=True, slots=True, repr=False)

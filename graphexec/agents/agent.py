@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
 from graphexec.agents.answers import AnswerReader
+from graphexec.agents.images import FileReader
 from graphexec.agents.rules import Dummies, RuleName
 from graphexec.agents.runnables import (
     ConfigLike,
@@ -32,6 +33,8 @@ Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision, a coroutine or a generator.
 AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
+# Returns the inputs with which a run starts; the second argument reads a file.
+Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]]
 
 
 @explain_class("create_agent(model, tools), or Agent(ask, read)", options=AGENT_OPTIONS, attributes=AGENT_ATTRIBUTES)
@@ -45,6 +48,8 @@ class Agent:
     of a run that `early_stopping_method="generate"` stops. `answer()` makes a reader that extracts the final answer
     from a reply while it streams. `tools` are those that the model is told of, which an executor must have; `None` if
     the agent does not know them. `kind` names the format of requests and replies, such as `react`.
+    `prepare(inputs, read_file)` returns the inputs with which a run starts, with images that `read_file` has read. It
+    raises `InputError` for inputs that the agent cannot use.
 
     `rules` names what an executor checks before it calls tools. A rule may ask the model again, with `narrow(run,
     tools)`: the request for a decision that calls only the tools of these names, or none. `dummies` are the arguments
@@ -61,6 +66,7 @@ class Agent:
     optional_keys: tuple[str, ...] = ()
     tools: tuple[AnyTool, ...] | None = None
     kind: str = "custom"
+    prepare: Prepare | None = None
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
     dummies: Dummies = field(default_factory=dict[str, Any])
@@ -85,6 +91,7 @@ def chat_agent(  # noqa: PLR0913
     optional_keys: Sequence[str] = (),
     tools: Iterable[AnyTool] | None = None,
     kind: str = "custom",
+    prepare: Prepare | None = None,
 ) -> Agent:
     """Make an agent from a model and the two functions.
 
@@ -111,6 +118,7 @@ def chat_agent(  # noqa: PLR0913
         optional_keys=validate_each("optional_keys", optional_keys, str, "strings"),
         tools=None if tools is None else tuple(tools_by_name(tools).values()),
         kind=kind,
+        prepare=prepare,
     )
 
 
@@ -125,7 +133,7 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a request for the final answer at the end."""
     *before, last = messages
     if isinstance(last, UserMessage):
-        return (*before, UserMessage(f"{last.content}\n\n{FINAL}"))
+        return (*before, dataclasses.replace(last, content=f"{last.content}\n\n{FINAL}"))
     return (*before, last, UserMessage(FINAL))
 
 

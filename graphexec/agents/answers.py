@@ -136,3 +136,38 @@ def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) ->
             return ""
 
     return read
+
+
+# The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
+_CALL_STARTS = ("{", "[", "`", "<")
+# The tag of a call that follows other text.
+_CALL_TAG = re.compile("<tool_call", re.IGNORECASE)
+
+
+def make_text_reader() -> AnswerReader:
+    """Make a reader of a reply that is the answer as a whole.
+
+    Text that may be a call, because it begins like JSON, a fence or a tag, is held back until the reply is complete.
+    """
+    waiting = ""
+    begun = ended = False
+
+    def read(piece: str) -> str:
+        nonlocal waiting, begun, ended
+        if ended:
+            return ""
+        waiting += piece
+        if not begun:
+            visible = waiting.lstrip()
+            begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
+            if ended or not begun:
+                return ""
+        if found := _CALL_TAG.search(waiting):
+            ended = True
+            return waiting[: found.start()]
+        last = waiting.rfind("<")
+        place = last if last >= 0 and "<tool_call".startswith(waiting[last:].lower()) else len(waiting)
+        text, waiting = waiting[:place], waiting[place:]
+        return text
+
+    return read

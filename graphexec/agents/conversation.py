@@ -7,8 +7,19 @@ from typing import Any, overload
 
 from graphexec._arguments import STRING, validate
 from graphexec.actions import Steps
+from graphexec.agents.images import IMAGES
 from graphexec.errors import InputError, format_value
-from graphexec.messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphexec.messages import (
+    AssistantMessage,
+    Image,
+    Message,
+    Reasoning,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    to_image,
+)
 
 
 class Conversation(Sequence[Message]):
@@ -58,6 +69,8 @@ def history_keys(history: str, variables: Sequence[str]) -> tuple[str, ...]:
     validate("", ("history", history, STRING))
     if not history:
         raise InputError("history is empty; pass the name of the input with the earlier messages, such as chat_history")
+    if history == IMAGES:
+        raise InputError(f"history is {IMAGES}, the name of the input with images; give it another name")
     return () if history in variables else (history,)
 
 
@@ -98,8 +111,8 @@ def _parse_message(given: Any) -> Message:
             return given
         case {"role": "system", "content": str(content)}:
             return SystemMessage(content)
-        case {"role": "user", "content": str(content)}:
-            return UserMessage(content)
+        case {"role": "user", "content": str(content), **others}:
+            return UserMessage(content, _parse_images(others))
         case {"role": "assistant", "content": str(content), **others}:
             # Any: values of arbitrary JSON.
             calls: Any = others.get("tool_calls", ())
@@ -108,8 +121,8 @@ def _parse_message(given: Any) -> Message:
                 # pyright: isinstance does not narrow the types of the items.
                 parsed = tuple(map(_parse_call, calls))  # pyright: ignore[reportUnknownArgumentType]
                 return AssistantMessage(content, parsed, tuple(map(_parse_reasoning, reasoning)))  # pyright: ignore[reportUnknownArgumentType]
-        case {"role": "tool", "call_id": str(call_id), "content": str(content)}:
-            return ToolMessage(call_id, content)
+        case {"role": "tool", "call_id": str(call_id), "content": str(content), **others}:
+            return ToolMessage(call_id, content, _parse_images(others))
         case _:
             pass
     raise ValueError("not a message")
@@ -123,6 +136,15 @@ def _parse_reasoning(given: Any) -> Reasoning:
             return Reasoning(text, str(others.get("data", "")), str(others.get("provider", "")))
         case _:
             raise ValueError("not a part of reasoning")
+
+
+def _parse_images(others: Mapping[Any, Any]) -> tuple[Image, ...]:
+    # Any: values of arbitrary JSON.
+    given: Any = others.get("images", ())
+    images = [to_image(one) for one in given] if isinstance(given, (list, tuple)) else [None]  # pyright: ignore[reportUnknownVariableType]
+    if None in images:
+        raise ValueError("not the images of a message")
+    return tuple(image for image in images if image is not None)
 
 
 def _parse_call(given: Any) -> ToolCall:

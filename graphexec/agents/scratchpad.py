@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, validate, validate_each
@@ -11,6 +12,7 @@ from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
 from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import Conversation, history_keys, history_messages
+from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.rules import Dummies, RuleName, validate_rules
 from graphexec.effects import CallModel
@@ -114,12 +116,16 @@ def make_text_agent(
     stops = validate_each("stop", stop, str, "strings")
 
     def ask(run: Run) -> CallModel:
-        text = asked.render(run)
         if protocol == "completion":
-            return CallModel(CompletionRequest(text, stops))
-        return CallModel(ChatRequest((UserMessage(text),), stop=stops))
+            reject_images(run, asked.inputs)
+            return CallModel(CompletionRequest(asked.render(run), stops))
+        numbered, images = number_images(run, input_images(run.inputs, asked.inputs))
+        return CallModel(ChatRequest((UserMessage(asked.render(numbered), images),), stop=stops))
 
-    return chat_agent(ask, read, model, input_keys=asked.inputs, answer=answer, tools=asked.tools, kind=kind)
+    prepare = partial(prepare_inputs, variables=asked.inputs, sees=protocol == "chat")
+    return chat_agent(
+        ask, read, model, input_keys=asked.inputs, answer=answer, tools=asked.tools, kind=kind, prepare=prepare
+    )
 
 
 def make_instructed_agent(  # noqa: PLR0913
@@ -143,11 +149,12 @@ def make_instructed_agent(  # noqa: PLR0913
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
-    The steps are in the question's scratchpad, or `steps` makes messages from them. `answer` makes the reader of a
-    streamed answer. `specs` are the tools that the model may call natively, and `first_choice` is the tool choice of
-    the requests before the first call. `narrow` returns a request that allows only calls of these tools; the last
-    request of a run that is stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop
-    strings, an invalid model and invalid rules.
+    The steps are in the question's scratchpad, with their images in the question's message, or `steps` makes messages
+    from them. The images in the inputs are in the question's message. `answer` makes the reader of a streamed answer.
+    `specs` are the tools that the model may call natively, and `first_choice` is the tool choice of the requests before
+    the first call. `narrow` returns a request that allows only calls of these tools; the last request of a run that is
+    stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop strings, an invalid model and
+    invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -157,8 +164,12 @@ def make_instructed_agent(  # noqa: PLR0913
     constant = None if depends else SystemMessage(instructions.text.render(instructions.fixed, ai=instructions.ai))
 
     def request(run: Run) -> ChatRequest:
+        images = input_images(run.inputs, inputs)
+        if steps is None:
+            run, images = number_images(run, images)
         system = constant or SystemMessage(instructions.render(run))
-        head = (system, *examples, *history_messages(run.inputs, before), UserMessage(question.render(run)))
+        asked = UserMessage(question.render(run), images)
+        head = (system, *examples, *history_messages(run.inputs, before), asked)
         messages = head if steps is None else Conversation(head, run.steps, steps)
         # Only until a tool has been called: a model that must always call a tool never answers.
         called = any(step.status != "parse_error" for step in run.steps)
@@ -181,6 +192,7 @@ def make_instructed_agent(  # noqa: PLR0913
         optional_keys=before,
         tools=instructions.tools,
         kind=kind,
+        prepare=partial(prepare_inputs, variables=inputs, sees=True),
     )
     if narrow is None:
         return agent

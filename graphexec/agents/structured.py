@@ -17,6 +17,7 @@ from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, decision_pattern, make_json_reader
 from graphexec.agents.examples import WorkedExample, synthesised_examples
+from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.rules import RuleName, find_dummies
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
@@ -103,7 +104,7 @@ def create_structured_agent(
 def _step_messages(steps: Steps) -> Iterator[Message]:
     for step in steps:
         yield AssistantMessage(step.action.log)
-        yield UserMessage(f"Observation: {observation_text(step)}")
+        yield UserMessage(f"Observation: {observation_text(step)}", observation_images(step))
 
 
 def _example_messages(example: WorkedExample) -> Iterator[Message]:

@@ -10,6 +10,8 @@ from graphexec._arguments import STRING, Constraint, validate
 from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.answers import make_text_reader
+from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.rules import RuleName
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
@@ -70,6 +72,7 @@ def create_tool_calling_agent(
         question,
         history=history,
         kind="tool_calling",
+        answer=make_text_reader,
         steps=step_messages,
         specs=tuple(tool.spec for tool in tools),
         first_choice=tool_choice,
@@ -96,12 +99,12 @@ def step_messages(steps: Steps) -> Iterator[Message]:
         answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
             yield AssistantMessage(step.action.log)
-            yield UserMessage(observation_text(step))
+            yield UserMessage(observation_text(step), observation_images(step))
             position += 1
             continue
         yield replace(step.action.message, tool_calls=tuple(call for call, _ in answered))
         for call, one in answered:
-            yield ToolMessage(call.id, observation_text(one))
+            yield ToolMessage(call.id, observation_text(one), observation_images(one))
         position += len(answered)
 
 

@@ -37,6 +37,7 @@ from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
+from graphexec.tools.formatting import format_observation
 
 
 def format_effects(effects: Iterable[Effect[Any]]) -> str:
@@ -123,7 +124,7 @@ class AnswerPrinter:
             if not ending.generated:
                 return
         output = ending.output
-        answer = clean(output if isinstance(output, str) else to_json(output, fallback=str).decode())
+        answer = clean(format_observation(output))
         if self._out.isatty():
             Screen(self._out).print(Text(answer, "bold"))
         else:
@@ -294,7 +295,7 @@ class TracePrinter(AnswerPrinter):
                 text = self._shorten(run.steps[-1].action.log)
                 lines.append(Text(f"the reply could not be parsed: {text}", "red"))
                 lines.append(
-                    Text(f"sent to the model: {self._shorten(_format_value(run.steps[-1].observation))}", "dim")
+                    Text(f"sent to the model: {self._shorten(format_observation(run.steps[-1].observation))}", "dim")
                 )
             case LimitReached(limit=limit) | NotSaved(limit=limit):
                 lines.append(Text(str(limit), "yellow"))
@@ -333,7 +334,9 @@ class TracePrinter(AnswerPrinter):
         text = Text(clean(step.action.tool) if named else "", "cyan")
         if named:
             text.append(f" {seconds}: " if seconds else ": ", "dim")
-        return text.append(self._shorten(_format_value(step.observation)), "green" if step.status == "ok" else "red")
+        return text.append(
+            self._shorten(format_observation(step.observation)), "green" if step.status == "ok" else "red"
+        )
 
     def _shorten(self, text: str, most: int = _CHARACTERS) -> str:
         whole = clean(text).strip()

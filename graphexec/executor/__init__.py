@@ -10,7 +10,7 @@ from graphexec.executor.memory_nodes import NotSaved, load_memory, return_unsave
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
 from graphexec.executor.result import RunResult
-from graphexec.executor.streams import Chunk
+from graphexec.executor.streams import AnswerDiscarded, Chunk
 from graphexec.executor.table import (
     AGENT_EXECUTOR,
     GENERATING_AGENT_EXECUTOR,
@@ -39,6 +39,7 @@ __all__ = [
     "Acted",
     "AgentExecutor",
     "AgentKind",
+    "AnswerDiscarded",
     "Chunk",
     "ExecutorOptions",
     "Inputs",

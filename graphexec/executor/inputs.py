@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
-from graphexec.errors import InputError
+from graphexec.agents.images import FilePath
+from graphexec.errors import InputError, format_value
 from graphexec.executor.result import Ending
 
 if TYPE_CHECKING:
@@ -78,6 +79,19 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
             f"the memory provides {keys}, which the agent does not read; write {{{keys}}} into its prompt{other}"
         )
     return InputKeys(agent.input_keys, tuple(key for key in agent.input_keys if key not in memory.keys))
+
+
+def read_file(path: FilePath) -> bytes:
+    """Return the bytes of a file. Raises `InputError` if it cannot be read."""
+    try:
+        with open(path.__fspath__(), "rb") as file:  # noqa: PTH123 - any class of paths
+            return file.read()
+    except (OSError, ValueError) as error:
+        # ValueError: the name contains a NUL.
+        fact = error.strerror if isinstance(error, OSError) else error
+        raise InputError(
+            f"the file {format_value(str(path))} cannot be read ({fact}); name the file of an image"
+        ) from error
 
 
 def to_outputs(ending: Ending) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from graphexec.executor.table import LimitReached, Ready, plan, stopped_response
 from graphexec.kernel.graph import Graph, check_table, edges, edges_of, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import node
+from graphexec.tools.formatting import split_observation
 
 F = TypeVar("F")
 
@@ -122,9 +123,8 @@ def _is_same_step(one: AgentStep, other: AgentStep) -> bool:
         and one.action.tool_input == other.action.tool_input
         # Different unreadable replies may have the same observation, so their texts are compared.
         and (one.status != "parse_error" or one.action.log == other.action.log)
-        # Compared as text: an observation may define == in its own way.
-        and observation_text(dataclasses.replace(one, model_text=None))
-        == observation_text(dataclasses.replace(other, model_text=None))
+        # Compared as text and images: an observation may define == in its own way.
+        and split_observation(one.observation) == split_observation(other.observation)
     )
 
 

@@ -11,7 +11,7 @@ from graphexec.agents import Agent
 from graphexec.effects import CallModel
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
-from graphexec.executor.inputs import InputKeys, Inputs, name_inputs, to_outputs
+from graphexec.executor.inputs import InputKeys, Inputs, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observers
 from graphexec.executor.result import Ending, RunResult, make_result
@@ -231,7 +231,7 @@ class RunMethods:
         extractor = AnswerExtractor(self.agent, self._graph)
         async with aclosing(self._events(inputs, io, options, tokens=True)) as events:
             async for event in events:
-                if piece := extractor.extract(event):
+                for piece in extractor.extract(event):
                     yield piece
 
     def check_access(self) -> None:
@@ -247,7 +247,8 @@ class RunMethods:
             start: Ready | Snapshot = inputs
             left = reachable(inputs.node, [(edge.source, edge.target) for edge in self._graph.edges])
         else:
-            start = Ready(Run(self._keys.name(inputs, self._memory)))
+            named = self._keys.name(inputs, self._memory)
+            start = Ready(Run(named if self.agent.prepare is None else self.agent.prepare(named, read_file)))
             left = set(self._graph.nodes)
         # A run that only has to save its memory needs no model.
         if any(CallModel in node.effects for node in self._graph if node.name in left):

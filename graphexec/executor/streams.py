@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.answers import AnswerReader
+from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import observation_text
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
@@ -183,8 +184,8 @@ def _step_chunk(step: AgentStep) -> Chunk:
 
 
 def _observation_message(step: AgentStep) -> Message:
-    call_id = step.action.call_id
-    return UserMessage(observation_text(step)) if call_id is None else ToolMessage(call_id, observation_text(step))
+    call_id, text, images = step.action.call_id, observation_text(step), observation_images(step)
+    return UserMessage(text, images) if call_id is None else ToolMessage(call_id, text, images)
 
 
 # The node that stores an ending, and returns it unchanged.
@@ -247,51 +248,61 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
 
 
 @final
+class AnswerDiscarded(str):
+    """A piece of a streamed answer, a line break: the pieces before it are not a part of the answer."""
+
+    __slots__ = ()
+
+
+@final
 class AnswerExtractor:
     """Extracts the pieces of the final answer from the events of one run of `graph`.
 
-    The answer comes in one piece if only the complete reply shows that it is one (native tool calls may follow any
-    text; in JSON, `action` must come first), if a node of the graph may still change or withhold it, or if a limit
-    stopped the run. If pieces turn out not to belong to the answer, a line break and the answer follow.
+    The pieces after the last `AnswerDiscarded`, or all of them if there is none, are together exactly the answer. It is
+    a string, a line break, that comes as soon as it is known that the pieces before it are not a part of the answer:
+    when the reply with them calls a tool or cannot be read. A tool-calling agent's text is passed on when it arrives,
+    because no protocol says beforehand whether a call follows; models often write a sentence before a call.
+
+    The answer comes in one piece if only the complete reply shows that it is one (in JSON, `action` must come first; a
+    tool-calling agent's text that begins like JSON, a fence or a tag may be a call), if a node of the graph may still
+    change or withhold it, or if a limit stopped the run.
     """
 
-    __slots__ = ("_agent", "_emitted", "_nodes", "_read", "_restarted")
+    __slots__ = ("_agent", "_emitted", "_nodes", "_read")
 
     def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent
         self._nodes = _answering_nodes(graph)
+        # The pieces since the last discard.
         self._emitted = ""
-        self._restarted = False
         self._read: AnswerReader | None = None
 
-    def extract(self, event: Event[Ending]) -> str:
-        """Return the piece of the answer in an event; empty if there is none."""
+    def extract(self, event: Event[Ending]) -> Sequence[str]:
+        """Return the pieces of the answer in an event."""
         match event:
+            case Entered(_, Acted() | Ready()):
+                return self._discard()
             case Asked(node, CallModel()):
                 answers = self._agent.answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
-                self._restarted = bool(self._emitted)
+                return self._discard()
             case Answered():
                 self._read = None
             case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
-                return self._add_piece(self._read(content))
+                return self._emit(self._read(content))
             case Done(ending):
-                return self._missing_text(ending)
+                answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)
+                if answer.startswith(self._emitted):
+                    return self._emit(answer[len(self._emitted) :])
+                return [*self._discard(), *self._emit(answer)]
             case _:
                 pass
-        return ""
+        return ()
 
-    def _add_piece(self, piece: str) -> str:
-        """Return a piece of the answer, after a line break if an earlier reply turned out not to be the answer."""
-        if not piece:
-            return ""
-        separator = "\n" if self._restarted else ""
-        self._emitted = piece if self._restarted else self._emitted + piece
-        self._restarted = False
-        return f"{separator}{piece}"
+    def _emit(self, piece: str) -> Sequence[str]:
+        self._emitted += piece
+        return [piece] if piece else ()
 
-    def _missing_text(self, ending: Ending) -> str:
-        answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)
-        if not self._restarted and answer.startswith(self._emitted):
-            return answer[len(self._emitted) :]
-        return f"\n{answer}"
+    def _discard(self) -> Sequence[str]:
+        discarded, self._emitted = self._emitted, ""
+        return [AnswerDiscarded("\n")] if discarded else ()

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
 from graphexec._arguments import FLAG, STRING, Constraint, validate, whole
+from graphexec.agents.images import input_images
 from graphexec.agents.prompt import format_observation
 from graphexec.errors import InputError
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
-from graphexec.messages import AssistantMessage, Message, UserMessage, transcript
+from graphexec.messages import AssistantMessage, Image, Message, UserMessage, transcript
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 
 T = TypeVar("T")
@@ -61,10 +62,10 @@ class MemoryNotSaved:
 class TurnMemory:
     """The base of the memories of a conversation.
 
-    A run's turn is `inputs[input_key]` with `outputs[output_key]`: a string as it is, any other value as JSON. `load`
-    provides the one input `key`. It is a string with a line `Human: ...` and a line `AI: ...` for each turn (`human`
-    and `ai` change these names). With `as_messages` it is a tuple of user and assistant messages instead, which are
-    unambiguous.
+    A run's turn is `inputs[input_key]` with `outputs[output_key]`: a string as it is, any other value as JSON. The
+    images in the input `images` are stored with it. `load` provides the one input `key`. It is a string with a line
+    `Human: ...` and a line `AI: ...` for each turn (`human` and `ai` change these names), in which labels stand for
+    images. With `as_messages` it is a tuple of user and assistant messages instead, which are unambiguous.
 
     The default `history` is a new one in memory. Two memories with the same history share the conversation. A turn is
     added when its run ends. Raises `InputError` for an invalid option; `save` raises it for inputs without `input_key`
@@ -145,13 +146,16 @@ class TurnMemory:
         return Turn(
             _text_at(self.input_key, inputs, f"{type(self).__name__}'s input_key", "inputs"),
             _text_at(self.output_key, outputs, f"{type(self).__name__}'s output_key", "outputs"),
+            _images_in(inputs),
         )
 
     def _text(self, turns: Sequence[Turn]) -> str:
         return transcript(self._messages(turns), human=self.human, ai=self.ai)
 
     def _messages(self, turns: Sequence[Turn]) -> tuple[Message, ...]:
-        return tuple(one for turn in turns for one in (UserMessage(turn.input), AssistantMessage(turn.output)))
+        return tuple(
+            one for turn in turns for one in (UserMessage(turn.input, turn.images), AssistantMessage(turn.output))
+        )
 
 
 @final
@@ -186,6 +190,9 @@ def estimated_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
+# The tokens of a photo: providers count up to about 1,500, depending on its size.
+_IMAGE_TOKENS = 1_000
+
 _COUNTING = Constraint("a function from a string to its number of tokens", callable)
 
 
@@ -194,26 +201,41 @@ _COUNTING = Constraint("a function from a string to its number of tokens", calla
 class TokenWindowMemory(TurnMemory):
     """The last turns that fit into `max_tokens` together. `TurnMemory` describes the other options.
 
-    `count` returns the tokens of a turn: of its two lines with a final line break, for messages as well. If the last
-    turn alone exceeds `max_tokens`, there are no turns. The history keeps the older turns. Raises `InputError` for an
-    invalid number.
+    `count` returns the tokens of a turn: of its two lines with a final line break, for messages as well. Each image in
+    messages counts as `image_tokens`. If the last turn alone exceeds `max_tokens`, there are no turns. The history
+    keeps the older turns. Raises `InputError` for an invalid number.
     """
 
     max_tokens: int
     count: Callable[[str], int] = field(default=estimated_tokens, kw_only=True)
+    image_tokens: int = field(default=_IMAGE_TOKENS, kw_only=True)
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)
-        validate("TokenWindowMemory", ("max_tokens", self.max_tokens, whole(0)), ("count", self.count, _COUNTING))
+        validate(
+            "TokenWindowMemory",
+            ("max_tokens", self.max_tokens, whole(0)),
+            ("count", self.count, _COUNTING),
+            ("image_tokens", self.image_tokens, whole(0)),
+        )
 
     def _select_turns(self, turns: Sequence[Turn]) -> Sequence[Turn]:
         first, left = len(turns), self.max_tokens
         while first > 0:
-            left -= self.count(f"{self._text(turns[first - 1 : first])}\n")
+            images = len(turns[first - 1].images) if self.as_messages else 0
+            left -= self.count(f"{self._text(turns[first - 1 : first])}\n") + images * self.image_tokens
             if left < 0:
                 break
             first -= 1
         return turns[first:]
+
+
+def _images_in(inputs: Mapping[str, Any]) -> tuple[Image, ...]:
+    """Return the images in the inputs of a run; none if `images` is a text of the user's own template."""
+    try:
+        return input_images(inputs, ())
+    except InputError:
+        return ()
 
 
 def _text_at(key: str, values: Mapping[str, Any], option: str, place: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import parse_json
 from graphexec.memory.history import Turn, file_of
+from graphexec.messages import Image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ _ENCODING = ("utf-8", "surrogatepass")
 @final
 @dataclass(frozen=True, slots=True, init=False)
 class FileHistory:
-    """A history in a file of JSON lines, `{"input": ..., "output": ...}` each.
+    """A history in a file of JSON lines, `{"input": ..., "output": ...}` each, and the URLs of `images`, if any.
 
     A turn is appended whole or, if that fails (on a full disk, for example), not at all. Threads and processes may
     share the file on a local disk of a system with `flock` (not Windows). Every load reads the whole file. Raises
@@ -50,7 +51,8 @@ class FileHistory:
 
     def add(self, turn: Turn, /) -> None:
         """Append a turn."""
-        text = json.dumps({"input": turn.input, "output": turn.output}, ensure_ascii=False)
+        images = {"images": [image.url for image in turn.images]} if turn.images else {}
+        text = json.dumps({"input": turn.input, "output": turn.output, **images}, ensure_ascii=False)
         line = f"{text}\n".encode(*_ENCODING)
         with self.path.open("ab+", buffering=0) as file, _lock(file, alone=True):
             end = file.seek(0, os.SEEK_END)
@@ -71,10 +73,14 @@ class FileHistory:
     def _read(self, number: int, line: bytes) -> Turn:
         try:
             match parse_json(line.decode(*_ENCODING)):
+                case {"input": str(given), "output": str(answer), "images": [*urls]}:
+                    return Turn(given, answer, tuple(map(Image, urls)))
                 case {"input": str(given), "output": str(answer)}:
                     return Turn(given, answer)
                 case _:
                     why = "it does not have the strings input and output"
+        except InputError as error:
+            why = str(error)
         except ValueError as error:
             why = f"it is not JSON: {error}"
         raise InputError(

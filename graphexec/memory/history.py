@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
 from graphexec._arguments import PATH, has_methods, validate
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_value
+from graphexec.messages import Image
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,16 +19,19 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The input of a run and the agent's answer. Raises `InputError` if either is not a string."""
+    """The input of a run with its images, and the agent's answer. Raises `InputError` for values of other types."""
 
     input: str
     output: str
+    images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value in (("input", self.input), ("output", self.output)):
             # Without this check an invalid turn would fail only when it is read again.
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(f"Turn's {name} is of the class {type(value).__name__}; pass a string")
+        if not isinstance(self.images, tuple) or not all(isinstance(image, Image) for image in self.images):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Turn's images are {format_value(self.images)}; pass a tuple of Image")
 
 
 class History(Protocol):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 from graphexec._arguments import PATH, STRING, validate
 from graphexec.errors import InputError
 from graphexec.memory.history import Turn, file_of
+from graphexec.messages import Image
 
 if TYPE_CHECKING:
     import sqlite3
@@ -26,6 +27,13 @@ CREATE TABLE IF NOT EXISTS graphexec_turns (
     input TEXT NOT NULL,
     output TEXT NOT NULL
 )"""
+# A table of its own, so that databases without images need no change.
+_IMAGES = """
+CREATE TABLE IF NOT EXISTS graphexec_images (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    turn INTEGER NOT NULL,
+    url TEXT NOT NULL
+)"""
 _INDEX = "CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conversation)"
 
 
@@ -35,7 +43,8 @@ class SQLiteHistory:
     """A history in an SQLite database, which can hold several. `conversation` distinguishes them.
 
     Threads and processes may share the database. Every call opens and closes it. The turns are in the table
-    `graphexec_turns`; the database may contain other tables. Raises `InputError` for an unusable path or file.
+    `graphexec_turns`, their images in `graphexec_images`; the database may contain other tables. Raises `InputError`
+    for an unusable path or file.
     """
 
     path: Path
@@ -52,31 +61,45 @@ class SQLiteHistory:
 
     def turns(self) -> tuple[Turn, ...]:
         """Return every turn of this conversation, the oldest first."""
-        query = "SELECT input, output FROM graphexec_turns WHERE conversation = ? ORDER BY id"
+        query = "SELECT id, input, output FROM graphexec_turns WHERE conversation = ? ORDER BY id"
+        of_turns = (
+            "SELECT turn, url FROM graphexec_images "
+            "WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?) ORDER BY id"
+        )
+        key = (_to_stored(self.conversation),)
         with self._open() as database:
-            rows = database.execute(query, (_to_stored(self.conversation),)).fetchall()
-        return tuple(Turn(_text(given), _text(answer)) for given, answer in rows)
+            rows = database.execute(query, key).fetchall()
+            images: dict[int, list[Image]] = {}
+            for turn, url in database.execute(of_turns, key):
+                images.setdefault(turn, []).append(Image(_text(url)))
+        return tuple(Turn(_text(given), _text(answer), tuple(images.get(turn, ()))) for turn, given, answer in rows)
 
     def add(self, turn: Turn, /) -> None:
         """Append a turn to this conversation."""
         row = (_to_stored(self.conversation), _to_stored(turn.input), _to_stored(turn.output))
-        with self._open() as database:
-            database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
+        with self._open() as database, _transaction(database):
+            added = database.execute("INSERT INTO graphexec_turns (conversation, input, output) VALUES (?, ?, ?)", row)
+            images = [(added.lastrowid, _to_stored(image.url)) for image in turn.images]
+            database.executemany("INSERT INTO graphexec_images (turn, url) VALUES (?, ?)", images)
 
     def clear(self) -> None:
         """Delete every turn of this conversation, and of no other."""
-        with self._open() as database:
-            database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", (_to_stored(self.conversation),))
+        key = (_to_stored(self.conversation),)
+        images = "DELETE FROM graphexec_images WHERE turn IN (SELECT id FROM graphexec_turns WHERE conversation = ?)"
+        with self._open() as database, _transaction(database):
+            database.execute(images, key)
+            database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", key)
 
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection, None, None]:
-        """Open the database and create its table. Each statement is a transaction, so others wait only for one."""
+        """Open the database and create its tables. Each statement is a transaction, so others wait only for one."""
         import sqlite3
 
         try:
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as database:
                 database.execute(_TABLE)
                 database.execute(_INDEX)
+                database.execute(_IMAGES)
                 yield database
         except sqlite3.DatabaseError as error:
             if type(error) is sqlite3.DatabaseError:
@@ -88,6 +111,19 @@ class SQLiteHistory:
                 raise InputError(f"the database {self.path} cannot be used: {error}; {remedy}") from error
             # A full disk, or a lock that is never released, has its own class and message.
             raise
+
+
+@contextmanager
+def _transaction(database: sqlite3.Connection) -> Generator[None, None, None]:
+    """Make the statements inside one transaction: all of them are carried out, or none."""
+    # IMMEDIATE: the transaction waits for other writers at its beginning, so it never fails in the middle.
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
 
 
 def _to_stored(text: str) -> str | bytes:

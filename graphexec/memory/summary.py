@@ -186,7 +186,7 @@ def _fingerprints(turns: Sequence[Turn]) -> list[str]:
     whole = hashlib.sha256()
     prints: list[str] = []
     for turn in turns:
-        for text in (turn.input, turn.output):
+        for text in (turn.input, turn.output, *(image.url for image in turn.images)):
             written = text.encode("utf-8", "surrogatepass")
             whole.update(b"%d:" % len(written))
             whole.update(written)

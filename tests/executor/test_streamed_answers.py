@@ -110,7 +110,7 @@ def tool_calling(model: Speaking) -> Agent:
     return create_tool_calling_agent(model, TOOLS)
 
 
-CALL = ModelReply("I look.", (ToolCall("1", "echo", '{"text": "a"}'),), finish_reason="tool_calls")
+CALL = ToolCall("1", "echo", '{"text": "a"}')
 JSON = json.dumps({"action": "final_answer", "answer": ANSWER})
 FENCED = f'Action:\n```json\n{{"action": "Final Answer", "action_input": "{ANSWER}"}}\n```'
 ACT_IN_JSON = 'Action:\n```\n{"action": "echo", "action_input": "a"}\n```'
@@ -136,8 +136,7 @@ TALKS: dict[str, tuple[Make, Sequence[str | ModelReply], bool]] = {
         ["<tool>echo</tool><tool_input>a", f"I know.<final_answer>\n{ANSWER}\n</final_answer>"],
         True,
     ),
-    # Only the complete reply shows that no call follows.
-    "tool calling": (tool_calling, [CALL, ANSWER], False),
+    "tool calling": (tool_calling, [ModelReply("", (CALL,)), ANSWER], True),
 }
 
 

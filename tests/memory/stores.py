@@ -11,6 +11,8 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 
 from graphexec.memory import FileHistory, History, MemoryHistory, SQLiteHistory, Turn
+from graphexec.messages import Image
+from tests.models.pictures import ADDRESS, CAT, DOG
 
 # Opens one and the same history again and again.
 Store: TypeAlias = Callable[[], History]
@@ -18,7 +20,9 @@ Store: TypeAlias = Callable[[], History]
 # What JSON, lines, SQLite and UTF-8 each stumble over: ends of lines, NUL, halves of surrogate pairs, their pair.
 awkward = st.sampled_from(["\n", "\r\n", "\u2028", "\x85", "\x00", '"', "\\", "\ud83d", "\ude00", "\ud83d\ude00", "😀"])
 texts = st.lists(st.text(max_size=5) | awkward, max_size=4).map("".join)
+images = st.lists(st.sampled_from([CAT, DOG, ADDRESS, Image("https://a/\ud83d")]), max_size=2).map(tuple)
 turns = st.builds(Turn, texts, texts)
+turns_with_images = st.builds(Turn, texts, texts, images)
 
 
 def turn(number: int) -> Turn:

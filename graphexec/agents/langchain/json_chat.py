@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.images import observation_images
 from graphexec.agents.langchain.json_action import (
     action_error,
     find_json,
@@ -73,7 +74,7 @@ def create_json_chat_agent(
     def messages(steps: Steps) -> Iterator[Message]:
         for step in steps:
             yield AssistantMessage(step.action.log)
-            yield UserMessage(response.render({"observation": observation_text(step)}))
+            yield UserMessage(response.render({"observation": observation_text(step)}), observation_images(step))
 
     return make_instructed_agent(
         model,

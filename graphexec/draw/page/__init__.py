@@ -23,6 +23,7 @@ from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
+from graphexec.messages import to_image
 
 # In the order of their dependencies; together they are one module.
 _SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")
@@ -64,7 +65,8 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
 def record_json(record: Record) -> str:
     """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    Data nested too deeply becomes `…`, and values that JSON cannot express become their `repr`. Never raises.
+    Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot express become their
+    `repr`. Never raises.
     """
     return json.dumps(_readable(record), allow_nan=False)
 
@@ -80,6 +82,8 @@ def _readable(value: Any, depth: int = 0) -> Any:
             return value
         case _ if depth > _DEEP:
             return "…"
+        case dict() if (image := to_image(cast("Record", value))) is not None:
+            return f"[image: {image}]"
         # Type checkers do not know the members of an arbitrary value.
         case dict():
             return {_text(name): _readable(one, depth + 1) for name, one in cast("Record", value).items()}

@@ -202,6 +202,8 @@ function promptPart(effect, name) {
 
 function message(one, name, isNew) {
   const calls = toolCalls(one.tool_calls ?? [], name);
+  // The text of an observation has the labels of its images.
+  const images = (one.images ?? []).filter((label) => !`${earlier(one)}${one.content}`.includes(label));
   const start = one.before
     ? collapsible(`${number(one.kept)} characters as before`, `${name} start`, () =>
         block(earlier(one), { name: `${name} earlier` }),
@@ -213,6 +215,7 @@ function message(one, name, isNew) {
     element("span", { class: "role" }, visible(one.role ?? ""), one.call_id ? ` · ${visible(one.call_id)}` : ""),
     start,
     one.content ? block(one.content, { name }) : null,
+    ...images.map((label) => element("div", {}, visible(label))),
     ...calls,
   );
 }

@@ -29,7 +29,17 @@ from graphexec.effects import (
 from graphexec.executor.table import Acted, Observed, Replied
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits, Meter, Spent
-from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelReply, ModelRequest, ToolCall, ToolMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Image,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 # Any: JSON values are arbitrary.
 Record: TypeAlias = dict[str, Any]
@@ -226,10 +236,17 @@ def _message(message: PromptMessage) -> Record:
     match message:
         case AssistantMessage(_, calls) if calls:
             return data | {"tool_calls": [_call(call) for call in calls]}
-        case ToolMessage(call_id):
-            return data | {"call_id": call_id}
+        case UserMessage(_, images):
+            return data | _image_labels(images)
+        case ToolMessage(call_id, _, images):
+            return data | {"call_id": call_id} | _image_labels(images)
         case _:
             return data
+
+
+def _image_labels(images: Sequence[Image]) -> Record:
+    """Return the labels of a message's images; the images themselves are in the input and in the observations."""
+    return {"images": [image.label(number) for number, image in enumerate(images, 1)]} if images else {}
 
 
 def prompt_changes(before: Sequence[PromptMessage], now: Sequence[PromptMessage]) -> Record:

@@ -11,6 +11,8 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.kernel.serialization import format_json
+from graphexec.messages import IMAGE_KIND
+from graphexec.tools.formatting import format_observation
 
 # Calls of a reply that a label names; further ones are only counted.
 _CALLS = 2
@@ -41,10 +43,11 @@ def shorten_start(text: str, most: int) -> str:
 
 # Any, here and below: JSON values.
 def format_data(value: Any, most: int) -> str:
-    """Return data as one line: a string without quotes, anything else as JSON."""
+    """Return data as one line: a string without quotes, a label for each image, anything else as JSON."""
     if isinstance(value, str):
         return shorten(value, most)
-    return shorten(format_json(value, ensure_ascii=False), most)
+    text = format_json(value, ensure_ascii=False)
+    return shorten(format_observation(value) if IMAGE_KIND in text else text, most)
 
 
 def format_effect(effect: Record, most: int) -> str:

@@ -42,6 +42,7 @@ class _Message(TypedDict):
     role: str
     content: str
     kept: NotRequired[_Count]
+    images: NotRequired[list[str]]
 
 
 class _Prompt(TypedDict):

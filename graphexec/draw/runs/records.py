@@ -31,7 +31,8 @@ Their fields:
   also `question`; of an agent that is a function, nothing more; of one of your own, `value`
 - `prompt`: what is new against the run's prompt before: `kept`, how many of its messages come first, then `messages`,
   each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
-  (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`
+  (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`; with
+  images also `images`, their labels (the images themselves are in `input` and in `observation`)
 - `replies`, each: `effect`; of a model also `content`, `tool_calls`, `finish_reason`,
   `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the model wrote
   before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`

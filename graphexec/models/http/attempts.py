@@ -120,9 +120,15 @@ class Attempts:
         """The server's report of the last failure, if it sent one with a status other than 200."""
         return None if self._failure is None else self._failure.report
 
-    def response_error(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
-        """Return the error for a response with a status other than 200, and note whether it may be retried."""
-        self._failure = classify_response(self.endpoint, status, headers, body, now=self._clock.wall())
+    def response_error(
+        self, status: int, headers: Mapping[str, str], body: bytes, *, images: bool = False
+    ) -> ModelError:
+        """Return the error for a response with a status other than 200, and note whether it may be retried.
+
+        `images` says whether the request has images.
+        """
+        now = self._clock.wall()
+        self._failure = classify_response(self.endpoint, status, headers, body, now=now, images=images)
         return self._failure.error
 
     async def sleep(self, seconds: float) -> None:

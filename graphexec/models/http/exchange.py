@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from graphexec.errors import BadRequestError, ModelConnectionError, ModelError
-from graphexec.messages import ModelReply, ModelRequest, ReplyDelta
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, images_of
 from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
@@ -165,7 +165,8 @@ class Exchange:
 
     def _reply(self, response: Any, body: bytes) -> ModelReply:
         if not response.is_success:
-            raise self.attempts.response_error(response.status_code, response.headers, body)
+            images = next(images_of(self.request), None) is not None
+            raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
         return self.dialect.decode(body, self.request, self.attempts.endpoint)
 
 

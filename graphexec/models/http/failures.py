@@ -39,6 +39,10 @@ _PROMPT = re.compile(
     r"|exceed context limit: (\d{1,12})"
 )
 
+# A refusal of images. llama.cpp sends it with status 500, OpenRouter with 404; another attempt is refused, too.
+_NOT_ABOUT_IMAGES = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.TOO_MANY_REQUESTS}
+_IMAGES = re.compile(r"image|vision|multi-?modal|mmproj", re.IGNORECASE)
+
 # Error types in a reply or stream with status 200 that are retried.
 _LIMITED = {"rate_limit_error", "rate_limit_exceeded"}
 _PASSING = {"overloaded_error", "api_error", "timeout_error", "server_error", "server_is_overloaded"}
@@ -97,15 +101,23 @@ class ErrorReport:
 
 
 def classify_response(
-    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float
+    endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, *, now: float, images: bool = False
 ) -> CallFailure:
-    """Return the failure for a status other than 200. `now` is the wall-clock time, for a `Retry-After` date."""
+    """Return the failure for a status other than 200. `now` is the wall-clock time, for a `Retry-After` date.
+
+    `images` says whether the request has images, which the server may refuse.
+    """
     report = ErrorReport.from_bytes(body)
     advised = parse_retry_after(headers.get("retry-after"), now=now)
     reason = f"{status}: {endpoint.quote(report.message) or 'without a message'}"
     overflowed = overflow_error(endpoint, report, status=status)
     if overflowed is not None:
         return CallFailure(overflowed)
+    may_refuse_images = images and status >= HTTPStatus.BAD_REQUEST and status not in _NOT_ABOUT_IMAGES
+    # The name of a model may contain these words, too.
+    if may_refuse_images and _IMAGES.search(report.message) and report.code != "model_not_found":
+        fact = f"refuses the images in the request ({reason}); use a model that accepts such images, or leave them out"
+        return CallFailure(BadRequestError(f"{endpoint} {fact}", status=status))
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         # Waiting does not restore a quota.
         spent = report.code == "insufficient_quota"
@@ -127,7 +139,8 @@ def classify_response(
         return _transient_failure(ServerError(f"{endpoint} {fact}", status=status), advised)
     elif status >= HTTPStatus.BAD_REQUEST:
         kind = BadRequestError
-        fact = f"refuses the request ({reason}); change what it names"
+        remedy = ", or leave out the images if the model cannot see" if images else ""
+        fact = f"refuses the request ({reason}); change what it names{remedy}"
     elif status >= HTTPStatus.MULTIPLE_CHOICES:
         kind = BadRequestError
         there = endpoint.quote(headers.get("location", "")) or "elsewhere"

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, TIMEOUT, optional, validate, whole
 from graphexec.errors import BadRequestError, WeightsError
-from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
 from graphexec.models.http.dialect import Piece, Sampling, bearer
 from graphexec.models.http.json_bodies import write
 from graphexec.models.http.options import SEED, TEMPERATURE, TOP_P, copy_extra_body, refuse_absent
@@ -59,7 +59,8 @@ class LocalModel(ClosableModel):
     prompt and reply; `max_tokens` bounds a reply, since a small model may never stop. More `threads` than idle cores
     make the model many times slower. `extra_body` has further members of a request, as in `OpenAICompatible`.
     `chat_template` (Jinja) replaces the template of the weights. A request with tools is a `BadRequestError` if the
-    template does not support tools, as that of the default weights.
+    template does not support tools, as that of the default weights, and so is a request with images, since the server
+    is started without the projector of a model that sees.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
     the call. The server ends with `close` or with the program. It answers one call at a time. Needs `pip install
@@ -171,6 +172,11 @@ class LocalModel(ClosableModel):
                 running.process.close()
 
     async def _client(self, request: ModelRequest, io: IO) -> OpenAICompatible:
+        if next(images_of(request), None) is not None:
+            raise BadRequestError(
+                f"the local model {self._name} cannot see the images in the request; use a model that can, such as "
+                "OpenAICompatible with the address of llama-server --mmproj, or leave the images out"
+            )
         running = self._running
         if running is not None and running.can_serve(request):
             return running.client

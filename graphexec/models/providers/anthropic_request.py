@@ -13,6 +13,7 @@ from graphexec.errors import BadRequestError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
+    Image,
     Message,
     ModelRequest,
     SystemMessage,
@@ -177,15 +178,25 @@ def _blocks(message: Message, provider: str) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
-        case UserMessage(content):
-            return _text(content)
+        case UserMessage(content, images):
+            return [*map(_image, images), *_text(content)]
         case AssistantMessage(content, calls):
             # The API requires the thinking of a reply with calls, unchanged and before its other blocks.
             thinking = [one for one in returned_reasoning(message, provider) if one.get("type") in THINKING]
             return [*thinking, *_text(content), *(_call(call) for call in calls)]
-        case ToolMessage(call_id, content):
+        case ToolMessage(call_id, content, images):
             result: JSON = {"type": "tool_result", "tool_use_id": call_id}
+            if images:
+                return [result | {"content": [*map(_image, images), *_text(content)]}]
             return [result | ({"content": content} if content.strip() else {})]
+
+
+def _image(image: Image) -> JSON:
+    if image.is_data:
+        source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    else:
+        source = {"type": "url", "url": image.url}
+    return {"type": "image", "source": source}
 
 
 def _text(content: str) -> list[JSON]:

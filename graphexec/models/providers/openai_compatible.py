@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
+    Image,
     Message,
     ModelRequest,
     SystemMessage,
@@ -48,7 +51,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     }
     if not isinstance(request, ChatRequest):
         return merge_bodies(body | {"prompt": request.prompt}, sampling.extra_body or {})
-    body["messages"] = [_message(message, sampling.provider) for message in request.messages]
+    body["messages"] = list(_messages(request.messages, sampling.provider))
     body["reasoning_effort"] = sampling.reasoning_effort
     body["tools"] = [_tool(tool) for tool in request.tools] or None
     name = forced_tool(request, sampling.model)
@@ -59,12 +62,39 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     return merge_bodies(body, sampling.extra_body or {})
 
 
+def _messages(messages: Sequence[Message], provider: str) -> Iterator[JSON]:
+    """Yield the messages; those with the results of one turn are followed by a user message with the images in them.
+
+    The content of a tool message is text only (OpenAI's API reference, "Create chat completion").
+    """
+    names: dict[str, str] = {}
+    images: list[JSON] = []
+    for message in messages:
+        if images and not isinstance(message, ToolMessage):
+            yield {"role": "user", "content": images}
+            images = []
+        yield _message(message, provider)
+        match message:
+            case AssistantMessage(_, calls):
+                names = {call.id: call.name for call in calls}
+            case ToolMessage(call_id, _, found) if found:
+                images += [_text(f"The images in the result of {names.get(call_id, 'the tool')} ({call_id}):")]
+                images += [_image(image) for image in found]
+            case _:
+                pass
+    if images:
+        yield {"role": "user", "content": images}
+
+
 def _message(message: Message, provider: str) -> JSON:
     match message:
         case SystemMessage(content):
             return {"role": "system", "content": content}
-        case UserMessage(content):
+        case UserMessage(content, ()):
             return {"role": "user", "content": content}
+        case UserMessage(content, images):
+            # The text is last: a ReAct prompt ends with the words that the model continues.
+            return {"role": "user", "content": [*map(_image, images), *([_text(content)] if content else [])]}
         case AssistantMessage(content, ()):
             return {"role": "assistant", "content": content}
         case AssistantMessage(content, calls):
@@ -76,6 +106,14 @@ def _message(message: Message, provider: str) -> JSON:
             return sent
         case ToolMessage(call_id, content):
             return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def _text(content: str) -> JSON:
+    return {"type": "text", "text": content}
+
+
+def _image(image: Image) -> JSON:
+    return {"type": "image_url", "image_url": {"url": image.url}}
 
 
 def _call(call: ToolCall) -> JSON:

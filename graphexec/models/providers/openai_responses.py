@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
+    Image,
     Message,
     ModelRequest,
     SystemMessage,
@@ -70,15 +73,27 @@ def _items(message: Message, provider: str) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
-        case UserMessage(content):
-            return [{"role": "user", "content": content}]
+        case UserMessage(content, images):
+            return [{"role": "user", "content": _content(content, images)}]
         case AssistantMessage(content, calls):
             thoughts = [one for one in returned_reasoning(message, provider) if one.get("type") == "reasoning"]
             text: JSON = {"type": "output_text", "text": content}
             said: JSON = {"type": "message", "role": "assistant", "content": [text]}
             return [*thoughts, *([said] if content or not calls else []), *map(_call, calls)]
-        case ToolMessage(call_id, content):
-            return [{"type": "function_call_output", "call_id": call_id, "output": content}]
+        case ToolMessage(call_id, content, images):
+            return [{"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}]
+
+
+def _content(content: str, images: Sequence[Image]) -> str | list[JSON]:
+    """Return a text, or a list of images and the text, as messages and results of calls may hold it.
+
+    Source: OpenAI's API reference, "Create a model response". `detail` is sent, because some servers require it.
+    """
+    if not images:
+        return content
+    parts: list[JSON] = [{"type": "input_image", "image_url": image.url, "detail": "auto"} for image in images]
+    # The text is last, as in chat completions.
+    return [*parts, {"type": "input_text", "text": content}] if content else parts
 
 
 def _call(call: ToolCall) -> JSON:

@@ -1,0 +1,159 @@
+"""The images of a run: those in its inputs, and those in the observations of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from graphexec.actions import AgentStep, Run, Steps
+from graphexec.errors import InputError, format_value
+from graphexec.messages import Image, to_image
+from graphexec.tools.formatting import split_observation
+
+# The name of the input with images, which is optional.
+IMAGES = "images"
+
+
+@runtime_checkable
+class FilePath(Protocol):
+    """The path of a file, such as a `pathlib.Path`: this package does no I/O and does not import its class."""
+
+    def __fspath__(self) -> str | bytes:
+        """Return the path as a string."""
+        ...
+
+
+# Reads a file. Raises `InputError` if that is impossible.
+FileReader: TypeAlias = Callable[[FilePath], bytes]
+
+
+def reject_file(path: FilePath) -> bytes:
+    """Raise `InputError`: files are read before a run, so that the run can be repeated without them."""
+    raise InputError(f"{format_value(path)} is a file, which only an executor reads; pass Image.from_bytes(data)")
+
+
+_FORMS = "an Image, bytes, a pathlib.Path or a URL, or a list of them"
+
+
+def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Image, ...]:
+    """Return images from the input `images`: one or a list, each an `Image`, bytes, a path or a URL.
+
+    Raises `InputError`, which lists every value that is not an image, and for an empty list.
+    """
+    several: Sequence[object] = given if isinstance(given, (list, tuple)) else (given,)  # pyright: ignore[reportUnknownVariableType]
+    if not several:
+        raise InputError(f"the input {IMAGES} is empty; leave it out, or give {_FORMS}")
+    images: list[Image] = []
+    problems: list[str] = []
+    for place, one in enumerate(several):
+        try:
+            images.append(_read_image(one, read_file))
+        except InputError as error:
+            where = f"{IMAGES}[{place}]" if several is given else IMAGES
+            problems.append(f"the input {where}: {error}")
+    if problems:
+        raise InputError("; ".join(problems))
+    return tuple(images)
+
+
+def _read_image(given: object, read_file: FileReader) -> Image:
+    if (image := to_image(given)) is not None:
+        return image
+    match given:
+        case str():
+            return Image(given)
+        case bytes() | bytearray() | memoryview():
+            return Image.from_bytes(bytes(given))
+        case FilePath():
+            return _from_file(given, read_file(given))
+        case _:
+            raise InputError(f"{format_value(given)} is not an image; give {_FORMS}")
+
+
+def _from_file(path: FilePath, data: bytes) -> Image:
+    try:
+        return Image.from_bytes(data)
+    except InputError as error:
+        raise InputError(
+            f"the file {format_value(str(path))} is not a PNG, JPEG, GIF or WebP image; "
+            "name another file, or pass Image.from_bytes(data, media_type)"
+        ) from error
+
+
+def input_images(
+    inputs: Mapping[str, Any], variables: Sequence[str], read_file: FileReader = reject_file
+) -> tuple[Image, ...]:
+    """Return the images in the inputs of a run, none if a template has the variable `images`.
+
+    Raises `InputError` as `read_images` does.
+    """
+    return read_images(inputs[IMAGES], read_file) if IMAGES in inputs and IMAGES not in variables else ()
+
+
+def prepare_inputs(
+    inputs: Mapping[str, Any], read_file: FileReader = reject_file, *, variables: Sequence[str], sees: bool
+) -> Mapping[str, Any]:
+    """Return the inputs of a run with its images read, before its first model call.
+
+    `variables` are those of the agent's templates, which hold text only; `sees` is false if its requests hold text
+    only. Raises `InputError` for images that the agent cannot send, and as `read_images` does.
+    """
+    for name in variables:
+        value = inputs.get(name)
+        if any(to_image(one) is not None for one in (value if isinstance(value, (list, tuple)) else (value,))):  # pyright: ignore[reportUnknownVariableType]
+            raise InputError(
+                f"the input {name} is an image, but it is written into a text; pass text as {name}, and the image in "
+                f"the input {IMAGES}"
+            )
+    if IMAGES not in inputs or IMAGES in variables:
+        return inputs
+    images = input_images(inputs, variables, read_file)
+    if not sees:
+        raise InputError(
+            f"the agent cannot send the input {IMAGES}: its requests are completions, which hold text only; make it "
+            "with protocol='chat'"
+        )
+    return {**inputs, IMAGES: images}
+
+
+def observation_images(step: AgentStep) -> tuple[Image, ...]:
+    """Return the images in the observation of a step."""
+    return split_observation(step.observation)[1]
+
+
+def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, ...]]:
+    """Return the run as one message with text shows it, and the images of that message: `first`, then the steps'.
+
+    The labels in the observations are numbered in the order of all images.
+    """
+    images = list(first)
+    changed: list[AgentStep] = []
+    for step in run.steps:
+        text, found = split_observation(step.observation)
+        if found and images:
+            changed.append(replace(step, model_text=_shift(step.model_text or text, found, len(images))))
+        else:
+            changed.append(step)
+        images += found
+    if len(images) == len(first):
+        return run, tuple(first)
+    return Run(run.inputs, Steps(changed)), tuple(images)
+
+
+def _shift(text: str, images: Sequence[Image], by: int) -> str:
+    # From the last, so that no number is changed twice.
+    for number, image in reversed(list(enumerate(images, 1))):
+        text = text.replace(image.label(number), image.label(number + by))
+    return text
+
+
+def reject_images(run: Run, variables: Sequence[str]) -> None:
+    """Raise `InputError` for a run with images, if its requests hold text only."""
+    prepare_inputs(run.inputs, variables=variables, sees=False)
+    for step in run.steps:
+        if observation_images(step):
+            raise InputError(
+                f"the tool {step.action.tool} returned an image, but the agent's requests are completions, which hold "
+                "text only; make it with protocol='chat', or return text"
+            )

@@ -1,0 +1,437 @@
+"""Images in the inputs of a run and in the results of tools, for every agent."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import (
+    Agent,
+    AgentExecutor,
+    InputError,
+    Snapshot,
+    callable_agent,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    snapshot_of,
+    tool,
+)
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
+from graphexec.agents import (
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_structured_chat_agent,
+    create_xml_agent,
+)
+from graphexec.agents.conversation import parse_messages
+from graphexec.agents.images import read_images
+from graphexec.agents.scratchpad import TextProtocol
+from graphexec.errors import ModelError
+from graphexec.executor import stop_repeats
+from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
+from graphexec.tools import AnyTool
+from graphexec.tools.formatting import format_observation, split_observation
+from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
+
+
+@tool
+def look(text: str) -> list[Any]:
+    """Look at the dog."""
+    return [f"The {text}:", DOG, "and the address:", ADDRESS]
+
+
+LOOKED = "The a:\n[image 1: image/gif, 42 bytes]\nand the address:\n[image 2: https://example.com/cat.png]"
+LABEL = "Action: look\nAction Input: a"
+JSON_ACTION = '{"action": "look", "action_input": "a"}'
+FENCED = f"Action:\n```\n{JSON_ACTION}\n```"
+CALL = ToolCall("c1", "look", '{"text": "a"}')
+Make = Callable[[ScriptedModel, Sequence[AnyTool]], Agent]
+# Each agent, with a reply that calls the tool, and one that is the answer.
+AGENTS: dict[str, tuple[Make, ScriptedReply, str]] = {
+    "ReAct": (create_react_agent, LABEL, "Final Answer: done"),
+    "MRKL": (lambda model, tools: create_mrkl_agent(model, tools, protocol="chat"), LABEL, "Final Answer: done"),
+    "conversational": (
+        lambda model, tools: create_conversational_agent(model, tools, protocol="chat"),
+        LABEL,
+        "AI: done",
+    ),
+    "XML": (create_xml_agent, "<tool>look</tool><tool_input>a", "<final_answer>done</final_answer>"),
+    "chat": (create_chat_agent, FENCED, "Final Answer: done"),
+    "structured chat": (create_structured_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "JSON chat": (create_json_chat_agent, FENCED, FENCED.replace("look", "Final Answer")),
+    "structured": (
+        create_structured_agent,
+        '{"action": "look", "action_input": {"text": "a"}}',
+        '{"action": "final_answer", "answer": "done"}',
+    ),
+    "tool calling": (create_tool_calling_agent, CALL, "done"),
+}
+KINDS = pytest.mark.parametrize("kind", AGENTS)
+
+
+def executor(kind: str, *replies: ScriptedReply, **settings: Any) -> tuple[AgentExecutor, ScriptedModel]:
+    make, act, finish = AGENTS[kind]
+    model = ScriptedModel(replies or [act, finish])
+    return AgentExecutor(agent=make(model, [look]), tools=[look], **settings), model
+
+
+def inputs(kind: str, **more: Any) -> dict[str, Any]:
+    return {"input": "Which?", **({"chat_history": ""} if kind == "conversational" else {}), **more}
+
+
+def requested(model: ScriptedModel) -> list[ChatRequest]:
+    assert all(isinstance(request, ChatRequest) for request in model.requests)
+    return [request for request in model.requests if isinstance(request, ChatRequest)]
+
+
+@KINDS
+def test_images_are_sent_with_the_question(kind: str) -> None:
+    made, model = executor(kind, AGENTS[kind][2])
+    made.run(inputs(kind, images=[CAT, ADDRESS]))
+    (message,) = [one for one in requested(model)[0].messages if isinstance(one, UserMessage) and one.images]
+    assert "Which?" in message.content
+    assert message.images == (CAT, ADDRESS)
+
+
+@KINDS
+def test_images_of_a_tool_are_sent(kind: str) -> None:
+    made, model = executor(kind)
+    made.run(inputs(kind))
+    last = requested(model)[-1]
+    (message,) = [one for one in last.messages if isinstance(one, (UserMessage, ToolMessage)) and one.images]
+    assert LOOKED in message.content
+    assert message.images == (DOG, ADDRESS)
+    assert isinstance(message, ToolMessage) == (kind == "tool calling")
+
+
+@KINDS
+def test_no_prompt_contains_base64(kind: str) -> None:
+    made, model = executor(kind)
+    made.run(inputs(kind, images=CAT))
+    for request in requested(model):
+        assert "base64" not in "".join(message.content for message in request.messages)
+
+
+@pytest.mark.parametrize("kind", ["ReAct", "MRKL", "conversational", "XML", "chat", "structured chat"])
+def test_one_message_numbers_all_its_images(kind: str) -> None:
+    _, act, finish = AGENTS[kind]
+    made, model = executor(kind, act, act, finish)
+    made.run(inputs(kind, images=[CAT, CAT]))
+    message = requested(model)[-1].messages[-1]
+    assert isinstance(message, UserMessage)
+    assert message.images == (CAT, CAT, DOG, ADDRESS, DOG, ADDRESS)
+    labels = [image.label(number) for number, image in enumerate(message.images, 1)]
+    places = [message.content.find(label) for label in labels[2:]]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+FORMS: dict[str, tuple[Any, tuple[Image, ...]]] = {
+    "an image": (CAT, (CAT,)),
+    "bytes": (PNG, (CAT,)),
+    "a byte array": (bytearray(GIF), (DOG,)),
+    "an address": (ADDRESS.url, (ADDRESS,)),
+    "a data URL": (CAT.url, (CAT,)),
+    "stored JSON": ({"url": CAT.url, "kind": "graphexec.image"}, (CAT,)),
+    "a list": ([CAT, GIF, ADDRESS.url], (CAT, DOG, ADDRESS)),
+    "a tuple": ((PNG,), (CAT,)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_images_have_several_forms(form: str) -> None:
+    given, images = FORMS[form]
+    made, model = executor("tool calling", "done")
+    made.run({"input": "Which?", "images": given})
+    assert tuple(images_of(model.requests[0])) == images
+
+
+@pytest.mark.parametrize("in_a_list", [False, True])
+def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None:
+    path = tmp_path / "cat.png"
+    path.write_bytes(PNG)
+
+    @tool
+    def remove(text: str) -> str:
+        """Remove the file."""
+        path.unlink()
+        return text
+
+    model = ScriptedModel([ToolCall("c1", "remove", '{"text": ""}'), "done"])
+    made = AgentExecutor(agent=create_tool_calling_agent(model, [remove]), tools=[remove])
+    made.run({"input": "Which?", "images": [path] if in_a_list else path})
+    assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
+
+
+def text_file(folder: Path) -> Path:
+    path = folder / "a.txt"
+    path.write_text("hello")
+    return path
+
+
+# Each wrong value, made in an empty folder, and what the error says.
+WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "nothing": (
+        lambda _: None,
+        "the input images: None is not an image; give an Image, bytes, a pathlib.Path or a URL",
+    ),
+    "a number": (lambda _: 3, "3 is not an image"),
+    "an empty list": (lambda _: [], "the input images is empty; leave it out"),
+    "a generator": (lambda _: iter([CAT]), "is not an image; give .* or a list of them"),
+    "a dict": (lambda _: {"url": CAT.url}, "is not an image"),
+    "a missing file": (lambda folder: folder / "no.png", "no.png' cannot be read .No such file or directory.; name"),
+    "a directory": (lambda folder: folder, "cannot be read .Is a directory."),
+    "a name with NUL": (lambda _: Path("a\0b"), "cannot be read .embedded null"),
+    "a text file": (text_file, "a.txt' is not a PNG, JPEG, GIF or WebP image"),
+    "a name": (lambda _: "photo.png", "for a file, pass a pathlib.Path"),
+    "other bytes": (lambda _: b"hello", "the bytes are not a PNG"),
+    "a data URL without base64": (lambda _: "data:image/png,abc", "not in base64"),
+    "a wrong media type": (lambda _: "data:application/pdf;base64,aGk=", "the media type 'application/pdf'"),
+    "two of three": (
+        lambda _: [CAT, 3, "x"],
+        r"images\[1\]: 3 is not an image.*; the input images\[2\]: the image URL 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_images_are_refused_before_the_first_call(what: str, tmp_path: Path) -> None:
+    make, says = WRONG[what]
+    made, model = executor("tool calling")
+    with pytest.raises(InputError, match=says):
+        made.run({"input": "Which?", "images": make(tmp_path)})
+    assert model.requests == []
+
+
+@given(
+    st.one_of(st.none(), st.integers(), st.text(), st.binary(), st.lists(st.integers() | st.text()), st.sets(st.text()))
+)
+def test_any_other_value_is_an_input_error(value: object) -> None:
+    with pytest.raises(InputError, match="images"):
+        read_images(value)
+
+
+COMPLETION: TextProtocol = "completion"
+
+
+@pytest.mark.parametrize("make", [create_react_agent, create_mrkl_agent, create_conversational_agent, create_xml_agent])
+def test_completion_refuses_images_at_the_start(make: Callable[..., Agent]) -> None:
+    model = ScriptedModel([])
+    made = AgentExecutor(agent=make(model, [look], protocol=COMPLETION), tools=[look])
+    with pytest.raises(InputError, match="completions, which hold text only"):
+        made.run({"input": "Which?", "chat_history": "", "images": [CAT]})
+    assert model.requests == []
+
+
+def test_completion_refuses_the_image_of_a_tool() -> None:
+    model = ScriptedModel([LABEL])
+    made = AgentExecutor(agent=create_react_agent(model, [look], protocol=COMPLETION), tools=[look])
+    with pytest.raises(
+        InputError, match=r"the tool look returned an image, .* protocol='chat', or return text"
+    ) as raised:
+        made.run("Which?")
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    assert len(steps_of(snapshot.value)) == 1
+
+
+@pytest.mark.parametrize("image", [CAT, [CAT], ("see", CAT)])
+@KINDS
+def test_template_refuses_an_image(kind: str, image: Any) -> None:
+    made, model = executor(kind)
+    with pytest.raises(InputError, match=r"the input input is an image, .* and the image in the input images"):
+        made.run(inputs(kind) | {"input": image})
+    assert model.requests == []
+
+
+def test_template_may_have_a_variable_of_that_name() -> None:
+    for protocol in ("chat", "completion"):
+        model = ScriptedModel(["Final Answer: done"])
+        prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
+        agent = create_react_agent(model, [look], prompt=prompt, protocol=protocol)
+        AgentExecutor(agent=agent, tools=[look]).run({"input": "?", "images": "three photos"})
+        assert "three photos: ?" in str(model.requests[0])
+
+
+def test_history_cannot_have_the_name_of_the_images() -> None:
+    with pytest.raises(InputError, match="history is images, the name of the input with images"):
+        create_tool_calling_agent(ScriptedModel([]), [look], history="images")
+
+
+def test_function_receives_its_own_inputs() -> None:
+    seen: list[Any] = []
+
+    def decide(steps: Steps, inputs: dict[str, Any]) -> AgentFinish:
+        seen.append(inputs["images"])
+        return AgentFinish({"output": "done"})
+
+    AgentExecutor(agent=callable_agent(decide), tools=[]).run({"input": "?", "images": "mine"})
+    assert seen == ["mine"]
+
+
+@KINDS
+def test_run_with_images_resumes_from_json(kind: str) -> None:
+    _, act, finish = AGENTS[kind]
+    made, _ = executor(kind, act, ModelError("it is down"))
+    with pytest.raises(ModelError) as raised:
+        made.run(inputs(kind, images=[CAT]))
+    failed = snapshot_of(raised.value)
+    assert failed is not None
+    resumed, model = executor(kind, finish)
+    resumed.run(Snapshot.from_json(failed.to_json(), resumed.graph))
+    assert tuple(images_of(model.requests[0])) == (CAT, DOG, ADDRESS)
+    plain, other = executor(kind)
+    plain.run(inputs(kind, images=[CAT]))
+    assert [message.content for message in requested(model)[0].messages] == [
+        message.content for message in requested(other)[-1].messages
+    ]
+
+
+def test_last_request_of_a_stopped_run_keeps_images() -> None:
+    for kind, (_, act, finish) in AGENTS.items():
+        made, model = executor(kind, act, finish, max_iterations=1, early_stopping_method="generate")
+        made.run(inputs(kind, images=[CAT]))
+        assert tuple(images_of(model.requests[-1])) == (CAT, DOG, ADDRESS)
+
+
+def test_trimmed_steps_take_their_images_along() -> None:
+    for kind, (_, act, finish) in AGENTS.items():
+        made, model = executor(kind, act, act, finish, trim_intermediate_steps=1)
+        made.run(inputs(kind))
+        assert tuple(images_of(model.requests[-1])) == (DOG, ADDRESS)
+
+
+def test_history_keeps_the_images_of_its_messages() -> None:
+    stored = json.loads(
+        json.dumps([dataclasses.asdict(one) for one in (UserMessage("", (CAT,)), ToolMessage("c", "", (DOG,)))])
+    )
+    assert parse_messages(stored) == (UserMessage("", (CAT,)), ToolMessage("c", "", (DOG,)))
+    made, model = executor("tool calling", "done")
+    made.run({"input": "?", "chat_history": stored[:1]})
+    assert tuple(images_of(model.requests[0])) == (CAT,)
+
+
+@pytest.mark.parametrize("images", [3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}]])
+def test_history_with_invalid_images_is_refused(images: Any) -> None:
+    assert parse_messages([{"role": "user", "content": "", "images": images}]) is None
+
+
+OBSERVATIONS: dict[str, tuple[Any, str, tuple[Image, ...]]] = {
+    "an image": (CAT, "[image 1: image/png, 70 bytes]", (CAT,)),
+    "a list": (["See:", CAT], "See:\n[image 1: image/png, 70 bytes]", (CAT,)),
+    "a tuple": ((CAT, {"a": 1}), '[image 1: image/png, 70 bytes]\n{"a":1}', (CAT,)),
+    "a list in a list": (
+        [[CAT, "a"], DOG],
+        "[image 1: image/png, 70 bytes]\na\n[image 2: image/gif, 42 bytes]",
+        (CAT, DOG),
+    ),
+    "a dict": (
+        {"a": [DOG], "b": CAT},
+        '{"a":["[image 1: image/gif, 42 bytes]"],"b":"[image 2: image/png, 70 bytes]"}',
+        (DOG, CAT),
+    ),
+    "a dataclass": (
+        UserMessage("a", (CAT,)),
+        '{"content":"a","images":["[image 1: image/png, 70 bytes]"],"role":"user"}',
+        (CAT,),
+    ),
+    "bytes beside it": ([CAT, b"\xff"], "[image 1: image/png, 70 bytes]\nb'\\xff'", (CAT,)),
+    "a string": ("graphexec.image", "graphexec.image", ()),
+    "other JSON": ({"kind": "graphexec.image", "url": "x"}, '{"kind":"graphexec.image","url":"x"}', ()),
+    "a number": (3, "3", ()),
+}
+
+
+@pytest.mark.parametrize("what", OBSERVATIONS)
+def test_observation_is_split_into_text_and_images(what: str) -> None:
+    observation, text, images = OBSERVATIONS[what]
+    assert split_observation(observation) == (text, images)
+    assert format_observation(observation) == text
+
+
+VALUES = st.recursive(
+    st.sampled_from([CAT, DOG, ADDRESS]) | st.text() | st.integers() | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(VALUES)
+def test_stored_observation_has_the_same_text_and_images(value: Any) -> None:
+    def encode(one: Any) -> Any:
+        return dataclasses.asdict(one)
+
+    text, images = split_observation(value)
+    assert "base64" not in text
+    assert split_observation(json.loads(json.dumps(value, default=encode))) == (text, images)
+
+
+@pytest.mark.parametrize("most", [1, 5, 30])
+def test_cut_observation_keeps_its_images(most: int) -> None:
+    made, model = executor("tool calling", max_observation=most)
+    made.run("Which?")
+    message = list(requested(model)[-1].messages)[-1]
+    assert isinstance(message, ToolMessage)
+    assert message.content.startswith(f"{LOOKED[:most]}\n[...")
+    assert message.images == (DOG, ADDRESS)
+
+
+def test_different_images_are_no_repetition() -> None:
+    def steps(*images: Image) -> Steps:
+        return Steps([AgentStep(AgentAction("look", "a"), image) for image in images])
+
+    made, _ = executor("ReAct", LABEL)
+    notice = stop_repeats(made.graph)["notice_repeats"].function
+    other = Image.from_bytes(PNG[:-1] + b"\0")
+    assert str(other) == str(CAT)
+    same, different = (notice(type_of(steps(*images))) for images in ((CAT, CAT), (CAT, other)))
+    assert "exactly this" in str(same)
+    assert "exactly this" not in str(different)
+
+
+def type_of(steps: Steps) -> Any:
+    from graphexec.executor import Ready
+
+    return Ready(Run({"input": "?"}, steps))
+
+
+def test_generated_parts_are_one_observation() -> None:
+    @tool
+    def stream(text: str) -> Any:
+        """Yield a picture."""
+        yield text
+        yield CAT
+
+    model = ScriptedModel([ToolCall("c1", "stream", '{"text": "See:"}'), "done"])
+    AgentExecutor(agent=create_tool_calling_agent(model, [stream]), tools=[stream]).run("?")
+    assert tuple(images_of(model.requests[-1])) == (CAT,)
+
+
+def test_direct_result_may_be_an_image() -> None:
+    @tool(return_direct=True)
+    def draw(text: str) -> Image:
+        """Draw a cat."""
+        return CAT
+
+    model = ScriptedModel([ToolCall("c1", "draw", '{"text": ""}')] * 2)
+    made = AgentExecutor(agent=create_tool_calling_agent(model, [draw]), tools=[draw])
+    assert made.run("?").output == CAT
+    assert list(made.stream_answer("?")) == ["[image 1: image/png, 70 bytes]"]
+
+
+def test_chunks_carry_the_images() -> None:
+    made, _ = executor("tool calling")
+    messages = [one for chunk in made.stream_chunks("?") for one in chunk["messages"]]
+    assert [one.images for one in messages if isinstance(one, ToolMessage)] == [(DOG, ADDRESS)]
