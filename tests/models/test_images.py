@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from types import ModuleType
 from typing import Any
 
@@ -46,7 +45,7 @@ CAT_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 # Any: a request's JSON.
 def encode(protocol: ModuleType, *messages: Message) -> Any:
-    return json.loads(protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False))
+    return protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False)
 
 
 HEADS = {
