@@ -48,6 +48,15 @@ def test_model_without_a_price_is_named(ask: Ask, name: str) -> None:
         ask(model)
 
 
+def test_cached_tokens_have_their_price() -> None:
+    usage = Usage(1_000_000, 1_000_000, 400_000)
+    assert Price(10, 20).of(usage) == 30
+    assert Price(10, 20, cached=1).of(usage) == pytest.approx(6 + 0.4 + 20)
+    assert Price(10, 20, cached=0).of(usage) == 26
+    # A provider's count may be wrong; a cost is never negative.
+    assert Price(10, 0, cached=1).of(Usage(1_000_000, 0, 9_000_000)) == 1
+
+
 def test_prices_are_copied() -> None:
     prices = {"a": Price(1, 1)}
     model = priced(ScriptedModel([ModelReply("", usage=MILLIONS, model="a")]), prices)

@@ -92,6 +92,7 @@ WRONG: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
         for wrong in ("1", -0.01, math.nan, math.inf, True, None, Decimal(1))
         for prices, option in [((wrong, 1), "prompt"), ((1, wrong), "completion")]
     ),
+    (Price, (1, 1, -1), {}, f"Price has cached=-1; {MONEY}, or None for the price of prompts"),
     (priced, (ScriptedModel, Price(1, 1)), {}, f"priced has model=ScriptedModel, a class; {A_MODEL}"),
     (priced, (MODEL, Price), {}, f"priced has prices=Price, a class; {PRICES}"),
     *((priced, (MODEL, wrong), {}, f"priced has prices={wrong!r}; {PRICES}") for wrong in (3, None, {}, {"a": 3})),
