@@ -1,8 +1,16 @@
-"""Parse the JSON that models write: an object or a list."""
+"""Read the JSON that models write: whole objects and lists, and those that are still being received.
+
+What can only mean one thing is read: raw newlines and tabs in strings, trailing commas, single and typographic quotes,
+full-width colons and commas, and Python's `None`, `True` and `False`. Anything else that is not JSON is refused, and so
+are two different values of one key.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, TypeGuard
 
 from pydantic_core import from_json
 
@@ -17,13 +25,150 @@ def read_object(text: str) -> dict[str, Any]:
 
 def read_container(text: str) -> dict[str, Any] | list[Any]:
     """Return the JSON object or list in `text`. Raises `ValueError` as `read_object` does."""
-    # Bytes, because half a surrogate pair in a string would raise a TypeError.
-    value = from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False)
+    value = _parse(valid_json(text))
     if not _is_container(value):
         raise ValueError("it is a single value, not an object")
     return value
 
 
+def valid_json(text: str) -> str:
+    """Return `text` itself if it is JSON, or the JSON that it can only mean. Raises `ValueError` if there is none."""
+    try:
+        _parse(text)
+    except ValueError:
+        repaired = _repair(text)
+        if repaired == text:
+            raise
+        _parse(repaired)
+        text = repaired
+    # As strings, because a number of any length is the same as itself.
+    json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=str)
+    return text
+
+
+def read_beginning(text: str, *, strings: bool = True) -> Any:
+    """Return the value of which `text` is the beginning: what is complete, and with `strings` the string at its end.
+
+    Raises `ValueError` if no value begins so. Text behind the value is ignored. Linear in the length of the text.
+    """
+    mode: Literal["on", "trailing-strings"] = "trailing-strings" if strings else "on"
+    try:
+        return _parse(text, mode)
+    except ValueError:
+        return _parse(_repair(text), mode)
+
+
+def _parse(text: str, partial: Literal["off", "on", "trailing-strings"] = "off") -> Any:
+    # Bytes, because half a surrogate pair in a string would raise a TypeError.
+    return from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False, allow_partial=partial)
+
+
 def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
     # The keys of a JSON object are strings.
     return isinstance(value, (dict, list))
+
+
+def _reject_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if found[key] != value:
+                raise ValueError(f"it has two values for {key}")
+    return found
+
+
+# Each alternative takes an unterminated string to the end of the text, so the search is linear.
+_TOKEN = re.compile(
+    r"""
+    "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"?
+    | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'?
+    | [“”„](?P<curly>[^“”\\]*+(?:\\.[^“”\\]*+)*+)[“”]?
+    | (?P<trailing>[,，](?=\s*+[}\]]))
+    | (?P<wide>[：，])
+    | (?P<word>\b(?:None|True|False)\b)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_WORDS = {"None": "null", "True": "true", "False": "false", "：": ":", "，": ","}
+# What may follow a string; the quote that ends a string in single quotes may also be an apostrophe.
+_AFTER_STRING = re.compile(r"\s*+(?:[,:}\]：，]|\Z)")
+_TO_ESCAPE = re.compile(r'\\.|[\x00-\x1f"]', re.DOTALL)
+
+
+def _repair(text: str) -> str:
+    return _TOKEN.sub(_repair_token, text)
+
+
+def _repair_token(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if kind not in {"double", "single", "curly"}:
+        return "" if kind == "trailing" else _WORDS[found[0]]
+    closed = found.end() > found.end(kind)
+    if kind != "double" and closed and not _AFTER_STRING.match(found.string, found.end()):
+        raise ValueError(f"a quote may end a string or belong to it: {found[0][-20:]}")
+    return f'"{_TO_ESCAPE.sub(_escape, found[kind])}' + ('"' if closed else "")
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    if character[0] == "\\":
+        return "'" if character == "\\'" else character
+    return '\\"' if character == '"' else f"\\u{ord(character):04x}"
+
+
+def open_string(text: str) -> int | None:
+    """Return the position behind the quote of the string in which the text ends, or `None` if it ends in no string."""
+    last = None
+    for last in _TOKEN.finditer(text):  # noqa: B007 - only the last token is used
+        pass
+    if last is None or last.lastgroup != "double" or last.end() > last.end("double"):
+        return None
+    # The beginning of an escape is not a part of the token.
+    return last.start("double") if text[last.end() :] in {"", "\\"} else None
+
+
+class StringDecoder:
+    """Decodes a JSON string that is received in pieces. Linear in the string's length, however short the pieces are."""
+
+    __slots__ = ("_decoded", "_waiting", "ended")
+
+    def __init__(self) -> None:
+        # What is not decoded completely: an incomplete escape or half of a surrogate pair, after what precedes it in
+        # its piece, of which `_decoded` characters have been returned.
+        self._waiting = ""
+        self._decoded = 0
+        self.ended = False
+
+    def take(self, piece: str) -> str:
+        """Return the text that a piece adds; empty after the closing quote, and after an escape that is not JSON."""
+        if self.ended or not piece:
+            return ""
+        self._waiting += piece
+        try:
+            text, self.ended = self._decode(f'"{self._waiting}')
+        except ValueError:
+            self.ended = True
+            return ""
+        new = text[self._decoded :]
+        self._decoded = len(text)
+        if not self.ended and self._is_whole():
+            self._waiting, self._decoded = "", 0
+        return new
+
+    def _decode(self, token: str) -> tuple[str, bool]:
+        found = _TOKEN.match(token)
+        assert found is not None, "a string begins with its quote"
+        token = _repair_token(found)
+        # Without `strings`, only a complete string is parsed.
+        try:
+            return str(read_beginning(token, strings=False)), True
+        except ValueError:
+            return str(read_beginning(token)), False
+
+    def _is_whole(self) -> bool:
+        """Return whether nothing waits for the next piece."""
+        try:
+            _parse(_repair(f'"{self._waiting}"'))
+        except ValueError:
+            return False
+        return True

@@ -123,6 +123,7 @@ class AgentAction:
 
     `log` is the text that led to it. A native tool call also has its `call_id`, and the `message` that contains it.
     `original` is the action in the classes of another library whose agent decided it.
+    `unread` is the rest of the model's reply, from the first observation or decision on that the model invented.
     """
 
     tool: str
@@ -131,6 +132,7 @@ class AgentAction:
     call_id: str | None = None
     message: AssistantMessage | None = None
     original: Original | None = field(default=None, compare=False, repr=False)
+    unread: str = ""
 
     def __post_init__(self) -> None:
         # Users' agents may pass a tool instead of its name, or LangChain's positional inputs.
@@ -275,12 +277,16 @@ NO_RUN = Run({})
 @final
 @dataclass(frozen=True, slots=True)
 class AgentFinish:
-    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`."""
+    """The agent's answer: `return_values` (the answer under `output`), the `log` that led to it, and the `run`.
+
+    `unread` is as in `AgentAction`.
+    """
 
     return_values: Mapping[str, Any]
     log: str = ""
     run: Run = field(default=NO_RUN)
     return_direct: bool = False
+    unread: str = ""
 
     def __post_init__(self) -> None:
         # Users without a type checker pass the answer alone.

@@ -6,9 +6,10 @@ import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
+from graphexec._reasoning import split_reasoning
 from graphexec.errors import InputError, InvalidReplyError, format_value, repr_fields
 from graphexec.kernel.meters import is_number, is_whole
 
@@ -350,9 +351,10 @@ class ReplyDelta:
 
 
 def check_reply(reply: object, model: str) -> ModelReply:
-    """Return the reply of the model named `model`. Raises `InvalidReplyError` if it is not a valid `ModelReply`.
+    """Return the reply of the model named `model`, with the reasoning in its content as `reasoning`.
 
-    Every code path that asks a model calls this, because limits count the usage and the cost.
+    Every code path that asks a model calls this, because limits count the usage and the cost. Raises
+    `InvalidReplyError` if it is not a valid `ModelReply`.
     """
     if not isinstance(reply, ModelReply):
         raise InvalidReplyError(
@@ -369,7 +371,19 @@ def check_reply(reply: object, model: str) -> ModelReply:
     cost: object = reply.cost
     if cost is not None and (not is_number(cost) or cost < 0):
         raise _invalid_reply(model, "cost", cost, "pass a finite number, 0 or more, or None")
-    return reply
+    return separate_reasoning(reply)
+
+
+def separate_reasoning(reply: ModelReply) -> ModelReply:
+    """Return the reply with the reasoning that its content begins with, such as `<think>...</think>`, as `reasoning`.
+
+    The content may also begin within the reasoning and have only the closing tag, because many prompts end with the
+    opening one; without a closing tag all of it is reasoning. A tag anywhere else is text: in an answer about tags.
+    """
+    reasoning, content = split_reasoning(reply.content)
+    if reasoning is None:
+        return reply
+    return replace(reply, content=content, reasoning=(*reply.reasoning, *([Reasoning(reasoning)] if reasoning else ())))
 
 
 def _invalid_reply(model: str, field: str, value: object, remedy: str) -> InvalidReplyError:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from graphexec._arguments import FUNCTION, MODEL, validate, validate_each
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.agents.answers import AnswerReader
+from graphexec.agents.answers import AnswerReader, skip_reasoning
 from graphexec.agents.images import FileReader
 from graphexec.agents.rules import Dummies, RuleName
 from graphexec.agents.runnables import (
@@ -25,7 +26,15 @@ from graphexec.agents.runnables import (
 )
 from graphexec.effects import CallAgent, CallModel, Decided, Unreadable
 from graphexec.errors import InputError, ParseError, format_value
-from graphexec.messages import CompletionRequest, Message, Model, ModelReply, ModelRequest, UserMessage
+from graphexec.messages import (
+    CompletionRequest,
+    Message,
+    Model,
+    ModelReply,
+    ModelRequest,
+    UserMessage,
+    separate_reasoning,
+)
 from graphexec.tools import AnyTool, tools_by_name
 
 Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
@@ -96,6 +105,8 @@ def chat_agent(  # noqa: PLR0913
     """Make an agent from a model and the two functions.
 
     Without `conclude`, the last request is the next request with LangChain's sentence, without schema and tool calls.
+    The reasoning that a reply begins with, such as `<think>...</think>`, is neither in the content that `read` receives
+    nor in the text that `answer` reads.
     An executor must have exactly the `tools` that you name. Raises `InputError` for an invalid model or list of keys,
     and `ToolDefinitionError` for invalid tools.
     """
@@ -103,7 +114,7 @@ def chat_agent(  # noqa: PLR0913
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
-        return read(reply)
+        return read(separate_reasoning(reply))
 
     def conclude_now(run: Run) -> CallModel:
         return CallModel(conclude_request(ask(run).request))
@@ -114,7 +125,7 @@ def chat_agent(  # noqa: PLR0913
         model=model,
         input_keys=validate_each("input_keys", input_keys, str, "strings"),
         conclude=conclude or conclude_now,
-        answer=answer,
+        answer=None if answer is None else partial(skip_reasoning, answer),
         optional_keys=validate_each("optional_keys", optional_keys, str, "strings"),
         tools=None if tools is None else tuple(tools_by_name(tools).values()),
         kind=kind,

@@ -2,49 +2,90 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from graphexec._json import StringDecoder, open_string, read_beginning
+from graphexec._reasoning import ReasoningSplitter
+from graphexec.agents.json_text import decides, find_regions, is_answer, read_fields
+from graphexec.agents.labels import OBSERVATION, Label, may_become, opened_emphasis
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
 
 
-# A line that only the program may write.
-_INVENTED = re.compile(r"\n[ \t*_#>]{0,4}(?:intermediate answer|observation)", re.IGNORECASE)
+def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
+    """Make a reader that passes on a reply without the reasoning that it begins with.
 
-# Characters. A longer line cannot become such a line, and is not held back.
-_MAX_HELD = 40
+    If a closing tag shows that what was read so far is reasoning, the reader starts again, unless it has already
+    returned something; then the answer follows when the reply is complete.
+    """
+    splitter = ReasoningSplitter()
+    reader = make_reader()
+    restarted = answered = False
+
+    def read(piece: str) -> str:
+        nonlocal reader, restarted, answered
+        in_content = splitter.in_content
+        _, content = splitter.take(piece)
+        if splitter.restarted and not restarted:
+            restarted, reader = True, make_reader()
+        elif in_content:
+            # A reader needs no protection from half a tag: it starts again anyway.
+            content = piece
+        else:
+            content += splitter.held
+        if not content or (restarted and answered):
+            return ""
+        text = reader(content)
+        answered = answered or bool(text)
+        return text
+
+    return read
 
 
-def make_label_reader(marker: str) -> AnswerReader:
-    """Make a reader of the text after the first line that begins with `marker`, such as `Final Answer:`, in any case.
+# Characters. A longer line cannot become a label, and is not held back.
+_MAX_HELD = 80
+
+
+def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerReader:
+    """Make a reader of the text behind the first `label`, such as `Final Answer:`, that begins a line.
 
     The reader strips surrounding whitespace, and cuts the text before an observation that the model invented.
     """
-    marked = re.compile(rf"(?:\A|\n)[ \t]{{0,4}}{re.escape(marker)}", re.IGNORECASE)
-    # Before the marker, the last line; after it, the text that is held back.
+    # Before the label, the last line; after it, the text that is held back.
     waiting = ""
+    mark = ""
     answering = ended = False
 
     def read(piece: str) -> str:
-        nonlocal waiting, answering, ended
+        nonlocal waiting, mark, answering, ended
         if ended:
             return ""
         waiting += piece
         if not answering:
-            found = marked.search(waiting)
+            found = label.at_line.search(waiting)
             if found is None:
-                waiting = _last_line(waiting, len(marker) + 5)
+                waiting = _last_line(waiting)
                 return ""
-            answering, waiting = True, waiting[found.end() :]
-        if invented := _INVENTED.search(waiting):
+            answering, waiting, mark = True, waiting[found.end() :], opened_emphasis(found)
+        if mark:
+            begun = waiting.lstrip()
+            if len(begun) < len(mark) and mark.startswith(begun):
+                return ""
+            # Emphasis that ends behind the answer can be stripped only from the whole answer.
+            ended = not begun.startswith(mark)
+            if ended:
+                return ""
+            waiting, mark = begun.removeprefix(mark), ""
+        line = waiting.find("\n") + 1
+        if line and (found := invented.at_line.search(waiting, line)):
             ended = True
-            return waiting[: invented.start()]
+            return waiting[: found.start()]
         # Hold back a last line that may become an observation.
         line = waiting.rfind("\n")
-        held = line >= 0 and len(waiting) - line <= _MAX_HELD and _may_be_invented(waiting[line + 1 :])
+        held = line >= 0 and len(waiting) - line <= _MAX_HELD and may_become(invented, waiting[line + 1 :])
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
@@ -72,70 +113,73 @@ def strip_blanks(read: AnswerReader) -> AnswerReader:
     return read_stripped
 
 
-def _last_line(text: str, most: int) -> str:
-    """Return the last line of a text, or `"."` if the line is too long to begin with the marker."""
+def _last_line(text: str) -> str:
+    """Return the last line of a text, or `"."` if the line is too long to begin with a label."""
     line = text[text.rfind("\n") :] if "\n" in text else text
-    return line if len(line) <= most else "."
+    return line if len(line) <= _MAX_HELD else "."
 
 
-def _may_be_invented(line: str) -> bool:
-    beginning = line.lstrip(" \t*_#>").lower()
-    return any(word.startswith(beginning) for word in ("intermediate answer", "observation"))
+# Characters. The beginning of a decision is usually shorter, and is looked at after every piece; a longer one is looked
+# at whenever it has grown by an eighth, which keeps the time linear in its length.
+_SHORT = 200
 
 
-def decision_pattern(action: str, key: str) -> re.Pattern[str]:
-    """Return the pattern of a JSON decision up to the beginning of the answer: the action, then the `key`."""
-    gap = r"\s{0,9}"
-    return re.compile(gap.join([r"\{", '"action"', ":", f'"{action}"', ",", f'"{key}"', ":", '"']))
+def make_json_reader(names: Sequence[str]) -> AnswerReader:
+    """Make a reader of the answer in the first decision of a reply, if that is one that has its action before it.
 
-
-# Characters. The pattern of a decision matches fewer.
-_LONGEST = 200
-
-# A JSON string up to its end or an incomplete escape; and the first half of a surrogate pair, which needs its second.
-_TEXT = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
-_HALF = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z")
-
-
-def make_json_reader(opened: re.Pattern[str], decides: Callable[[str], bool]) -> AnswerReader:
-    """Make a reader of the answer in a JSON decision that begins with the pattern `opened`.
-
-    `decides` returns whether the reply up to that point is the decision, and not other JSON in the reply.
+    `names` are the members with the answer, as `read_fields` returns them.
     """
-    rest = ""
-    begun = ended = False
+    beginning = ""
+    next_look = 0
+    string: StringDecoder | None = None
+    ended = False
 
     def read(piece: str) -> str:
-        nonlocal rest, begun, ended
+        nonlocal beginning, next_look, string, ended
         if ended:
             return ""
-        if not begun:
-            searched = max(0, len(rest) - _LONGEST)
-            rest += piece
-            found = opened.search(rest, searched)
-            if found is None:
-                return ""
-            begun, rest, beginning = True, rest[found.end() :], rest[: found.end()]
-            if not decides(beginning):
-                ended = True
-                return ""
-        else:
-            rest += piece
-        whole = _TEXT.match(rest)
-        assert whole is not None, "the pattern matches the empty string"
-        text = whole.group()
-        if half := _HALF.search(text):
-            text = text[: half.start()]
-        rest = rest[len(text) :]
-        ended = rest.startswith('"')
-        try:
-            return str(json.loads(f'"{text}"', strict=False))
-        except ValueError:
-            # The string has an escape that is not JSON, so the decision cannot be parsed either.
-            ended = True
+        if string is not None:
+            return string.take(piece)
+        beginning += piece
+        if len(beginning) < next_look:
             return ""
+        next_look = 0 if len(beginning) < _SHORT else len(beginning) * 9 // 8
+        first = next((one for one in find_regions(beginning) if one.is_json and (one.claimed or decides(one))), None)
+        if first is None:
+            return ""
+        ended = OBSERVATION.at_line.search(beginning, 0, first.start) is not None
+        if ended:
+            return ""
+        text = beginning[first.begin :]
+        answer, is_open = _read_answer(text, names)
+        start = open_string(text) if is_open else None
+        if start is not None:
+            string = StringDecoder()
+            return string.take(text[start:])
+        # The decision is another one, or its answer comes in one piece.
+        ended = answer is not None or first.closed
+        return "" if answer is None or is_open else answer
 
     return read
+
+
+def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
+    """Return the answer in the beginning of a decision, if it is a string, and whether the string is incomplete."""
+    try:
+        fields, complete = _fields(read_beginning(text)), _fields(read_beginning(text, strings=False))
+    except ValueError:
+        return None, False
+    if is_answer(str(complete.get("action"))):
+        for name, value in fields.items():
+            if name in names and isinstance(value, str):
+                return value, name not in complete
+    return None, False
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    # The decision may be the only item of a list.
+    items: list[Any] = value if isinstance(value, list) else [value]
+    return read_fields(items[0]) if len(items) == 1 and isinstance(items[0], dict) else {}
 
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.

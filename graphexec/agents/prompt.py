@@ -16,7 +16,7 @@ from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.examples import describe_examples
 from graphexec.tools.formatting import format_observation
 
-__all__ = ["Template", "describe_tools", "format_observation", "observation_text", "parse_template"]
+__all__ = ["Template", "describe_tools", "format_observation", "names_of", "observation_text", "parse_template"]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ def describe_tools(tools: Sequence[AnyTool]) -> str:
     return "\n".join(
         " ".join(f"{tool.signature} - {tool.description} {describe_examples(tool)}".split()) for tool in tools
     )
+
+
+def names_of(tools: Sequence[AnyTool]) -> frozenset[str]:
+    """Return the names of the tools, by which parsers know them."""
+    return frozenset(tool.name for tool in tools)
 
 
 def observation_text(step: AgentStep) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.json_text import read_text
+from graphexec.agents.labels import FINAL
+from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
-from graphexec.agents.text_parsing import FINAL, find_action, find_last, make_decision, strip_invention
+from graphexec.agents.text_parsing import make_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -22,12 +24,14 @@ Write in exactly this form:
 
 Question: the question to answer
 Thought: what to do next, and why
-Action: one of [{tool_names}]
+Action: the name of the tool, and nothing else
 Action Input: what to give to the tool
 Observation: what the tool returned
 (Thought, Action, Action Input and Observation may come several times)
 Thought: I now know the final answer
 Final Answer: the answer to the question
+
+The names of the tools are: {tool_names}
 
 Begin!
 
@@ -35,9 +39,10 @@ Question: {input}
 Thought: {agent_scratchpad}"""
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, "Final Answer:")
+make_answer_reader = partial(make_label_reader, FINAL)
 
-STOP = ("\nObservation",)
+# With the colon, because an answer may have a line that begins with the word.
+STOP = ("\nObservation:",)
 
 
 def create_react_agent(
@@ -54,17 +59,24 @@ def create_react_agent(
     of a run. A reply ends before any of the `stop` strings. `protocol` selects a chat request or a completion request.
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for any other invalid argument.
     """
-    asked = make_form(
-        prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"), scratchpad=format_thoughts
+    tools = validate_tools(tools)
+    asked = make_form(prompt, tools, required=("tools", "tool_names", "agent_scratchpad"), scratchpad=format_thoughts)
+    return make_text_agent(
+        model,
+        partial(read, names=names_of(tools)),
+        asked,
+        stop=stop,
+        protocol=protocol,
+        answer=make_answer_reader,
+        kind="react",
     )
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="react")
 
 
-def read(reply: ModelReply) -> Decision:
-    """Parse `Action:` with `Action Input:`, or `Final Answer:`.
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
+    """Parse `Action:` with `Action Input:`, or `Final Answer:`. The `names` are those of the known tools.
 
-    An `Observation:` that the model invented, and everything after it, is ignored. Raises `ParseError` if the reply has
-    neither an action nor an answer, or both, and for an action in a reply that was cut at the token limit.
+    An `Observation:` that the model invented, and everything after it, is `unread`. Raises `ParseError` if the reply
+    has neither an action nor an answer, or both, or several actions, and for an action in a reply that was cut at the
+    token limit.
     """
-    text = strip_invention(reply.content)
-    return make_decision(text, find_action(text, reply), find_last(FINAL, text))
+    return make_decision(read_text(reply), reply, names)

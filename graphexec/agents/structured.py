@@ -7,23 +7,32 @@ purpose: on 40 tool tasks, a model with 135 million parameters solved 43 % witho
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from graphexec._arguments import optional, validate, validate_each, whole
-from graphexec._json import read_object
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import AnswerReader, decision_pattern, make_json_reader
+from graphexec.agents.answers import make_json_reader
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
+from graphexec.agents.json_text import find_decisions, is_answer, read_decision_fields
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.rules import RuleName, find_dummies
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.agents.text_parsing import unreadable_error
+from graphexec.agents.text_parsing import find_tool, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
-from graphexec.messages import AssistantMessage, ChatRequest, Message, Model, ModelReply, UserMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Message,
+    Model,
+    ModelReply,
+    UserMessage,
+    separate_reasoning,
+)
 from graphexec.tools import AnyTool
 
 FINAL_ANSWER = "final_answer"
@@ -86,7 +95,7 @@ def create_structured_agent(
 
     return make_instructed_agent(
         model,
-        read,
+        partial(read, tools=tools),
         make_form(prompt, tools, required=("tools",)),
         Form(parse_template(question, required=(), name="question"), {}, format_thoughts),
         history=history,
@@ -161,36 +170,44 @@ def _prefix_references(schema: Any, prefix: str) -> Any:
     return schema
 
 
-_ANSWER = decision_pattern(FINAL_ANSWER, "(?:answer|action_input)")
+# Extracts the answer while the reply streams.
+make_answer_reader = partial(make_json_reader, ("answer", "actioninput"))
 
 
-def make_answer_reader() -> AnswerReader:
-    """Make a reader that extracts the answer while the reply streams, if the decision begins with the action."""
-    return make_json_reader(_ANSWER, lambda beginning: _ANSWER.fullmatch(beginning.strip()) is not None)
+def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
+    """Parse the only decision of the reply. The answer may also be the `action_input`, and any JSON but null.
 
-
-def read(reply: ModelReply) -> Decision:
-    """Parse the decision; the answer may also be the `action_input`.
-
-    Raises `ParseError` for an invalid decision: even constrained output can be cut short.
+    The input may be null, and of a tool in `tools` without required arguments it may be missing. Raises `ParseError`
+    for an invalid decision: even constrained output can be cut short.
     """
-    text = reply.content.strip()
-    try:
-        decision = read_object(text)
-    except ValueError as error:
-        cut = reply.finish_reason == "length"
-        raise _unreadable(text, "it was cut at the token limit" if cut else f"it is not JSON: {error}") from None
-    match decision.get("action"):
-        case "final_answer" if keys := [key for key in decision if _is_answer(key, decision[key])]:
-            return AgentFinish({"output": format_observation(decision[keys[0]])}, text)
-        case str(tool) if isinstance(decision.get("action_input"), (dict, str)):
-            return (AgentAction(tool, decision["action_input"], text),)
-        case _:
-            raise _unreadable(text, "it has neither an action with an action_input nor a final_answer with an answer")
+    text = separate_reasoning(reply).content.strip()
+    found = find_decisions(text)
+    if len(found) != 1:
+        why = f"it has {len(found)} decisions; decide on one action at a time" if found else "it is not JSON"
+        raise _unreadable(text, why)
+    fields = read_decision_fields(found[0], reply, partial(_unreadable, text))
+    action: str = fields["action"]
+    given = fields.get("actioninput")
+    answers = [fields[key] for key in fields if _is_answer(key, fields[key])]
+    if is_answer(action):
+        answers += [given] if given is not None else []
+        if not answers:
+            raise _unreadable(text, "it is a final_answer without an answer")
+        return AgentFinish({"output": format_observation(answers[0])}, text)
+    if fields.get("answer"):
+        raise _unreadable(text, "it has both an action and an answer")
+    tool = find_tool(action.strip(), {tool.name for tool in tools})
+    optional = any(one.name == tool and not one.parameters.get("required") for one in tools)
+    if given is None and ("actioninput" in fields or optional):
+        given = {}
+    if not isinstance(given, (dict, str)):
+        raise _unreadable(text, "its action has no action_input")
+    # The keys of a JSON object are strings.
+    return (AgentAction(tool, given, text),)
 
 
 def _is_answer(key: str, value: object) -> bool:
-    return key == "answer" or (key == "action_input" and isinstance(value, str))
+    return (key == "answer" and value is not None) or (key == "actioninput" and isinstance(value, str))
 
 
 def _unreadable(text: str, why: str) -> ParseError:

@@ -1,85 +1,120 @@
-"""Parse the text of a reply: labels in any case, fences and quotes around values, and invented observations."""
+"""Parse the text of a reply: an action behind its labels, an answer behind its label, fences and quotes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import NamedTuple
 
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.agents.agent import Decision
+from graphexec.agents.json_text import ReplyText
+from graphexec.agents.labels import ACTION, FINAL, INPUT, WAYS, find_last, text_after
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 
 MISSING_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
 MISSING_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
 BOTH = "Parsing LLM output produced both a final answer and a parse-able action:"
-
-# All parsers use bounded repetitions, so hostile text is parsed in linear time.
-_NUMBER = r"[ \t]{0,3}\d{0,3}[ \t]{0,3}"
+SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action Input:'."
 
 
-def make_label_pattern(words: str) -> re.Pattern[str]:
-    """Make the pattern of a label: with this spelling anywhere, in any case at the beginning of a line.
+class LabelledAction(NamedTuple):
+    """The labels of an action, and the way in which they are written: an index of `Label.ways`."""
 
-    Numbers and blanks may follow each word: `Action 1 Input 1 :`.
+    action: re.Match[str]
+    input: re.Match[str]
+    way: int
+
+    @property
+    def start(self) -> int:
+        """The position of the action."""
+        return self.action.start()
+
+
+def find_action(text: str, way: int | None = None) -> LabelledAction | None:
+    """Return the first `Action:` with an `Action Input:`, written exactly if possible, or in this way."""
+    for one in WAYS if way is None else (way,):
+        action = ACTION.ways[one].search(text)
+        given = INPUT.ways[one].search(text, action.end()) if action else None
+        if action and given:
+            return LabelledAction(action, given, one)
+    return None
+
+
+def find_answer(text: str, way: int | None = None) -> re.Match[str] | None:
+    """Return the last `Final Answer:`, written exactly if possible, or in this way."""
+    ways = WAYS if way is None else (way,)
+    return next((found for one in ways if (found := find_last(FINAL.ways[one], text))), None)
+
+
+def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names: Collection[str]) -> AgentAction:
+    """Return the action behind the labels; `names` are those of the known tools.
+
+    Raises `ParseError` for a second input, and if the reply was cut at the token limit: the input may be incomplete.
     """
-    written = _NUMBER.join(words.split())
-    return re.compile(rf"(?:{written}|(?im:^[ \t]{{0,4}}{written})){_NUMBER}:")
-
-
-ACTION = make_label_pattern("Action")
-INPUT = make_label_pattern("Action Input")
-FINAL = make_label_pattern("Final Answer")
-
-
-def make_invention_pattern(words: str) -> re.Pattern[str]:
-    """Make the pattern of a line that begins with a word that only the program may write, such as `Observation`."""
-    return re.compile(rf"(?m)^(?:{words}|(?i:[ \t*_#>]{{0,4}}{words}{_NUMBER}:))")
-
-
-_OBSERVATION = make_invention_pattern("Observation")
-
-
-def strip_invention(text: str, invented: re.Pattern[str] = _OBSERVATION) -> str:
-    """Return the text before the first observation that the model invented."""
-    found = invented.search(text)
-    return text[: found.start()].removesuffix("\n") if found else text
-
-
-def find_last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    """Return the last match of a pattern."""
-    found = None
-    for found in pattern.finditer(text):  # noqa: B007 - only the last match is used
-        pass
-    return found
-
-
-def find_action(text: str, reply: ModelReply) -> tuple[int, AgentAction] | None:
-    """Return the first `Action:` with an `Action Input:` and its position in the text.
-
-    Raises `ParseError` if the reply was cut at the token limit: the input may be incomplete.
-    """
-    action = ACTION.search(text)
-    given = INPUT.search(text, action.end()) if action else None
-    if action is None or given is None:
-        return None
-    reject_cut_reply(reply, text)
-    tool = strip_fence(text[action.end() : given.start()].strip()).strip("`").strip()
-    tool_input = text[given.end() :].strip()
+    text = read.text
+    more = INPUT.at_line.search(text, found.input.end())
+    if more and INPUT.ways[found.way].match(text, more.start()):
+        raise ParseError(f"the reply has several actions: {text}", observation=SEVERAL, llm_output=text)
+    reject_cut_reply(reply, read)
+    tool = strip_fence(text_after(text, found.action, found.input.start())).strip("`").strip()
+    tool_input = text_after(text, found.input)
     inner = strip_fence(tool_input)
-    return action.start(), AgentAction(tool, strip_quotes(tool_input) if inner == tool_input else inner, text)
+    given = strip_quotes(tool_input) if inner == tool_input else inner
+    return AgentAction(find_tool(tool, names), given, text, unread=read.unread)
 
 
-def make_decision(text: str, found: tuple[int, AgentAction] | None, answer: re.Match[str] | None) -> Decision:
-    """Return the action that was found, or the answer after its label. Raises `ParseError` for neither or both."""
+# What models write around a tool's name if the prompt says "one of [...]".
+_LONGEST_NAME = 200
+_NAME = re.compile(r"\W*(?:one of\b\W*)?(.*?)\W*", re.IGNORECASE | re.DOTALL)
+
+
+def find_tool(written: str, names: Collection[str]) -> str:
+    """Return the name of the known tool that is written, such as `one of [weather]`, or else the text as it is."""
+    if written in names or len(written) > _LONGEST_NAME:
+        return written
+    found = _NAME.fullmatch(written)
+    return found[1] if found and found[1] in names else written
+
+
+def names_action(text: str, names: Collection[str]) -> bool:
+    """Return whether a line of the text is `Action:` with the name of a known tool."""
+    lines = (text[label.end() :].partition("\n")[0].strip() for label in ACTION.at_line.finditer(text))
+    return any(find_tool(line, names) in names for line in lines)
+
+
+def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:
+    """Return the action behind `Action:` and `Action Input:`, or the answer behind `Final Answer:`.
+
+    Once a reply has a label in the exact spelling, a label that is spelled otherwise is text, if it comes later. Raises
+    `ParseError` for neither, for both, and as `read_action` does.
+    """
+    text = read.text
+    for way in WAYS:
+        found, answer = find_action(text, way), find_answer(text, way)
+        if found or answer:
+            break
+    else:
+        raise missing_error(text)
+    if found and answer is None:
+        answer = find_answer(text[: found.start])
+    elif answer and found is None:
+        first = next(FINAL.ways[way].finditer(text))
+        found = find_action(text[: first.start()])
     if found and answer:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if found:
-        return (found[1],)
-    if answer:
-        return AgentFinish({"output": text[answer.end() :].strip()}, text)
-    acts = ACTION.search(text) is not None
+        return (read_action(read, found, reply, names),)
+    assert answer is not None, "there is an action or an answer"
+    return AgentFinish({"output": text_after(text, answer)}, text, unread=read.unread)
+
+
+def missing_error(text: str) -> ParseError:
+    """Return the error for a text with neither an action nor an answer."""
+    acts = ACTION.ways[-1].search(text) is not None
     missing = MISSING_INPUT if acts else MISSING_ACTION
-    raise ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
+    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
 
 
 def unreadable_error(why: str, text: str, form: str, *, prose: bool) -> ParseError:
@@ -92,12 +127,13 @@ def unreadable_error(why: str, text: str, form: str, *, prose: bool) -> ParseErr
     )
 
 
-def reject_cut_reply(reply: ModelReply, text: str) -> None:
-    """Raise `ParseError` if the reply was cut at the token limit and `text` is all of it.
+def reject_cut_reply(reply: ModelReply, read: ReplyText) -> None:
+    """Raise `ParseError` if the reply was cut at the token limit and its text is read to the end.
 
     The rest of the reply is unknown, so its action is not executed.
     """
-    if reply.finish_reason == "length" and reply.content.strip() == text.strip():
+    if reply.finish_reason == "length" and not read.unread:
+        text = read.text
         observation = "Your reply was cut at the token limit, so its action was not carried out. Write a shorter one."
         raise ParseError(f"the reply was cut at the token limit: {text}", observation=observation, llm_output=text)
 

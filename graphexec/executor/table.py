@@ -156,7 +156,7 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
     if isinstance(decision, AgentFinish):
         # A copy with the run: the agent's own object stays unchanged.
-        return AgentFinish(decision.return_values, decision.log, replied.run)
+        return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
     if not decision:
         raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
     return Acted(replied.run, decision)

@@ -41,6 +41,7 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.agents.answers import AnswerReader, make_label_reader
+from graphexec.agents.labels import FINAL, OBSERVATION, Label, may_become
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import rename
@@ -355,9 +356,8 @@ def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> boo
         # It may become a tag.
         return not way
     # The line is, or may become, one that only the program may write.
-    line = rest.lstrip().lstrip(" \t*_#>").lower()
-    words = ("observation", "intermediate answer")
-    return write is behind_a_label and any(one.startswith(line) or line.startswith(one) for one in words)
+    line = rest.lstrip().partition("\n")[0]
+    return write is behind_a_label and (may_become(OBSERVATION, line) or OBSERVATION.at_line.match(line) is not None)
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -420,20 +420,20 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
     reply = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in_pieces(make_label_reader("Final Answer:"), reply, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader(FINAL), reply, cuts) == answer.strip()
         # An observation that the model invents after it is not part of it.
         invented = f"{reply}\nObservation: {more}\nFinal Answer: {more}"
-        assert read_in_pieces(make_label_reader("Final Answer:"), invented, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader(FINAL), invented, cuts) == answer.strip()
 
 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
 def test_marker_must_start_a_line(word: str) -> None:
-    assert read_in_pieces(make_label_reader("AI:"), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+    assert read_in_pieces(make_label_reader(Label("AI")), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
 
 
 def test_held_line_is_streamed_if_genuine() -> None:
     text = "AI: one\nobs two\n  Observe!\nObservation: x"
-    assert read_in_pieces(make_label_reader("AI:"), text, list(range(60))) == "one\nobs two\n  Observe!"
+    assert read_in_pieces(make_label_reader(Label("AI")), text, list(range(60))) == "one\nobs two\n  Observe!"
 
 
 # Within an action, in a second object, in prose, after an invented observation, or after a tool.
@@ -442,7 +442,6 @@ OTHERS = (
     '{"action": "echo", "action_input": {"action": "final_answer", "answer": "x"}}',
     '{"action": "echo", "action_input": {"action": "final_answer", "action_input": "x"}}',
     '{"action": "echo"} {"action": "final_answer", "action_input": "x"}',
-    'I say {"action": "Final Answer", "action_input": "x"}, say',
     'Observation: a\n{"action": "Final Answer", "action_input": "x"}',
     "<tool>echo</tool><tool_input>a</tool_input><final_answer>x</final_answer>",
     "<observation>a</observation><final_answer>x</final_answer>",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
-from graphexec.agents.langchain.json_action import action_error, find_json, is_action, read_decision, reject_answer_tool
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.json_text import find_decisions, find_regions, read_text
+from graphexec.agents.labels import FINAL, text_after
+from graphexec.agents.langchain.json_action import action_error, is_action, read_decision, reject_answer_tool
+from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
-from graphexec.agents.text_parsing import BOTH, FINAL, find_last, strip_invention
+from graphexec.agents.text_parsing import BOTH, find_answer
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -38,9 +40,9 @@ Final Answer: the answer to the question"""
 CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, "Final Answer:")
+make_answer_reader = partial(make_label_reader, FINAL)
 
-STOP = ("Observation:",)
+STOP = ("\nObservation:",)
 
 
 def create_chat_agent(
@@ -67,34 +69,43 @@ def create_chat_agent(
     instructions = make_form(prompt, tools, required=("tools",))
     asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
     return make_instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, kind="chat", answer=make_answer_reader
+        model,
+        partial(read, names=names_of(tools)),
+        instructions,
+        asked,
+        stop=stop,
+        history=history,
+        kind="chat",
+        answer=make_answer_reader,
     )
 
 
-def read(reply: ModelReply) -> Decision:
-    """Parse the JSON object that is the action, or `Final Answer:`.
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
+    """Parse the JSON object that is the action, or `Final Answer:`. The `names` are those of the known tools.
 
     Raises `ParseError` for neither, for both, for two actions, and for truncated JSON.
     """
-    text = strip_invention(reply.content)
-    final = find_last(FINAL, _without_json(text))
+    whole = read_text(reply)
+    text = whole.text
+    final = find_answer(_without_json(text))
     if final:
-        around = (*find_json(text[: final.start()]), *find_json(text[final.end() :]))
-        if any(is_action(part) for part in around):
+        around = (*find_regions(text[: final.start()]), *find_regions(text[final.end() :]))
+        if any(region.is_json and is_action(region) for region in around):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
-        return AgentFinish({"output": text[final.end() :].strip()}, text)
-    found = find_json(text)
+        return AgentFinish({"output": text_after(text, final)}, text, unread=whole.unread)
+    found = find_decisions(text)
     if not found:
         raise action_error("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
         raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
-    return read_decision(found[0], text, reply)
+    return read_decision(found[0], whole, reply, names)
 
 
 def _without_json(text: str) -> str:
     parts: list[str] = []
     position = 0
-    for part in find_json(text):
-        parts += (text[position : part.start], " " * (part.end - part.start))
-        position = part.end
+    for region in find_regions(text):
+        if region.is_json:
+            parts += (text[position : region.start], " " * (region.end - region.start))
+            position = region.end
     return "".join(parts) + text[position:]

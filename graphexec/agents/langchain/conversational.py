@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import STRING, validate
+from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.json_text import read_text
+from graphexec.agents.labels import Label, text_after
+from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import find_action, make_decision, strip_invention
-from graphexec.errors import InputError
+from graphexec.agents.text_parsing import BOTH, find_action, missing_error, read_action
+from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -26,7 +28,7 @@ by yourself there are tools:
 To use one, write
 
 Thought: Do I need to use a tool? Yes
-Action: one of [{tool_names}]
+Action: the name of one tool, out of {tool_names}
 Action Input: what to give to the tool
 Observation: what the tool returned
 
@@ -63,29 +65,41 @@ def create_conversational_agent(
     label = ai_prefix.strip()
     if not label:
         raise InputError(f"ai_prefix is {ai_prefix!r}; give the label before the agent's words, such as AI")
-    asked = make_form(
-        prompt, validate_tools(tools), required=("tools", "tool_names", "chat_history", "agent_scratchpad")
-    )
+    tools = validate_tools(tools)
+    asked = make_form(prompt, tools, required=("tools", "tool_names", "chat_history", "agent_scratchpad"))
     asked = replace(asked, fixed={**asked.fixed, "ai_prefix": ai_prefix}, ai=label)
-    answer_label = re.compile(rf"(?im)^[ \t]{{0,4}}{re.escape(label)}[ \t]{{0,3}}:")
+    answer_label = Label(label)
     return make_text_agent(
         model,
-        lambda reply: read(reply, answer_label),
+        partial(read, answer_label=answer_label, names=names_of(tools)),
         asked,
         stop=stop,
         protocol=protocol,
-        answer=partial(make_label_reader, f"{label}:"),
+        answer=partial(make_label_reader, answer_label),
         kind="conversational",
     )
 
 
-_ANSWER_LABEL = re.compile(r"(?im)^[ \t]{0,4}AI[ \t]{0,3}:")
+_ANSWER_LABEL = Label("AI")
 
 
-def read(reply: ModelReply, answer_label: re.Pattern[str] = _ANSWER_LABEL) -> Decision:
+def read(reply: ModelReply, answer_label: Label = _ANSWER_LABEL, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or the text after `AI:` at the beginning of a line.
 
-    Raises `ParseError` if there is neither, or both, and for an action in a reply that was cut at the token limit.
+    Without such a line, `AI:` behind a blank begins the answer, too. Raises `ParseError` if there is neither, or both,
+    for several actions, and for an action in a reply that was cut at the token limit.
     """
-    text = strip_invention(reply.content)
-    return make_decision(text, find_action(text, reply), answer_label.search(text))
+    whole = read_text(reply)
+    text = whole.text
+    found = find_action(text)
+    answer = answer_label.at_line.search(text)
+    if found and answer:
+        raise ParseError(f"{BOTH}: {text}", llm_output=text)
+    if found:
+        return (read_action(whole, found, reply, names),)
+    answer = answer or next(
+        (label for label in answer_label.ways[0].finditer(text) if text[label.start() - 1].isspace()), None
+    )
+    if answer is None:
+        raise missing_error(text)
+    return AgentFinish({"output": text_after(text, answer)}, text, unread=whole.unread)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.images import observation_images
-from graphexec.agents.langchain.json_action import (
-    action_error,
-    find_json,
-    make_answer_reader,
-    read_decision,
-    reject_answer_tool,
-)
-from graphexec.agents.prompt import observation_text, parse_template, validate_tools
+from graphexec.agents.json_text import find_decisions, read_text
+from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision, reject_answer_tool
+from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.agents.text_parsing import strip_invention
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
 from graphexec.tools import AnyTool
@@ -44,7 +39,7 @@ The tool returned:
 What is the answer to my last message, now that you know this? I have not seen what the tool returned, so say all that
 matters. Reply with one JSON object in a fence, and nothing else."""
 
-STOP = ("\nObservation",)
+STOP = ("\nObservation:",)
 
 
 def create_json_chat_agent(
@@ -78,7 +73,7 @@ def create_json_chat_agent(
 
     return make_instructed_agent(
         model,
-        read,
+        partial(read, names=names_of(tools)),
         instructions,
         asked,
         stop=stop,
@@ -89,12 +84,14 @@ def create_json_chat_agent(
     )
 
 
-def read(reply: ModelReply) -> Decision:
-    """Parse the only JSON object of the reply; a list with one action is that action. Otherwise raises `ParseError`."""
-    text = strip_invention(reply.content)
-    found = find_json(text)
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
+    """Parse the only decision of the reply; a list with one action is that action. Otherwise raises `ParseError`.
+
+    The `names` are those of the known tools.
+    """
+    whole = read_text(reply)
+    found = find_decisions(whole.text)
     if len(found) != 1:
-        raise action_error(
-            f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object", text
-        )
-    return read_decision(found[0], text, reply)
+        why = f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object"
+        raise action_error(why, whole.text)
+    return read_decision(found[0], whole, reply, names)

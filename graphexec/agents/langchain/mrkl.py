@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.json_text import ReplyText, read_text
+from graphexec.agents.labels import FINAL, text_after
+from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import FINAL, find_action, find_last, make_decision, strip_invention
+from graphexec.agents.text_parsing import find_action, make_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -36,7 +38,7 @@ Question: {input}
 Thought:{agent_scratchpad}"""
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, "Final Answer:")
+make_answer_reader = partial(make_label_reader, FINAL)
 
 STOP = ("\nObservation:", "\n\tObservation:")
 
@@ -54,29 +56,34 @@ def create_mrkl_agent(
     `prompt` is a template with `{tools}`, `{tool_names}` and `{agent_scratchpad}`. The options and the errors raised
     are as in `create_react_agent`.
     """
-    asked = make_form(prompt, validate_tools(tools), required=("tools", "tool_names", "agent_scratchpad"))
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="mrkl")
+    tools = validate_tools(tools)
+    asked = make_form(prompt, tools, required=("tools", "tool_names", "agent_scratchpad"))
+    return make_text_agent(
+        model,
+        partial(read, names=names_of(tools)),
+        asked,
+        stop=stop,
+        protocol=protocol,
+        answer=make_answer_reader,
+        kind="mrkl",
+    )
 
 
-def read(reply: ModelReply) -> Decision:
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or `Final Answer:`; an answer before an action has priority.
 
     Such an answer ends at the next blank line or at the action. Raises `ParseError` for neither, for an answer after
-    the action, and for an action in a reply that was cut at the token limit.
+    the action, for several actions, and for an action in a reply that was cut at the token limit.
     """
-    text = strip_invention(reply.content)
-    first = FINAL.search(text)
-    final = find_last(FINAL, text)
-    found = find_action(text[: first.start()] if first else text, reply)
-    before = _answer_before_action(text, first.end()) if first and not found else None
-    return before or make_decision(text, found, final)
+    whole = read_text(reply)
+    return _answer_before_action(whole) or make_decision(whole, reply, names)
 
 
-def _answer_before_action(text: str, begin: int) -> AgentFinish | None:
-    followed = find_action(text[begin:], ModelReply(""))
-    if followed is None:
+def _answer_before_action(read: ReplyText) -> AgentFinish | None:
+    text = read.text
+    answer, found = FINAL.ways[0].search(text), find_action(text, 0)
+    if answer is None or found is None or found.start < answer.end():
         return None
-    start, _ = followed
-    blank = text.find("\n\n", begin)
-    end = min(begin + start, len(text) if blank < 0 else blank)
-    return AgentFinish({"output": text[begin:end].strip()}, text[:end])
+    blank = text.find("\n\n", answer.end())
+    end = min(found.start, len(text) if blank < 0 else blank)
+    return AgentFinish({"output": text_after(text, answer, end)}, text[:end], unread=text[end:] + read.unread)

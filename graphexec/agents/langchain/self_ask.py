@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_label_reader
+from graphexec.agents.answers import AnswerReader, make_label_reader
+from graphexec.agents.json_text import read_text
+from graphexec.agents.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
+from graphexec.agents.labels import Label, text_after
 from graphexec.agents.prompt import observation_text, validate_tools
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import BOTH, make_invention_pattern, reject_cut_reply, strip_invention
+from graphexec.agents.text_parsing import BOTH, reject_cut_reply
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -36,17 +38,16 @@ So the final answer is: the Black Sea
 Question: {input}
 Are follow up questions needed here:{agent_scratchpad}"""
 
-# Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, "So the final answer is:")
-
 STOP = ("\nIntermediate answer:",)
 
 # The required name of the only tool.
 INTERMEDIATE_ANSWER = "Intermediate Answer"
 
-_INVENTED = make_invention_pattern("Intermediate answer")
-_FOLLOW_UP = re.compile(r"(?i)follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}:")
-_FINISH = re.compile(r"(?i)so the final answer is[ \t]{0,3}:")
+# The labels in any case anywhere on the last line, with emphasis around them.
+_FOLLOW_UP = re.compile(r"(?i)[*_]{0,3}follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}[*_]{0,3}[:：]")
+_FINISH = re.compile(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:：]")
+# At the beginning of a line, while the reply streams.
+_ANSWER = Label("So the final answer is")
 
 
 def create_self_ask_agent(
@@ -74,6 +75,11 @@ def create_self_ask_agent(
     return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="self_ask")
 
 
+def make_answer_reader() -> AnswerReader:
+    """Make a reader that extracts the answer while the reply streams."""
+    return make_label_reader(_ANSWER, INTERMEDIATE)
+
+
 def format_scratchpad(steps: Steps) -> str:
     """Format the steps as a text that the model continues: its questions and their answers."""
     return "".join(f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n" for step in steps)
@@ -84,18 +90,19 @@ def read(reply: ModelReply) -> Decision:
 
     Raises `ParseError` if the line is neither or both, for a blank question, and if it was cut at the token limit.
     """
-    text = strip_invention(reply.content, _INVENTED)
+    whole = read_text(reply, INTERMEDIATE)
+    text = whole.text
     line = text.strip().rpartition("\n")[2]
     follow_up = _FOLLOW_UP.search(line)
     finish = _FINISH.search(line)
     if follow_up and finish:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if finish:
-        return AgentFinish({"output": line[finish.end() :].strip()}, text)
-    question = line[follow_up.end() :].strip() if follow_up else ""
+        return AgentFinish({"output": text_after(line, finish)}, text, unread=whole.unread)
+    question = text_after(line, follow_up) if follow_up else ""
     if not question:
         observation = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
         prose = _FOLLOW_UP.search(text) is None
         raise ParseError(f"Could not parse LLM output: `{text}`", observation=observation, llm_output=text, prose=prose)
-    reject_cut_reply(reply, text)
-    return (AgentAction(INTERMEDIATE_ANSWER, question, text),)
+    reject_cut_reply(reply, whole)
+    return (AgentAction(INTERMEDIATE_ANSWER, question, text, unread=whole.unread),)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import (
-    action_error,
-    find_json,
-    make_answer_reader,
-    read_decision,
-    reject_answer_tool,
-)
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.json_text import find_decisions, read_text
+from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision, reject_answer_tool
+from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
-from graphexec.agents.text_parsing import strip_invention
+from graphexec.agents.text_parsing import find_action, names_action
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
@@ -43,7 +39,7 @@ Action:
 
 STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, reply with a JSON object in a fence.)"
 
-STOP = ("\nObservation",)
+STOP = ("\nObservation:",)
 
 
 def create_structured_chat_agent(
@@ -65,21 +61,32 @@ def create_structured_chat_agent(
     instructions = make_form(prompt, tools, required=("tools", "tool_names"))
     asked = make_form(question, tools, required=("agent_scratchpad",), scratchpad=format_previous_work, name="question")
     return make_instructed_agent(
-        model, read, instructions, asked, stop=stop, history=history, kind="structured_chat", answer=make_answer_reader
+        model,
+        partial(read, names=names_of(tools)),
+        instructions,
+        asked,
+        stop=stop,
+        history=history,
+        kind="structured_chat",
+        answer=make_answer_reader,
     )
 
 
-def read(reply: ModelReply) -> Decision:
-    """Parse the JSON object that is the action or the answer; a text without JSON is the answer.
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
+    """Parse the JSON object that is the action or the answer; a text without a decision in JSON is the answer.
 
-    Raises `ParseError` for an empty text, several objects, an invalid decision, and truncated JSON.
+    The `names` are those of the known tools. Raises `ParseError` for an empty text, several objects, an invalid
+    decision, and truncated JSON.
     """
-    text = strip_invention(reply.content)
-    found = find_json(text)
+    whole = read_text(reply)
+    text = whole.text
+    found = find_decisions(text)
     if len(found) > 1:
         raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
-        return read_decision(found[0], text, reply)
+        return read_decision(found[0], whole, reply, names)
     if not text.strip():
         raise action_error("it is empty", text)
-    return AgentFinish({"output": text.strip()}, text)
+    if find_action(text) or names_action(text, names):
+        raise action_error("its action is not a JSON object", text)
+    return AgentFinish({"output": text.strip()}, text, unread=whole.unread)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, strip_blanks
-from graphexec.agents.prompt import format_observation, observation_text, validate_tools
+from graphexec.agents.json_text import ReplyText
+from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import BOTH, reject_cut_reply, unreadable_error
+from graphexec.agents.text_parsing import BOTH, find_tool, reject_cut_reply, unreadable_error
 from graphexec.errors import ParseError
-from graphexec.messages import Model, ModelReply
+from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
 
 XML_PROMPT = """\
@@ -59,10 +61,17 @@ def create_xml_agent(
     `prompt` is a template with `{tools}` and `{agent_scratchpad}`. The options and the errors raised are as in
     `create_react_agent`.
     """
-    asked = make_form(
-        prompt, validate_tools(tools), required=("tools", "agent_scratchpad"), scratchpad=format_scratchpad
+    tools = validate_tools(tools)
+    asked = make_form(prompt, tools, required=("tools", "agent_scratchpad"), scratchpad=format_scratchpad)
+    return make_text_agent(
+        model,
+        partial(read, names=names_of(tools)),
+        asked,
+        stop=stop,
+        protocol=protocol,
+        answer=make_answer_reader,
+        kind="xml",
     )
-    return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="xml")
 
 
 def format_scratchpad(steps: Steps) -> str:
@@ -81,32 +90,37 @@ def _format_step(step: AgentStep) -> str:
     return f"{thought}<tool>{escape_tags(action.tool)}</tool><tool_input>{given}</tool_input>"
 
 
-def read(reply: ModelReply) -> Decision:
+def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     """Parse `<tool>` with its `<tool_input>`, or `<final_answer>`; the last closing tag may be missing.
 
-    Raises `ParseError` for neither or both, for two actions, and for an input that was cut at the token limit.
+    The `names` are those of the known tools. Raises `ParseError` for neither or both, for two actions, and for an input
+    that was cut at the token limit.
     """
-    text = reply.content
+    text = separate_reasoning(reply).content
     tags = list(_TAG.finditer(text))
-    names = [tag[1].lower() for tag in tags]
-    first = next((at for at, name in enumerate(names) if name in _FIRST), None)
-    if first is None or names[first] == "observation":
+    kinds = [tag[1].lower() for tag in tags]
+    first = next((at for at, kind in enumerate(kinds) if kind in _FIRST), None)
+    if first is None or kinds[first] == "observation":
         raise _unreadable("it has neither a <tool> nor a <final_answer>", text)
-    action = names[first] == "tool"
-    if action and names[first : first + 3] != ["tool", "/tool", "tool_input"]:
+    action = kinds[first] == "tool"
+    if action and kinds[first : first + 3] != ["tool", "/tool", "tool_input"]:
         raise _unreadable("its <tool> is not followed by </tool> and <tool_input>", text)
     begin = first + 2 if action else first
     endings = ("/tool_input", "observation") if action else ("/final_answer",)
-    end = next((at for at in range(begin + 1, len(names)) if names[at] in endings), None)
+    end = next((at for at in range(begin + 1, len(kinds)) if kinds[at] in endings), None)
     inner = unescape_tags(text[tags[begin].end() : len(text) if end is None else tags[end].start()].strip())
     # Without the closing tag, the element extends to the end, and tags inside it count as further decisions.
-    _reject_more(names[begin + 1 if end is None else end :], text, action=action)
+    after = begin + 1 if end is None else end
+    _reject_more(kinds[after:], text, action=action)
+    invented = None if end is None else next((at for at in range(end, len(kinds)) if kinds[at] == "observation"), None)
+    unread = "" if invented is None else text[tags[invented].start() :]
     if not action:
-        return AgentFinish({"output": inner}, text)
+        return AgentFinish({"output": inner}, text, unread=unread)
     if end is None:
-        reject_cut_reply(reply, text)
+        reject_cut_reply(reply, ReplyText(text, ""))
     tool = unescape_tags(text[tags[first].end() : tags[first + 1].start()].strip())
-    return (AgentAction(tool, inner, text if end is None else text[: tags[end].start()]),)
+    log = text if end is None else text[: tags[end].start()]
+    return (AgentAction(find_tool(tool, names), inner, log, unread=unread),)
 
 
 # The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is

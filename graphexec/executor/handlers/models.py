@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
+from graphexec._reasoning import ReasoningSplitter
 from graphexec.effects import CallModel
 from graphexec.errors import TurnTimeoutError
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.execution import Cut
-from graphexec.messages import Model, ModelReply, check_reply
+from graphexec.messages import Model, ModelReply, ReplyDelta, check_reply
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
@@ -47,16 +50,32 @@ def make_model_handler(model: Model) -> Handler:
 
     async def stream_reply(effect: CallModel, timeout: float | None, io: IO) -> object:
         last: object = None
+        splitter = ReasoningSplitter()
         pieces = io.iterate(
             lambda: stream(effect.request, timeout=timeout), lambda: astream(effect.request, timeout=timeout)
         )
         async with aclosing(pieces):
             async for last in pieces:
                 check_cancelled()
-                if not isinstance(last, ModelReply):
-                    report(last)
+                for piece in _separate_reasoning(last, splitter):
+                    report(piece)
                     if not io.blocking:
                         await wait_for_capacity()
         return last
 
     return Handler(answer, instant=bool(getattr(model, "instant", False)))
+
+
+def _separate_reasoning(piece: object, splitter: ReasoningSplitter) -> Iterator[object]:
+    """Yield what a piece of a streamed reply reports, with the reasoning in its content as reasoning."""
+    if isinstance(piece, ModelReply):
+        rest = splitter.rest()
+        if rest:
+            yield ReplyDelta(rest)
+    elif not isinstance(piece, ReplyDelta) or not piece.content:
+        yield piece
+    else:
+        reasoning, content = splitter.take(piece.content)
+        delta = replace(piece, content=content, reasoning=piece.reasoning + reasoning)
+        if delta != ReplyDelta():
+            yield delta

@@ -1,0 +1,135 @@
+"""The labels in the text of a reply, such as `Action:`, in the ways in which models write them.
+
+A label has three ways, each of which includes those before it: the exact words anywhere, as LangChain's parsers read
+them; in any case at the beginning of a line; and translated at the beginning of a line. Markdown may surround a label,
+a number may follow it, and the colon may be a full-width one.
+"""
+
+from __future__ import annotations
+
+import re
+
+# All repetitions are bounded or possessive, so hostile text is parsed in linear time.
+_BLANK = r"[ \t\u00a0\u202f\u3000]"
+# Quotations, headings, lists, emphasis and brackets before a label at the beginning of a line.
+_LINE = rf"(?m:^(?:{_BLANK}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]){{0,8}})"
+_CLOSED = r"[*_`\]】)]{0,3}"
+_NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
+# LangChain's parsers allow any whitespace.
+_WIDE_NUMBER = r"\s{0,9}\d{0,9}\s{0,9}"
+_COLON = "[:：]"
+_EMPHASIS = re.compile(r"([*_`]{1,3})[\[【(]?\w")
+
+# What models write when the question is in Chinese, Japanese, Korean, German, French, Spanish, Portuguese, Italian,
+# Dutch or Russian. In French, an action and an observation have the English words.
+TRANSLATIONS: dict[str, tuple[str, ...]] = {
+    "Action": (
+        *("行动", "动作", "操作", "行動", "動作", "アクション", "행동", "액션", "동작"),
+        *("Aktion", "Handlung", "Acción", "Accion", "Ação", "Acao", "Azione", "Actie", "Действие"),
+    ),
+    "Action Input": (
+        *("行动输入", "动作输入", "操作输入", "输入", "行動輸入", "動作輸入", "輸入"),
+        *("行動入力", "行動の入力", "アクション入力", "アクションの入力", "入力"),
+        *("행동 입력", "액션 입력", "동작 입력", "입력"),
+        *("Aktionseingabe", "Aktions-Eingabe", "Aktion Eingabe", "Eingabe der Aktion", "Aktion Input", "Eingabe"),
+        *("Entrée de l'action", "Entrée d'action", "Entrée action", "Entrée"),
+        *("Entrada de la acción", "Entrada de acción", "Entrada de la accion", "Acción Input"),
+        *("Entrada da ação", "Entrada de ação", "Entrada da acao", "Ação Input", "Entrada"),
+        *("Input dell'azione", "Input azione", "Azione Input"),
+        *("Actie-invoer", "Actie invoer", "Invoer van de actie", "Actie Input", "Invoer"),
+        *("Ввод действия", "Ввод для действия", "Входные данные действия", "Входные данные", "Вход действия", "Ввод"),
+    ),
+    "Final Answer": (
+        *("最终答案", "最终回答", "最终答复", "最終答案", "最終回答", "最終的な回答", "最終的な答え"),
+        *("최종 답변", "최종 답", "최종 대답", "최종 응답"),
+        *("Endgültige Antwort", "Finale Antwort", "Abschließende Antwort"),
+        *("Réponse finale", "Réponse définitive", "Respuesta final", "Respuesta definitiva", "Resposta final"),
+        *("Risposta finale", "Definitief antwoord", "Eindantwoord"),
+        *("Окончательный ответ", "Финальный ответ", "Итоговый ответ"),
+    ),
+    "Observation": (
+        *("观察", "观察结果", "觀察", "觀察結果", "観察", "観察結果", "観測", "관찰", "관찰 결과"),
+        *("Beobachtung", "Observación", "Observacion", "Observação", "Observacao", "Osservazione", "Observatie"),
+        "Наблюдение",
+    ),
+}
+
+
+def _spell(words: str, number: str = _NUMBER) -> str:
+    return number.join(re.escape(word).replace("'", "['’]") for word in words.split())
+
+
+def _begin_line(words: str) -> str:
+    return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{_COLON}"
+
+
+class Label:
+    """The patterns of a label: its three `ways`, and every way `at_line`, at the beginning of a line."""
+
+    __slots__ = ("at_line", "ways", "words")
+
+    def __init__(self, words: str) -> None:
+        exact = rf"(?:{_LINE}|[*_`]{{1,3}})?{_spell(words, _WIDE_NUMBER)}{_CLOSED}{_WIDE_NUMBER}{_CLOSED}{_COLON}"
+        spellings = [words, *TRANSLATIONS.get(words, ())]
+        every = "|".join(map(_spell, spellings))
+        self.ways = (
+            re.compile(exact),
+            re.compile(rf"{exact}|{_begin_line(_spell(words))}"),
+            re.compile(rf"{exact}|{_begin_line(every)}"),
+        )
+        self.at_line = re.compile(_begin_line(every))
+        # In lower case, for text that may become the label.
+        self.words = tuple(one.lower() for one in spellings)
+
+
+ACTION = Label("Action")
+INPUT = Label("Action Input")
+FINAL = Label("Final Answer")
+OBSERVATION = Label("Observation")
+INTERMEDIATE_ANSWER = Label("Intermediate answer")
+WAYS = range(len(ACTION.ways))
+
+
+# What may stand before a label and between its words and its colon, for text that may become a label.
+_BEFORE = re.compile(rf"(?:{_BLANK}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]?)*+")
+_BEHIND = re.compile(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
+
+
+def may_become(label: Label, line: str) -> bool:
+    """Return whether a line that is still being received may begin with a label."""
+    begun = line[_match_end(_BEFORE, line) :].lower()
+    return any(
+        word.startswith(begun) or (begun.startswith(word) and _match_end(_BEHIND, begun, len(word)) == len(begun))
+        for word in label.words
+    )
+
+
+def _match_end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
+    found = pattern.match(text, start)
+    return start if found is None else found.end()
+
+
+def text_after(text: str, label: re.Match[str], end: int | None = None) -> str:
+    """Return the text behind a label, up to `end`, without surrounding whitespace.
+
+    Emphasis that begins before the label and ends behind it is not a part of the text: `**Action:** search`.
+    """
+    found = text[label.end() : len(text) if end is None else end].strip()
+    mark = opened_emphasis(label)
+    if mark and found.startswith(mark):
+        return found.removeprefix(mark).lstrip()
+    return found.removesuffix(mark).rstrip()
+
+
+def opened_emphasis(label: re.Match[str]) -> str:
+    """Return the emphasis that begins before a label and does not end within it, such as `**`, or an empty string."""
+    emphasis = _EMPHASIS.search(label[0])
+    return "" if emphasis is None or emphasis[1] in label[0][emphasis.end() :] else emphasis[1]
+
+
+def find_last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """Return the last match of a pattern."""
+    found = None
+    for found in pattern.finditer(text):  # noqa: B007 - only the last match is used
+        pass
+    return found
