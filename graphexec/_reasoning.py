@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
 _NAMES = "(?:think|thinking|thought|seed:think)"
@@ -84,7 +84,8 @@ class ReasoningSplitter:
 
     def __init__(self) -> None:
         self.restarted = False
-        self._state: Literal["start", "reasoning", "between", "content", "answer"] = "start"
+        # "start", "reasoning", "between" two blocks, "content", or "answer": content in which no tag counts.
+        self._state = "start"
         self._waiting = ""
         # The content so far, and its tags: a closing tag may still show that it is reasoning.
         self._before: list[str] = []

@@ -131,7 +131,7 @@ def test_answer_with_action_is_a_parse_error(text: str) -> None:
         ("```\n[[]]\n```", "it is not an object with an action"),
         ('```\n{"tool": "f"}\n```', "it is not an object with an action"),
         ('```\n{"action": 3}\n```', "it is not an object with an action"),
-        ("{'action': 'f'}", "it is not JSON"),
+        ("{'action': 'f', 'action_input': 'it's'}", "it is not JSON"),
     ],
 )
 def test_neither_is_a_parse_error_with_the_reason(text: str, why: str) -> None:

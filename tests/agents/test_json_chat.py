@@ -127,7 +127,7 @@ def test_conversation_has_all_messages_in_order() -> None:
             UserMessage("Got Again!"),
         ]
         assert isinstance(request, ChatRequest)
-        assert request.stop == ("\nObservation",)
+        assert request.stop == ("\nObservation:",)
 
 
 def test_variables_are_validated_when_agent_is_made() -> None:

@@ -86,26 +86,42 @@ def test_labels_at_line_start_have_any_case(text: str, tool: str, tool_input: st
 
 
 @pytest.mark.parametrize(
-    "make_call_id",
+    "invented",
     [
         "Observation: y",
-        "Observation y",
+        "**Observation**： y",
+        "观察：y",
         "observation: y",
         " OBSERVATION 1 : y",
         "\tObservation: y",
         "**Observation:** y",
     ],
 )
-def test_invented_observation_and_following_text_are_ignored(make_call_id: str) -> None:
-    action = read_decision(f"Action: f\nAction Input: x\n{make_call_id}\nThought: I know\nFinal Answer: y")
+def test_invented_observation_and_following_text_are_ignored(invented: str) -> None:
+    action = read_decision(f"Action: f\nAction Input: x\n{invented}\nThought: I know\nFinal Answer: y")
     assert isinstance(action, AgentAction)
     assert (action.tool_input, action.log) == ("x", "Action: f\nAction Input: x")
+    assert action.unread == f"{invented}\nThought: I know\nFinal Answer: y"
 
 
-def test_observation_must_begin_a_line() -> None:
-    action = read_decision("Action: f\nAction Input: an Observation: x\nobservations: y")
+@pytest.mark.parametrize(
+    "text",
+    ["an Observation: x\nobservations: y", "Hours:\nObservation deck 9 to 5", "```\nObservation: x\n```\nis a line"],
+)
+def test_observation_of_the_models_own_is_kept(text: str) -> None:
+    action = read_decision(f"Action: f\nAction Input: {text}")
+    finish = read_decision(f"Final Answer: {text}")
     assert isinstance(action, AgentAction)
-    assert action.tool_input == "an Observation: x\nobservations: y"
+    assert isinstance(finish, AgentFinish)
+    assert action.tool_input == finish.output == text
+    assert action.unread == finish.unread == ""
+
+
+def test_observation_in_json_is_kept() -> None:
+    text = '{"note": "Weather:\nObservation: rain"}'
+    action = read_decision(f"Action: f\nAction Input: {text}\nObservation: made up")
+    assert isinstance(action, AgentAction)
+    assert (action.tool_input, action.unread) == (text, "Observation: made up")
 
 
 def test_truncated_action_is_not_executed() -> None:
@@ -252,4 +268,4 @@ def test_protocol_selects_chat_or_completion_with_stop_strings() -> None:
     assert isinstance(chat, ChatRequest)
     assert isinstance(completion, CompletionRequest)
     assert list(chat.messages) == [UserMessage(completion.prompt)]
-    assert chat.stop == completion.stop == ("\nObservation",)
+    assert chat.stop == completion.stop == ("\nObservation:",)

@@ -99,7 +99,7 @@ def test_tool_receives_several_named_inputs() -> None:
     for model in models:
         first, second = model.requests
         assert isinstance(first, ChatRequest)
-        assert first.stop == ("\nObservation",)
+        assert first.stop == ("\nObservation:",)
         assert "add(a: integer, b: integer) - Add two numbers." in messages(first)[0].content
         assert f"```\n{BLOB}\n```\nObservation: 3\nThought:" in messages(second)[1].content
 
