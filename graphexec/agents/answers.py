@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from graphexec._json import StringDecoder, open_string, read_beginning
-from graphexec._reasoning import ReasoningSplitter
+from graphexec._parsing.json import StringDecoder, open_string, read_beginning
+from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.json_text import decides, find_regions, is_answer, read_fields
 from graphexec.agents.labels import OBSERVATION, Label, may_become, opened_emphasis
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from graphexec._arguments import STRING, Constraint, validate
-from graphexec._json import read_object
+from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_text_reader

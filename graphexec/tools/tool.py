@@ -23,7 +23,7 @@ from typing import (
 from pydantic_core import ValidationError, from_json
 
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
-from graphexec._json import read_container
+from graphexec._parsing.json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec

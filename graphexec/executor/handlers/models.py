@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from graphexec._reasoning import ReasoningSplitter
+from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.effects import CallModel
 from graphexec.errors import TurnTimeoutError
 from graphexec.kernel.effects import CallContext

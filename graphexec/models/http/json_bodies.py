@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphexec._json import read_object
+from graphexec._parsing.json import read_object, valid_json
 from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
@@ -78,11 +78,11 @@ def parse_arguments(arguments: str) -> JSON:
 
 
 def valid_arguments(arguments: str) -> str:
-    """Return the arguments of an earlier call, or an empty object if they are not a JSON object.
+    """Return the arguments of an earlier call as valid JSON, or an empty object if they are not a JSON object.
 
     llama.cpp fails (500) on a history with invalid arguments. The observation of the call repeats what the model wrote.
     """
-    return arguments if parse_arguments(arguments) else "{}"
+    return valid_json(arguments) if parse_arguments(arguments) else "{}"
 
 
 def forced_tool(request: ChatRequest, model: str) -> str | None:

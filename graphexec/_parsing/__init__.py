@@ -1,0 +1,1 @@
+"""Read what models write: JSON, and reasoning in tags."""
