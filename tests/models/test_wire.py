@@ -117,10 +117,17 @@ def test_stream_requests_the_usage() -> None:
     assert body["stream_options"] == {"include_usage": True}
 
 
-@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
+@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
     assert encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+@pytest.mark.parametrize("arguments", ["{'a': 1}", '{"a": 1,}'])
+def test_readable_arguments_are_sent_back_as_json(arguments: str) -> None:
+    message = AssistantMessage("", (ToolCall("c1", "add", arguments),))
+    function = encode_body(ChatRequest([message]))["messages"][0]["tool_calls"][0]["function"]
+    assert json.loads(function["arguments"]) == {"a": 1}
 
 
 def test_schema_must_be_json() -> None:
