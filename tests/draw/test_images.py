@@ -1,0 +1,126 @@
+"""Runs with images in records, pictures, pages and traces: records keep the images, the others show labels."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    RunResult,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.cli.trace import TracePrinter
+from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
+from graphexec.messages import Image, ToolCall, to_image
+from graphexec.models import ScriptedModel
+from tests.draw.browser import chromium, open_page
+from tests.models.pictures import ADDRESS, CAT, DOG
+
+LABEL = "image/gif, 42 bytes"
+
+
+@tool
+def look(text: str) -> list[Any]:
+    """Look at the dog."""
+    return [f"The {text}:", DOG, {"address": ADDRESS}]
+
+
+def run(**settings: Any) -> RunResult:
+    model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look]), tools=[look], **settings)
+    return executor.run({"input": "Which?", "images": [CAT]})
+
+
+def test_records_keep_images() -> None:
+    recording = Recording.from_json_lines(recording_of(run()).to_json_lines())
+    start, *others = recording.records
+    assert [to_image(one) for one in start["input"]["images"]] == [CAT]
+    (observation,) = [
+        reply["observation"] for record in others for reply in record.get("replies", ()) if "observation" in reply
+    ]
+    assert to_image(observation[1]) == DOG
+    assert to_image(observation[2]["address"]) == ADDRESS
+
+
+def test_prompts_in_records_have_labels() -> None:
+    messages = [
+        message
+        for record in recording_of(run()).records
+        for effect in record.get("effects", ())
+        if record["event"] == "asked" and "prompt" in effect
+        for message in effect["prompt"]["messages"]
+    ]
+    assert [message["images"] for message in messages if "images" in message] == [
+        ["[image 1: image/png, 70 bytes]"],
+        [f"[image 1: {LABEL}]", "[image 2: https://example.com/cat.png]"],
+    ]
+    assert "base64" not in json.dumps(messages)
+
+
+@pytest.mark.parametrize("suffix", ["html", "svg", "md"])
+def test_no_picture_contains_base64(suffix: str, tmp_path: Path) -> None:
+    written = run().draw(tmp_path / f"run.{suffix}").read_text()
+    assert DOG.data not in written
+    assert CAT.data not in written
+
+
+def test_diagrams_of_a_run_show_labels() -> None:
+    result = run()
+    assert "[image 1: image/gif" in sequence_mermaid(result)
+    assert "base64" not in sequence_mermaid(result) + timeline(result)
+
+
+def test_page_shows_labels(tmp_path: Path) -> None:
+    page = run().draw(tmp_path / "run.html").read_text()
+    assert f"[image: {LABEL}]" in page
+    assert "[image: image/png, 70 bytes]" in page
+
+
+@pytest.mark.browser
+def test_prompt_on_the_page_shows_labels(tmp_path: Path) -> None:
+    page = run().draw(tmp_path / "run.html")
+    with chromium() as browser, open_page(browser, page.as_uri()) as one:
+        one.page.locator("#slider").fill("1")
+        asked = one.page.locator("#detail .part.model")
+        assert asked.get_by_text("[image 1: image/png, 70 bytes]").count() == 1
+        one.page.locator("#slider").fill("5")
+        # The text of the observation has it already.
+        assert asked.get_by_text(LABEL).count() == 1
+        assert one.faults == []
+
+
+def test_trace_shows_labels() -> None:
+    err = io.StringIO()
+    printer = TracePrinter(io.StringIO(), err)
+    model = ScriptedModel([ToolCall("c1", "look", '{"text": "dog"}'), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look]), tools=[look])
+    for event in executor.stream("Which?"):
+        printer.on_event(event)
+    assert f"[image 1: {LABEL}]" in err.getvalue()
+    assert "base64" not in err.getvalue()
+
+
+def test_image_as_an_answer_is_printed_as_a_label() -> None:
+    @tool(return_direct=True)
+    def show(text: str) -> Image:
+        """Show the dog."""
+        return DOG
+
+    model = ScriptedModel([ToolCall("c1", "show", '{"text": ""}')])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [show]), tools=[show])
+    out = io.StringIO()
+    TracePrinter(out, io.StringIO()).answer(executor.run("Which?").ending)
+    assert out.getvalue() == f"[image 1: {LABEL}]\n"
+
+
+def test_verbose_run_prints_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    run(verbose=True)
+    printed = capsys.readouterr().err
+    assert f"[image 1: {LABEL}]" in printed
+    assert "base64" not in printed
