@@ -15,15 +15,15 @@ from graphexec.agents import (
     create_conversational_agent,
     create_json_chat_agent,
     create_mrkl_agent,
-    create_react_agent,
     create_structured_agent,
     create_structured_chat_agent,
-    create_tool_calling_agent,
     create_xml_agent,
 )
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
+from graphexec.errors import InputError, close_names
+from graphexec.executor.creation import make_agent as create_agent_of_kind
 from graphexec.messages import Model
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -49,12 +49,16 @@ AgentName: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
-    """A model, its name, whether it runs on this computer, and the named weights that it needs, if any."""
+    """A model, its name, whether it runs on this computer, and the named weights that it needs, if any.
+
+    `named` is the name if it has a provider, such as `openai:gpt-5-mini`.
+    """
 
     model: Model
     name: str
     local: bool
     weights: str | None = None
+    named: str | None = None
 
 
 def make_model(
@@ -91,23 +95,55 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         )
     if name is None and base_url is not None:
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
+    if name is not None and base_url is None and _has_provider(name):
+        return _name_model(name, retries)
     from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
+    from graphexec.models.local.weights import CATALOGUE, DEFAULT
+    from graphexec.models.naming import suggest_name
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
-    # Otherwise the request would go to the provider's own server, with the user's key.
+    # Otherwise the request would go to OpenAI's server, with the user's key. A name alone is one of its models.
     elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
-    if not elsewhere and (ours := suggest_weights(named)) is not None:
+    meant = None if elsewhere else suggest_name(named)
+    if meant is not None and not meant.startswith("openai:"):
         raise UsageError(
-            f"there is no model {named}; did you mean --model {ours}? Else name its server with --base-url"
+            f"there is no model {named}; did you mean --model {meant.removeprefix('local:')}? Else name its server "
+            "with --base-url"
         )
     # Without a name and password in it.
     where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
     server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
     return ChosenModel(server, f"{named}{where}", local=False)
+
+
+def _has_provider(name: str) -> bool:
+    """Return whether a name begins with a provider. Raises `UsageError` if it begins with a misspelt one."""
+    from graphexec.models.naming import PROVIDERS, has_provider
+
+    before, colon, model = name.partition(":")
+    known = has_provider(name)
+    if colon and not known and (close := close_names(before.lower(), PROVIDERS)):
+        raise UsageError(f"{before} is not a known provider; did you mean --model {close[0]}:{model}?")
+    return known
+
+
+def _name_model(name: str, retries: int | None) -> ChosenModel:
+    from graphexec.models.local.weights import CATALOGUE
+    from graphexec.models.naming import LOCAL, create_model, split_name
+
+    try:
+        provider, model = split_name(name)
+        if provider != LOCAL:
+            made = create_model(name, max_retries=_RETRIES if retries is None else retries)
+            return ChosenModel(made, name, local=False, named=name)
+        _refuse_retries(retries)
+        made = create_model(name, max_tokens=_LONGEST)
+    except InputError as error:
+        raise UsageError(f"--{error}") from error
+    return ChosenModel(made, model, local=True, weights=model if model in CATALOGUE else None, named=name)
 
 
 def _refuse_retries(retries: int | None) -> None:
@@ -140,13 +176,13 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples or "auto")
+        case "tool_calling" | "react":
+            return create_agent_of_kind(name, model, tools)
         case _:
             return _FACTORIES[name](model, tools)
 
 
 _FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
-    "tool_calling": create_tool_calling_agent,
-    "react": create_react_agent,
     "mrkl": create_mrkl_agent,
     "conversational": create_conversational_agent,
     "chat": create_chat_agent,

@@ -14,6 +14,7 @@ from graphexec.cli.records import Records, record_to
 from graphexec.cli.run_loop import RunDisplay, RunSetup, follow
 from graphexec.cli.run_options import AgentName, fetch_weights, load_tools, make_agent, make_memory, make_model
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
+from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
 
 _MODEL, _LIMITS, _SAVED, _OUTPUT = "Model and tools", "Limits", "Saved between runs", "Output"
@@ -41,8 +42,9 @@ def run(  # noqa: PLR0913 - each is an option
         option(
             _MODEL,
             "NAME",
-            "A model of an OpenAI-compatible server, or a local one that `graphexec models` lists. Default: a small "
-            "local model, downloaded at first use.",
+            "A provider and its model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or ollama:qwen3; a local "
+            "model that `graphexec models` lists; or the name of a model at --base-url. Default: a small local model, "
+            "downloaded at first use.",
         ),
     ] = None,
     base_url: Annotated[
@@ -50,8 +52,8 @@ def run(  # noqa: PLR0913 - each is an option
         option(
             _MODEL,
             "URL",
-            "The server's address, such as http://127.0.0.1:8080/v1. Default: OPENAI_BASE_URL, else OpenAI's server. "
-            "The key is read from OPENAI_API_KEY.",
+            "The address of an OpenAI-compatible server, such as http://127.0.0.1:8080/v1. Default: OPENAI_BASE_URL, "
+            "else OpenAI's server. The key is read from OPENAI_API_KEY, or from the variable of the named provider.",
         ),
     ] = None,
     retries: Annotated[
@@ -64,7 +66,8 @@ def run(  # noqa: PLR0913 - each is an option
             _MODEL,
             "NAME",
             "The kind of agent: structured, tool_calling, react, or LangChain's mrkl, conversational, chat, "
-            "structured_chat, json_chat or xml. Default: structured for a local model, else tool_calling.",
+            "structured_chat, json_chat or xml. Default: tool_calling for a model that is known to call tools, else "
+            "structured.",
         ),
     ] = None,
     trim: Annotated[
@@ -140,7 +143,7 @@ def run(  # noqa: PLR0913 - each is an option
     with exit_on_error(debug=debug, json_to=out if json else None):
         loaded = load_tools(tools or ())
         chosen = make_model(model, base_url, gguf, retries=retries, cache=cache)
-        name: AgentName = agent or ("structured" if chosen.local else "tool_calling")
+        name: AgentName = agent or choose_kind(chosen.model, loaded, chosen.named).kind
         chosen_agent = make_agent(name, chosen.model, loaded)
         executor = AgentExecutor(
             agent=chosen_agent,

@@ -127,7 +127,8 @@ EXECUTOR_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if
 def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None) -> Agent:
     """Make the agent of that kind; `system_prompt` is text."""
     if kind == "tool_calling":
-        return create_tool_calling_agent(model, tools, system=SYSTEM_PROMPT if system_prompt is None else system_prompt)
+        system = SYSTEM_PROMPT if system_prompt is None else system_prompt
+        return create_tool_calling_agent(model, tools, system=system, rules=("no_immediate_repeats",))
     # The prompts are templates.
     before = "" if system_prompt is None else system_prompt.replace("{", "{{").replace("}", "}}") + "\n\n"
     if kind == "react":

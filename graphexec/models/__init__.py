@@ -7,6 +7,7 @@ The import loads neither httpx nor llama.cpp; the first call does.
 
 from graphexec.models.functions import FunctionModel, ModelFunction
 from graphexec.models.http.attempts import Clock
+from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import Weights, installed, pull, weights_path
 from graphexec.models.naming import create_model
@@ -33,6 +34,7 @@ __all__ = [
     "LocalModel",
     "MemoryCache",
     "ModelFunction",
+    "ModelOptions",
     "OpenAICompatible",
     "OpenAIResponses",
     "Price",

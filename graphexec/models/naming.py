@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from graphexec.errors import InputError, close_names, format_value
+from graphexec.errors import InputError, close_names, did_you_mean, format_value
 from graphexec.messages import Model
 from graphexec.models.http.endpoint import OPENAI, Provider, provider_name
+from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
 from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
 from graphexec.models.providers.openai_responses import OpenAIResponses
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 LOCAL = "local"
 
@@ -92,26 +98,33 @@ _BEGINNINGS = {
 _EXAMPLE = "'openai:gpt-5-mini'"
 
 
-def create_model(name: str) -> Model:
+def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     """Return the model that a string names, such as `openai:gpt-5-mini`, `anthropic:claude-sonnet-4-5` or `local`.
 
     Before the colon stands the provider, after it the provider's own name of the model. `local` is the small model on
     this machine, `local:<file>` a GGUF file. The key is read from the variable of the provider, such as `GROQ_API_KEY`,
-    and a variable such as `GROQ_BASE_URL` replaces its address. Nothing is loaded, and no server is called. For other
-    options and servers, make the model with its class. Raises `InputError` for an unknown provider or a missing name.
+    and a variable such as `GROQ_BASE_URL` replaces its address. The `options` are those of `OpenAICompatible`; a local
+    model has `temperature`, `max_tokens` and `timeout`. Nothing is loaded, and no server is called.
+
+    Raises `InputError` for an unknown provider, a missing name and an invalid option.
     """
+    allowed = _LOCAL_OPTIONS if split_name(name)[0] == LOCAL else tuple(ModelOptions.__annotations__)
+    unknown = [option for option in options if option not in allowed]
+    if unknown:
+        near = did_you_mean(unknown[0], allowed, f"the options are {', '.join(allowed)}")
+        raise InputError(f"the model {name} has no option {unknown[0]}; {near}")
     provider, model = split_name(name)
     match provider:
         case "local":
-            return _local_model(model)
+            return _local_model(model, options)
         case "openai":
-            return OpenAICompatible(model)
+            return OpenAICompatible(model, **options)
         case "openai-responses":
-            return OpenAIResponses(model)
+            return OpenAIResponses(model, **options)
         case "anthropic":
-            return Anthropic(model)
+            return Anthropic(model, **options)
         case _:
-            return OpenAICompatible.at_provider(model, _server(provider))
+            return OpenAICompatible.at_provider(model, _server(provider), **options)
 
 
 def _server(provider: str) -> Provider:
@@ -121,12 +134,16 @@ def _server(provider: str) -> Provider:
     )
 
 
-def _local_model(name: str) -> Model:
+_LOCAL_OPTIONS = ("temperature", "max_tokens", "timeout")
+
+
+# Any: the options have been checked, and each class checks their values.
+def _local_model(name: str, options: Mapping[str, Any]) -> Model:
     if name in CATALOGUE:
-        return LocalModel(model=name)
+        return LocalModel(model=name, **options)
     # A path, whether the file is there or not: the first call says if it is missing.
     if name.endswith(".gguf") or Path(name).is_file():
-        return LocalModel(name)
+        return LocalModel(name, **options)
     close = suggest_weights(name)
     hint = f"did you mean 'local:{close}'?" if close else "write 'local', or 'local:<path of a GGUF file>'"
     raise InputError(f"model is 'local:{name}', which is neither known weights nor a GGUF file; {hint}")
@@ -152,7 +169,12 @@ def split_name(name: str) -> tuple[str, str]:
         return provider, model
     if colon and (close := close_names(before.lower(), PROVIDERS)):
         raise InputError(f"{shown}, and {before} is not a known provider; did you mean '{close[0]}:{model}'?")
-    raise InputError(f"{shown}, without a known provider; {_suggest(name.strip())}")
+    if suggested := suggest_name(name):
+        raise InputError(f"{shown}, without a known provider; did you mean '{suggested}'?")
+    if not name.strip():
+        raise InputError(f"{shown}, without a known provider; write the provider and the model, as in {_EXAMPLE}")
+    known = f"the providers are {', '.join(PROVIDERS)}"
+    raise InputError(f"{shown}, without a known provider; write it before the model, as in {_EXAMPLE}; {known}")
 
 
 def _find_provider(name: str) -> str:
@@ -161,20 +183,17 @@ def _find_provider(name: str) -> str:
     return known.get(_ALIASES.get(plain, plain), _ALIASES.get(plain, plain))
 
 
-def _suggest(name: str) -> str:
-    """Return the name as it could be meant, or the providers."""
-    if not name:
-        return f"write the provider and the model, as in {_EXAMPLE}"
+def suggest_name(name: str) -> str | None:
+    """Return a name without a provider as it is probably meant, or `None`."""
+    name = name.strip()
     # As other libraries write it; it may also be a model of OpenRouter.
     before, slash, model = name.partition("/")
     if slash and model and _find_provider(before) in PROVIDERS:
-        return f"did you mean '{_find_provider(before)}:{model}'?"
+        return f"{_find_provider(before)}:{model}"
     if ours := suggest_weights(name):
-        return f"did you mean 'local:{ours}'?"
-    for beginning, provider in _BEGINNINGS.items():
-        if re.match(beginning, name, re.IGNORECASE):
-            return f"did you mean '{provider}:{name}'?"
-    return f"write the provider before it, as in {_EXAMPLE}; the providers are {', '.join(PROVIDERS)}"
+        return f"local:{ours}"
+    found = (f"{provider}:{name}" for beginning, provider in _BEGINNINGS.items() if _matches(beginning, name))
+    return next(found, None)
 
 
 # Patterns of models that call tools natively, by provider, after the providers' pages of models and function calling.

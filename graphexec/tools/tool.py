@@ -157,6 +157,7 @@ class Tool(Generic[P, R_co]):
             object.__setattr__(self, "async_function", second)
         for field, value in defined._asdict().items():
             object.__setattr__(self, field, value)
+        object.__setattr__(self, "examples", check_examples(self).examples)
 
     @classmethod
     def from_function(

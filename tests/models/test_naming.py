@@ -106,7 +106,7 @@ WRONG = {
     "openai/gpt-5": "did you mean 'openai:gpt-5'?",
     "google_genai/gemini-2.5-pro": "did you mean 'gemini:gemini-2.5-pro'?",
     "smollm2": "did you mean 'local:smollm2-135m-instruct'?",
-    "something": f"as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
+    "something": f"write it before the model, as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
     "zzz:model": f"as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
     "opnai:gpt-5": "and opnai is not a known provider; did you mean 'openai:gpt-5'?",
     "antropic:claude": "did you mean 'anthropic:claude'?",

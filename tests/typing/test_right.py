@@ -17,10 +17,12 @@ from graphexec import (
     Node,
     RunResult,
     StoppedResponse,
+    Tool,
     advance,
     ask,
     ask_all,
     charged,
+    create_agent,
     edges,
     graph,
     metered,
@@ -29,6 +31,7 @@ from graphexec import (
     opaque,
     replace,
     splice,
+    tool,
     wrap,
 )
 from graphexec.effects import CallModel, CallTool, ToolResult
@@ -221,3 +224,29 @@ def the_front_door_is_typed(executor: AgentExecutor) -> None:
     assert_type(executor.run("hello"), RunResult)
     assert_type(executor.graph, Graph[Ready, AgentFinish | StoppedResponse])
     assert_type(executor.run("hello").stopped, StoppedResponse | None)
+
+
+class Shop:
+    @tool
+    def price(self, item: str) -> float:
+        """Tell the price of an item."""
+        return float(len(item))
+
+
+def test_tools_keep_the_types_of_their_functions() -> None:
+    assert_type(Tool("double", double, "Double it.")(3), int)
+    assert_type(Tool(name="double", func=double, description="Double it.")(number=3), int)
+    assert_type(tool(double)(3), int)
+    assert_type(Shop().price("tea"), float)
+    assert_type(Shop.price(Shop(), "tea"), float)
+
+
+def test_create_agent_takes_typed_options() -> None:
+    executor = create_agent("local", [double, Shop().price], max_iterations=3, verbose=False)
+    assert_type(executor, AgentExecutor)
+    assert_type(create_agent(lambda request: "hello", kind="react", system_prompt="Be short."), AgentExecutor)
+
+
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number

@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec.errors import InputError
@@ -31,6 +31,9 @@ from graphexec.models.http.options import (
 )
 from graphexec.models.http.refusals import Refusals
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _CLIENT = has_methods("a client", "build_request", "send")
 # The context manager methods distinguish the two kinds; a user's client may have none of these methods.
@@ -101,6 +104,21 @@ class ClosableModel(ABC):
     async def _close(self, io: IO) -> None: ...
 
 
+class ModelOptions(TypedDict, total=False):
+    """The options of a model at a server that do not depend on its address; see `OpenAICompatible`."""
+
+    api_key: str | None
+    temperature: float | None
+    max_tokens: int | None
+    top_p: float | None
+    seed: int | None
+    reasoning_effort: str | None
+    extra_body: Mapping[str, Any] | None
+    extra_headers: Mapping[str, str] | None
+    timeout: float
+    max_retries: int
+
+
 class RemoteModel(ClosableModel):
     """A model at a server. Subclasses differ only in their `_dialect`."""
 
@@ -169,9 +187,9 @@ class RemoteModel(ClosableModel):
         self._clock = clock
 
     @classmethod
-    def at_provider(cls, model: str, provider: Provider) -> Self:
+    def at_provider(cls, model: str, provider: Provider, **options: Unpack[ModelOptions]) -> Self:
         """Return a model of another provider with the same protocol, with its own variables of address and key."""
-        made = cls(model, base_url=os.environ.get(provider.base_url_variable) or provider.url)
+        made = cls(model, base_url=os.environ.get(provider.base_url_variable) or provider.url, **options)
         made._dialect = replace(cls._dialect, provider=provider)
         return made
 
