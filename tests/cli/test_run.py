@@ -152,7 +152,9 @@ def test_long_observation_is_shortened(capsys: pytest.CaptureFixture[str], tools
 
 def test_native_tool_call_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
     with serving([native_tool_call("calculator", expression="37 * 48"), "It is 1776."]) as server:
-        ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
+        ended = command(
+            capsys, "run", QUESTION, "--model", "small", "--base-url", server.url, "--agent", "tool_calling"
+        )
         assert [tool["function"]["name"] for tool in server.asked[0]["tools"]] == [
             "calculator",
             "convert_units",
@@ -168,7 +170,9 @@ def test_text_of_several_calls_is_shown_once(capsys: pytest.CaptureFixture[str])
     both["content"] = "Let me see."
     both["tool_calls"].append({**both["tool_calls"][0], "id": "2"})
     with serving([both, "done"]) as server:
-        ended = command(capsys, "run", QUESTION, "--model", "small", "--base-url", server.url)
+        ended = command(
+            capsys, "run", QUESTION, "--model", "small", "--base-url", server.url, "--agent", "tool_calling"
+        )
     assert ended.code == 0
     assert ended.err.count("Let me see.") == 1
     assert ended.err.count('calculator(expression="1 + 1")') == 2
