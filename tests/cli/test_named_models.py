@@ -8,12 +8,12 @@ import pytest
 
 from graphexec.errors import WeightsError
 from graphexec.models.local import weights
-from tests.cli.conversations import answer_text, native_tool_call, serving, tool_call_text
+from tests.cli.conversations import Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
 
 ASK = ("run", "What is 37 * 48?")
-NATIVE = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
-STRUCTURED = [tool_call_text("calculator", expression="37 * 48"), answer_text("It is 1776.")]
+NATIVE: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
+STRUCTURED: list[Reply] = [tool_call_text("calculator", expression="37 * 48"), answer_text("It is 1776.")]
 
 
 @pytest.fixture(autouse=True)

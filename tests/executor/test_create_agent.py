@@ -82,7 +82,9 @@ CHOSEN: list[tuple[Any, AgentKind]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "kind"), CHOSEN, ids=[f"{model}"[:40] for model, _ in CHOSEN])
+@pytest.mark.parametrize(
+    ("model", "kind"), CHOSEN, ids=[model if isinstance(model, str) else type(model).__name__ for model, _ in CHOSEN]
+)
 def test_auto_chooses_by_the_table(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, model: Any, kind: AgentKind
 ) -> None:
