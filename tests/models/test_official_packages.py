@@ -11,7 +11,8 @@ import openai
 import pydantic
 import pytest
 from anthropic import transform_schema
-from anthropic.types import Message, MessageParam, ToolParam
+from anthropic.types import ImageBlockParam, Message, MessageParam, ToolParam
+from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
 from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
 
 from graphexec.messages import (
@@ -26,8 +27,9 @@ from graphexec.messages import (
 )
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
-from graphexec.models.providers import anthropic_request, openai_responses
+from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
 from graphexec.models.providers.anthropic_request import close_schema
+from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.recorded_dialects import (
     MESSAGE,
     MESSAGE_REPLY,
@@ -252,3 +254,49 @@ def assert_same_response(response: Response, reply: ModelReply) -> None:
     assert response.usage.input_tokens == reply.usage.prompt_tokens
     assert response.usage.output_tokens == reply.usage.completion_tokens
     assert (response.status, response.model) == ("completed", reply.model)
+
+
+PICTURES = ChatRequest(
+    [
+        UserMessage("Which?", (CAT, ADDRESS)),
+        AssistantMessage("", (ToolCall("c1", "look", "{}"),)),
+        ToolMessage("c1", "See:", (DOG, ADDRESS)),
+    ]
+)
+
+
+# Type checkers compare the expected messages with the packages' types.
+def test_anthropic_types_describe_images() -> None:
+    see: list[ImageBlockParam] = [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": DOG.data}},
+        {"type": "image", "source": {"type": "url", "url": ADDRESS.url}},
+    ]
+    results: MessageParam = {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "c1", "content": [*see, {"type": "text", "text": "See:"}]},
+        ],
+    }
+    sent = anthropic_request.encode(PICTURES, Sampling("any", max_tokens=9), stream=False)
+    assert sent["messages"][2] == results
+    assert sent["messages"][0]["content"][1] == see[1]
+
+
+def test_chat_types_describe_images() -> None:
+    see: ChatCompletionUserMessageParam = {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "The images in the result of look (c1):"},
+            {"type": "image_url", "image_url": {"url": DOG.url}},
+            {"type": "image_url", "image_url": {"url": ADDRESS.url}},
+        ],
+    }
+    result: ChatCompletionToolMessageParam = {"role": "tool", "tool_call_id": "c1", "content": "See:"}
+    sent = openai_compatible.encode(PICTURES, Sampling("any"), stream=False)
+    assert sent["messages"][2:] == [result, see]
+
+
+def test_responses_types_describe_images() -> None:
+    sent = openai_responses.encode(PICTURES, Sampling("any"), stream=False)["input"]
+    # Members that the types do not have would be missing.
+    assert json.loads(ITEMS.dump_json(ITEMS.validate_python(sent), warnings=False)) == sent
