@@ -118,7 +118,7 @@ def _parse_message(given: Any) -> Message:
             calls: Any = others.get("tool_calls", ())
             reasoning: Any = others.get("reasoning", ())
             if isinstance(calls, (list, tuple)) and isinstance(reasoning, (list, tuple)):
-                # pyright: isinstance does not narrow the types of the items.
+                # isinstance does not narrow the types of the items for pyright.
                 parsed = tuple(map(_parse_call, calls))  # pyright: ignore[reportUnknownArgumentType]
                 return AssistantMessage(content, parsed, tuple(map(_parse_reasoning, reasoning)))  # pyright: ignore[reportUnknownArgumentType]
         case {"role": "tool", "call_id": str(call_id), "content": str(content), **others}:
@@ -133,9 +133,12 @@ def _parse_reasoning(given: Any) -> Reasoning:
         case Reasoning():
             return given
         case {"text": str(text), **others}:
-            return Reasoning(text, str(others.get("data", "")), str(others.get("provider", "")))
+            data, provider = others.get("data", ""), others.get("provider", "")
+            if isinstance(data, str) and isinstance(provider, str):
+                return Reasoning(text, data, provider)
         case _:
-            raise ValueError("not a part of reasoning")
+            pass
+    raise ValueError("not a part of reasoning")
 
 
 def _parse_images(others: Mapping[Any, Any]) -> tuple[Image, ...]:

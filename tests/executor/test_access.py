@@ -73,16 +73,16 @@ def test_every_remote_model_checks_its_key(model: Model) -> None:
         make_executor(model).check_access()
 
 
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        retrying,
-        lambda model: priced(model, Price(1, 1)),
-        lambda model: rate_limited(model, at_once=1),
-        lambda model: with_fallbacks(model, Anthropic("claude-9")),
-        lambda model: retrying(with_fallbacks(model, model)),
-    ],
-)
+WRAPPERS: list[Callable[[Model], Model]] = [
+    retrying,
+    lambda model: priced(model, Price(1, 1)),
+    lambda model: rate_limited(model, at_once=1),
+    lambda model: with_fallbacks(model, Anthropic("claude-9")),
+    lambda model: retrying(with_fallbacks(model, model)),
+]
+
+
+@pytest.mark.parametrize("wrap", WRAPPERS)
 def test_wrappers_pass_the_check_on(wrap: Callable[[Model], Model]) -> None:
     with pytest.raises(MissingAPIKeyError):
         make_executor(wrap(KEYLESS)).run("q")

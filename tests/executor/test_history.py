@@ -164,6 +164,7 @@ def test_messages_survive_json(conversation: list[Message]) -> None:
         {"role": "assistant", "content": "a", "tool_calls": [{"id": "1", "name": "echo"}]},
         {"role": "assistant", "content": "a", "reasoning": "Hm."},
         {"role": "assistant", "content": "a", "reasoning": [{"data": "x"}]},
+        {"role": "assistant", "content": "a", "reasoning": [{"text": "x", "data": None}]},
     ],
 )
 def test_incomplete_message_in_json_is_refused(other: Any) -> None:

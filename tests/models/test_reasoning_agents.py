@@ -133,8 +133,7 @@ def run_streamed_async(executor: AgentExecutor, inputs: dict[str, str]) -> RunRe
     async def run() -> Any:
         return [event async for event in executor.astream(inputs, tokens=True)][-1]
 
-    done = asyncio.run(run())
-    assert isinstance(done, Done)
+    done: Done[Any] = asyncio.run(run())
     return make_result(done, executor.limits)
 
 

@@ -35,71 +35,71 @@ def error(message: str, **members: object) -> object:
     return {"error": {"message": message, "type": "invalid_request_error", **members}}
 
 
-@pytest.mark.parametrize(
-    ("body", "names"),
-    [
-        (error("Unsupported parameter: 'stop' is not supported with this model.", param="stop", code=None), {"stop"}),
-        (
-            error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
-            {"max_tokens"},
+REFUSALS: list[tuple[object, set[str]]] = [
+    (error("Unsupported parameter: 'stop' is not supported with this model.", param="stop", code=None), {"stop"}),
+    (
+        error("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."),
+        {"max_tokens"},
+    ),
+    (
+        error(
+            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
+            "supported.",
+            param="temperature",
+            code="unsupported_value",
         ),
-        (
-            error(
-                "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is "
-                "supported.",
-                param="temperature",
-                code="unsupported_value",
-            ),
-            {"temperature"},
+        {"temperature"},
+    ),
+    (error("Bad parameter.", param="seed", code="unknown_parameter"), {"seed"}),
+    ({"error": "Model grok-4.5 does not support parameter reasoningEffort."}, {"reasoning_effort"}),
+    ({"error": "Argument not supported on this model: stop"}, {"stop"}),
+    (error("Unrecognized request argument supplied: max_completion_tokens"), {"max_completion_tokens"}),
+    ([error('Unknown name "seed": Cannot find it.\nUnknown name "top_p": Cannot find it.')], {"seed", "top_p"}),
+    ({"detail": [{"loc": ["body", "seed"], "msg": "extra fields not permitted"}]}, {"seed"}),
+    (
+        {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}},
+        {"seed"},
+    ),
+    (
+        {"message": '{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs"}]}'},
+        {"seed"},
+    ),
+    (error("Extra inputs are not permitted, field: 'seed', value: 1"), {"seed"}),
+    (error("`temperature` and `top_p` cannot both be specified for this model. Please use only one."), {"top_p"}),
+    (error("`temperature` may only be set to 1 when thinking is enabled. Please consult it."), {"temperature"}),
+    (error("`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."), {"top_p"}),
+    (error("`temperature` is deprecated for this model."), {"temperature"}),
+    (error("Thinking may not be enabled when tool_choice forces tool use."), {"tool_choice"}),
+    (error("deepseek-reasoner does not support this tool_choice"), {"tool_choice"}),
+    (error("This model does not support the effort parameter."), {"effort"}),
+    (error("Encrypted content is not supported with this model.", param="include"), {"include"}),
+    (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), {"reasoning_content"}),
+    (
+        {"message": "m.2.reasoning_content: property 'm.2.assistant.reasoning_content' is unsupported"},
+        {"reasoning_content"},
+    ),
+    (error("invalid temperature: only 1 is allowed for this model"), {"temperature"}),
+    (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), {"temperature", "top_p"}),
+    (error("Unsupported parameter(s): `stop`"), {"stop"}),
+    # These name a parameter whose value is wrong, or something else.
+    (error("Could not finish the message because max_tokens or model output limit was reached."), set()),
+    (error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"), set()),
+    (
+        error(
+            "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values "
+            "are: 'low' and 'high'.",
+            param="reasoning_effort",
+            code="unsupported_value",
         ),
-        (error("Bad parameter.", param="seed", code="unknown_parameter"), {"seed"}),
-        ({"error": "Model grok-4.5 does not support parameter reasoningEffort."}, {"reasoning_effort"}),
-        ({"error": "Argument not supported on this model: stop"}, {"stop"}),
-        (error("Unrecognized request argument supplied: max_completion_tokens"), {"max_completion_tokens"}),
-        ([error('Unknown name "seed": Cannot find it.\nUnknown name "top_p": Cannot find it.')], {"seed", "top_p"}),
-        ({"detail": [{"loc": ["body", "seed"], "msg": "extra fields not permitted"}]}, {"seed"}),
-        (
-            {"message": {"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}},
-            {"seed"},
-        ),
-        (
-            {"message": '{"detail":[{"type":"extra_forbidden","loc":["body","seed"],"msg":"Extra inputs"}]}'},
-            {"seed"},
-        ),
-        (error("Extra inputs are not permitted, field: 'seed', value: 1"), {"seed"}),
-        (error("`temperature` and `top_p` cannot both be specified for this model. Please use only one."), {"top_p"}),
-        (error("`temperature` may only be set to 1 when thinking is enabled. Please consult it."), {"temperature"}),
-        (error("`top_p` must be greater than or equal to 0.95 or unset when thinking is enabled."), {"top_p"}),
-        (error("`temperature` is deprecated for this model."), {"temperature"}),
-        (error("Thinking may not be enabled when tool_choice forces tool use."), {"tool_choice"}),
-        (error("deepseek-reasoner does not support this tool_choice"), {"tool_choice"}),
-        (error("This model does not support the effort parameter."), {"effort"}),
-        (error("Encrypted content is not supported with this model.", param="include"), {"include"}),
-        (error("'messages.2' : [('messages.2' : property 'reasoning_content' is unsupported)]"), {"reasoning_content"}),
-        (
-            {"message": "m.2.reasoning_content: property 'm.2.assistant.reasoning_content' is unsupported"},
-            {"reasoning_content"},
-        ),
-        (error("invalid temperature: only 1 is allowed for this model"), {"temperature"}),
-        (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), {"temperature", "top_p"}),
-        (error("Unsupported parameter(s): `stop`"), {"stop"}),
-        # These name a parameter whose value is wrong, or something else.
-        (error("Could not finish the message because max_tokens or model output limit was reached."), set()),
-        (error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"), set()),
-        (
-            error(
-                "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported values "
-                "are: 'low' and 'high'.",
-                param="reasoning_effort",
-                code="unsupported_value",
-            ),
-            set(),
-        ),
-        (error("Invalid 'temperature': decimal above maximum value.", param="temperature", code="x"), set()),
-        (error("This model does not support tools. Please stop.", param="tools"), set()),
-        (error("The model produced invalid content; lower the temperature."), set()),
-    ],
-)  # fmt: skip
+        set(),
+    ),
+    (error("Invalid 'temperature': decimal above maximum value.", param="temperature", code="x"), set()),
+    (error("This model does not support tools. Please stop.", param="tools"), set()),
+    (error("The model produced invalid content; lower the temperature."), set()),
+]
+
+
+@pytest.mark.parametrize(("body", "names"), REFUSALS)
 def test_refusal_names_exactly_its_parameters(body: object, names: set[str]) -> None:
     assert names_in(body) == names
 
@@ -220,7 +220,7 @@ def test_threads_share_what_was_learned() -> None:
     model = server.model(temperature=0.0)
     assert model.complete(HELLO).content == "a"
     with ThreadPoolExecutor(4) as threads:
-        replies = list(threads.map(lambda _: model.complete(HELLO).content, range(7)))
+        replies = [reply.content for reply in threads.map(model.complete, [HELLO] * 7)]
     assert (replies, server.refused) == (["a"] * 7, ["temperature"])
 
 

@@ -281,9 +281,10 @@ def _add_detail(details: list[JSON], piece: JSON) -> None:
         return
     for key, value in piece.items():
         before = last.get(key)
-        joined = key in {"text", "summary", "data"} and isinstance(before, str) and isinstance(value, str)
-        if joined or value is not None:
-            last[key] = before + value if joined else value
+        if key in {"text", "summary", "data"} and isinstance(before, str) and isinstance(value, str):
+            last[key] = before + value
+        elif value is not None:
+            last[key] = value
 
 
 def _usage(usage: _Usage) -> Usage:
