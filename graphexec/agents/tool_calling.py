@@ -123,8 +123,18 @@ def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentSt
 
 
 def read(reply: ModelReply) -> Decision:
-    """Parse the tool calls, or the text as the answer. Raises `ParseError` if a call's arguments are not JSON."""
+    """Parse the tool calls, or the text as the answer.
+
+    Raises `ParseError` if a call's arguments are not JSON, and if the model has written nothing but reasoning.
+    """
     if not reply.tool_calls:
+        if reply.reasoning and not reply.content.strip():
+            cut = reply.finish_reason == "length"
+            why = "it was cut at the token limit; allow longer replies with max_tokens" if cut else "ask again"
+            observation = "You gave neither an answer nor a tool call. Answer now, or call a tool."
+            raise ParseError(
+                f"the reply has reasoning, but neither an answer nor a call: {why}", observation=observation
+            )
         return AgentFinish({"output": reply.content}, reply.content)
     message = reply.message
     content = f"responded: {reply.content}\n" if reply.content else "\n"

@@ -163,6 +163,15 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
 
 
+@pytest.mark.parametrize(("finish", "why"), [("length", "cut at the token limit; allow longer"), ("stop", "ask again")])
+def test_reasoning_alone_is_no_answer(finish: Any, why: str) -> None:
+    thoughts = ModelReply(" ", finish_reason=finish, reasoning=(Reasoning("Hm."),))
+    with pytest.raises(ParseError, match=f"has reasoning, but neither an answer nor a call: .*{why}"):
+        read(thoughts)
+    outcome, _ = run_and_record(thoughts, "done", handle_parsing_errors=True)
+    assert outcome.outcome.output == "done"
+
+
 def test_reasoning_is_sent_back_with_its_calls() -> None:
     thoughts = (Reasoning("Hm.", '{"signature":"x"}', "anthropic"),)
     _, requests = run_and_record(ModelReply("", (call("echo", "a", text="1"),), reasoning=thoughts), "done")
