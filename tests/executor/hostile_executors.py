@@ -132,12 +132,12 @@ class Builder:
     def agent(self, tools: list[AnyTool]) -> Any:
         match self.plan.kind:
             case "tool calling":
-                return create_tool_calling_agent(self.model, tools)
+                return create_tool_calling_agent(self.model, tools, rules=self.plan.rules)
             case "react":
                 prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
                 return create_react_agent(self.model, tools, prompt=prompt)
             case "structured":
-                return create_structured_agent(self.model, tools)
+                return create_structured_agent(self.model, tools, rules=self.plan.rules)
             case "function":
 
                 def decide(steps: Steps, inputs: dict[str, Any]) -> Any:

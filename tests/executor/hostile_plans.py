@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, TypeVar
 from hypothesis import strategies as st
 
 from graphexec import Limits
+from graphexec.agents import RuleName
 from graphexec.effects import agent_limits
 from graphexec.testing import agent_scripts
 from graphexec.testing.failures import Readable
@@ -27,6 +28,7 @@ NODES: tuple[NodeKind, ...] = ("review", "insist", "vote", "last word", "perform
 PLAIN = ("echo", "nap", "hang", "stubborn", "late", "fail", "flaky", "direct", "report")
 ON_ERROR: tuple[Literal["observe", "raise"], ...] = ("observe", "observe", "observe", "raise")
 MEMORIES: tuple[Literal["none", "buffer", "summary"], ...] = ("none", "none", "buffer", "summary")
+RULES: tuple[tuple[RuleName, ...], ...] = ((), ("no_dummies", "no_repeats"), ("no_immediate_repeats",))
 KINDS: tuple[TurnKind, ...] = ("act", "answer", "empty", "garbage", "nonsense", "model error", "exception")
 STARTING = ("run", "sync", "thread", "tasks", "as", "stream", "batch", "leave", "catch", "again")
 
@@ -79,6 +81,8 @@ class AgentPlan:
     person: Act = NOTHING_DONE
     attempts: int = 1
     instant: bool = False
+    # Of an agent that may have them.
+    rules: tuple[RuleName, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,7 @@ def agent_plans(draw: st.DrawFn, agents: int, *, is_async: bool) -> AgentPlan:
         draw(acts(agents)),
         draw(st.sampled_from((1, 1, 3))),
         draw(st.booleans()),
+        draw(st.sampled_from(RULES)),
     )
 
 

@@ -87,6 +87,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
         (0, -1, 2.5, "x", True),
         "max_answer is {!r}; give a whole number of characters, 1 or more, or None for no limit",
     ),
+    "tool_choice": ((None, 3, "x", ["auto"]), "tool_choice is {!r}; give auto, required, or the name of a tool: echo"),
     "rules": ((None, 3, "no_repeats", [3]), f"rules is {{!r}}; give a list of names of rules: {RULES}"),
 }
 
@@ -106,7 +107,7 @@ def test_invalid_options_are_refused(create: Callable[..., Agent]) -> None:
 @EACH
 def test_options_have_the_same_order(create: Callable[..., Agent]) -> None:
     order = ["model", "tools", "system", "prompt", "question", "examples", "tool_response", "ai_prefix"]
-    order += ["stop", "protocol", "history", "max_answer", "rules"]
+    order += ["stop", "protocol", "history", "max_answer", "tool_choice", "rules"]
     names = list(inspect.signature(create).parameters)
     assert names == sorted(names, key=order.index)
 

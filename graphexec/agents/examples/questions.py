@@ -23,7 +23,7 @@ _ARTICLES = frozenset(
     {"a", "an", "the", "some", "any", "one", "another", "other", "this", "that", "given", "your", "its"}
 )
 _PREPOSITIONS = frozenset(
-    {"at", "between", "by", "for", "from", "in", "into", "of", "on", "per", "to", "under", "with"}
+    {"at", "that", "between", "by", "for", "from", "in", "into", "of", "on", "per", "to", "under", "with"}
 )
 
 # A docstring's clause that says more than the question needs.
@@ -68,7 +68,7 @@ def natural_question(description: str, arguments: Mapping[str, Any]) -> str:
     words = imperative(description).split()
     asking, words = _split_verb(words)
     left = dict(arguments)
-    words = _place_several(words, left)
+    words = _place_pair(_place_several(words, left), left)
     for name, value in arguments.items():
         if name in left and (found := _find_choice(words, value) or _find_mention(words, name)) is not None:
             words = _insert(words, found, left.pop(name))
@@ -123,6 +123,25 @@ def _place_several(words: list[str], left: dict[str, Any]) -> list[str]:
             values = [_format(value) for value in left.values()]
             left.clear()
             return [*words[:place], ", ".join(values[:-1]), "and", values[-1], *words[place + 2 :]]
+    return words
+
+
+# "from one currency to another", and what two parameters for it are called.
+_PAIR = re.compile(r"\bfrom (?:one|a|an|the)?\b.*? to (?:another|a|an|the other)(?: (?:one|\w+))?$")
+_PAIRED = (("from", "to"), ("source", "target"), ("source", "destination"), ("origin", "destination"), ("start", "end"))
+
+
+def _place_pair(words: list[str], left: dict[str, Any]) -> list[str]:
+    """Replace "from one unit to another" by both of the arguments that name the two."""
+    text = " ".join(words)
+    if _PAIR.search(text) is None:
+        return words
+    for pair in _PAIRED:
+        names = [next((name for name in left if words_of(name)[:1] == (one,)), None) for one in pair]
+        first, second = names
+        if first is not None and second is not None:
+            values = _format(left.pop(first)), _format(left.pop(second))
+            return _PAIR.sub(lambda _: f"from {values[0]} to {values[1]}", text).split()  # noqa: B023 - called at once
     return words
 
 

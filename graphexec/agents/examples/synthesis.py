@@ -5,7 +5,8 @@ A model with less than a billion parameters learns the form of a decision from e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from graphexec.agents.examples.questions import labelled_question, natural_question
 from graphexec.agents.examples.values import ExampleValues
@@ -23,7 +24,7 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     """Return the worked examples that a structured agent makes for these tools if it is given none.
 
     Those of a tool's author (`@tool(examples=...)`) are taken first, and replace as many. Up to four tools have two
-    examples each: a question in natural words, and one that names the arguments; more tools have one each, up to
+    examples each: a question that names the arguments, and one in natural words; more tools have one each, up to
     twelve. The last example is a greeting, which needs no tool. Values, observations and answers are invented: no tool
     is called. A tool whose arguments a validator restricts to unknown values has no example.
 
@@ -31,20 +32,23 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     """
     several = validate_tools(tools)
     values = ExampleValues()
-    rounds = 2 if len(several) <= _FEW else 1
+    # The natural form comes last: a model imitates what it read last. It has the optional arguments, too.
+    forms = [labelled_question, natural_question] if len(several) <= _FEW else [natural_question]
     examples: list[WorkedExample] = []
-    for turn in range(max([rounds, *(len(tool.examples) for tool in several)])):
+    for turn in range(max([len(forms), *(len(tool.examples) for tool in several)])):
+        ask = forms[min(turn, len(forms) - 1)]
         for tool in several:
             if turn < len(tool.examples):
-                examples.append(_complete(tool, tool.examples[turn], turn, values))
-            elif turn < rounds and (arguments := values.arguments(tool)) is not None:
-                examples.append(_complete(tool, ToolExample(arguments), turn, values))
+                examples.append(_complete(tool, tool.examples[turn], ask, values))
+            elif turn < len(forms) and (arguments := values.arguments(tool, optional=turn > 0)) is not None:
+                examples.append(_complete(tool, ToolExample(arguments), ask, values))
     return (*examples[: _MOST - 1], GREETING)
 
 
-def _complete(tool: AnyTool, example: ToolExample, turn: int, values: ExampleValues) -> WorkedExample:
+def _complete(
+    tool: AnyTool, example: ToolExample, ask: Callable[[str, Mapping[str, Any]], str], values: ExampleValues
+) -> WorkedExample:
     """Return the worked example, with what its author left out."""
-    ask = labelled_question if turn else natural_question
     question = ask(tool.description, example.arguments) if example.question is None else example.question
     observation = str(values.number()) if example.observation is None else example.observation
     answer = observation if example.answer is None else example.answer

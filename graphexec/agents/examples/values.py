@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, final
 
 from graphexec.agents.examples.patterns import match_pattern
-from graphexec.agents.examples.words import NUMBERS, table_word, values_named
+from graphexec.agents.examples.words import NUMBERS, values_named
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import InvalidArgumentsError
 
@@ -60,8 +60,8 @@ class ExampleValues:
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
 
-    def arguments(self, tool: AnyTool) -> dict[str, Any] | None:
-        """Return arguments that fit the tool: those that it requires, and optional ones that are enumerations.
+    def arguments(self, tool: AnyTool, *, optional: bool = False) -> dict[str, Any] | None:
+        """Return arguments that fit the tool: those that it requires, and enumerations; with `optional`, all of them.
 
         `None` if none are found, because a validator accepts only certain values.
         """
@@ -71,7 +71,7 @@ class ExampleValues:
         choices = {
             name: list(itertools.islice(schema.values(one, name), _VALUES))
             for name, one in properties.items()
-            if name in required or schema.is_enumeration(one)
+            if optional or name in required or schema.is_enumeration(one)
         }
         return _fit(tool, choices, required)
 
@@ -221,7 +221,8 @@ class _Schema:
             yield from (text for text in found if text is not None)
         if "format" in schema:
             yield from self.rotate(f"format {schema['format']}", _FORMATS.get(schema["format"], ("lantern",)))
-        for text in (*self.rotate(f"word {table_word(name) or name}", values_named(name)), *_STRINGS):
+        words = values_named(name)
+        for text in (*self.rotate(f"words {words}", words), *_STRINGS):
             long = text if len(text) >= least else (f"{text} " * least)[:least]
             yield long if len(long) <= most else long[: int(most)]
 

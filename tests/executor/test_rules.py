@@ -1,0 +1,526 @@
+"""The rules of an agent: nodes that keep it from copying examples and from repeating calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    StoppedResponse,
+    charged,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    node,
+    on,
+    snapshot_of,
+    tool,
+)
+from graphexec.agents import RuleName, WorkedExample
+from graphexec.effects import MODEL_CALLS, AskHuman
+from graphexec.errors import InputError, ModelError
+from graphexec.executor import Acted, LimitReached, limit_reached, stop_repeats
+from graphexec.executor.rules.nodes import MOST_REQUESTS
+from graphexec.kernel import Asks, Snapshot, ask
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
+from graphexec.tools import AnyTool
+from tests.executor.actors import call, echo, fail, run_executor, statuses
+
+# What the synthesised examples use, and what they do not.
+DUMMY, OTHER = "Lisbon", "Oslo"
+
+
+class Weather:
+    """A tool that counts its calls by city."""
+
+    def __init__(self, **options: Any) -> None:
+        self.calls: list[str] = []
+
+        @tool(**options)
+        def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
+            """Get the weather in a city."""
+            self.calls.append(city)
+            return f"{len(self.calls)}: rain in {city}"
+
+        self.tool: AnyTool = weather
+
+
+@tool
+def local_time(town: str) -> str:
+    """Get the local time in a town."""
+    return f"noon in {town}"
+
+
+def act(city: str = OTHER, /, name: str = "weather", **arguments: Any) -> str:
+    given = {"town" if name == "local_time" else "city": city, **arguments}
+    return json.dumps({"action": name, "action_input": given})
+
+
+def finish(text: str = "done") -> str:
+    return json.dumps({"action": "final_answer", "answer": text})
+
+
+class Scene:
+    """An executor of a structured agent with a scripted model, and its tools."""
+
+    def __init__(
+        self,
+        *replies: ScriptedReply,
+        repeat_last: bool = False,
+        rules: Sequence[RuleName] = ("no_dummies", "no_repeats"),
+        options: dict[str, Any] | None = None,
+        agent: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.weather = Weather(**(options or {}))
+        self.tools = [self.weather.tool, local_time]
+        self.model = ScriptedModel(replies, repeat_last=repeat_last)
+        made = create_structured_agent(self.model, self.tools, rules=rules, **(agent or {}))
+        self.executor = AgentExecutor(agent=made, tools=self.tools, handle_parsing_errors=True, **settings)
+
+    def run(self, question: Any = f"How is {OTHER}?") -> Any:
+        return self.executor.run(question)
+
+    @property
+    def branches(self) -> list[list[str]]:
+        """The actions that the schema of each request allowed."""
+        return [branches_of(request) for request in self.model.requests]
+
+
+def branches_of(request: Any) -> list[str]:
+    return [branch["properties"]["action"]["const"] for branch in request.schema["anyOf"]]
+
+
+ALL = ["weather", "local_time", "final_answer"]
+
+
+# ---- repeats
+
+
+def test_repeated_call_is_answered_without_a_call() -> None:
+    scene = Scene(act(), act(), finish("rain"))
+    result = scene.run()
+    assert (result.output, scene.weather.calls, len(result.steps)) == ("rain", [OTHER], 1)
+    assert scene.branches == [ALL, ALL, ["final_answer"]]
+    assert result.spent[MODEL_CALLS] == 3
+
+
+def test_refused_answer_repeats_the_observation() -> None:
+    scene = Scene(act(), act(), act(), finish())
+    result = scene.run()
+    assert scene.weather.calls == [OTHER]
+    first, second = result.steps
+    assert (second.observation, second.status) == (first.observation, "ok")
+    assert second.model_text.startswith(f"{first.observation}\n(This is the result of the same call")
+    assert scene.branches == [ALL, ALL, ["final_answer"], ALL]
+    assert result.spent["tool_calls"] == 1
+
+
+@pytest.mark.parametrize("same", [act(unit="C"), act(f"{OTHER}", unit="C"), act(OTHER, unit="C")])
+def test_arguments_are_compared_after_validation(same: str) -> None:
+    @tool
+    def double(number: float) -> float:
+        """Double a number."""
+        seen.append(number)
+        return 2 * number
+
+    seen: list[float] = []
+    replies = [json.dumps({"action": "double", "action_input": {"number": one}}) for one in (5, "5.0")]
+    model = ScriptedModel([*replies, finish("10")])
+    AgentExecutor(agent=create_structured_agent(model, [double]), tools=[double]).run("Double 5.")
+    assert seen == [5.0]
+    scene = Scene(same, same, finish())
+    scene.run()
+    assert scene.weather.calls == [OTHER]
+
+
+@pytest.mark.parametrize(
+    "second", [act("Rome"), act(unit="F"), act(name="local_time")], ids=["argument", "option", "tool"]
+)
+def test_different_call_is_made(second: str) -> None:
+    scene = Scene(act(), second, finish())
+    result = scene.run(f"{OTHER} or Rome?")
+    assert len(result.steps) == 2
+    assert scene.branches == [ALL, ALL, ALL]
+
+
+def test_failed_call_is_made_again_once() -> None:
+    model = ScriptedModel([call_of("fail")] * 3 + [finish("It fails.")])
+    executor = AgentExecutor(agent=create_structured_agent(model, [echo, fail]), tools=[echo, fail])
+    result = executor.run("say what?")
+    assert (result.output, statuses_of(result)) == ("It fails.", ["error", "error"])
+    assert branches_of(model.requests[-1]) == ["final_answer"]
+
+
+def call_of(name: str, text: str = "what") -> str:
+    return json.dumps({"action": name, "action_input": {"text": text}})
+
+
+def statuses_of(result: Any) -> list[str]:
+    return [step.status for step in result.steps]
+
+
+def test_repeatable_tool_is_called_again() -> None:
+    scene = Scene(act(), act(), finish(), options={"repeatable": True})
+    scene.run()
+    assert scene.weather.calls == [OTHER, OTHER]
+    assert scene.branches == [ALL, ALL, ALL]
+
+
+def test_rules_can_be_turned_off() -> None:
+    scene = Scene(act(DUMMY), act(DUMMY), finish(), rules=())
+    scene.run()
+    assert scene.weather.calls == [DUMMY, DUMMY]
+    assert set(scene.executor.graph.nodes) == {
+        *("plan", "parse", "dispatch_tools", "check_return_direct", "stopped_response")
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "calls"), [("no_repeats", ["Oslo", "Rome"]), ("no_immediate_repeats", ["Oslo", "Rome", "Oslo"])]
+)
+def test_immediate_rule_allows_a_call_after_another(rule: RuleName, calls: list[str]) -> None:
+    scene = Scene(act("Oslo"), act("Rome"), act("Oslo"), finish("?"), finish(), rules=[rule])
+    scene.run()
+    assert scene.weather.calls == calls
+
+
+def test_unreadable_reply_between_does_not_hide_a_repeat() -> None:
+    scene = Scene(act(), "garbage", act(), finish(), rules=["no_immediate_repeats"])
+    assert scene.run().output == "done"
+    assert scene.weather.calls == [OTHER]
+
+
+def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
+    scene = Scene(act(), act("Rome"), act(), finish(), trim_intermediate_steps=1)
+    result = scene.run("Oslo or Rome?")
+    assert scene.weather.calls == ["Oslo", "Rome"]
+    assert [step.observation for step in result.steps] == ["1: rain in Oslo", "2: rain in Rome", "1: rain in Oslo"]
+    assert ["final_answer"] not in scene.branches
+
+
+def test_repeated_return_direct_result_is_the_answer() -> None:
+    @tool(return_direct=True)
+    def direct(text: str) -> str:
+        """Answer."""
+        seen.append(text)
+        return text
+
+    seen: list[str] = []
+    several = (call("direct", "1", text="a"), call("echo", "2", text="b"))
+    model = ScriptedModel([several, call("direct", "3", text="a")])
+    agent = create_tool_calling_agent(model, [direct, echo], rules=["no_repeats"])
+    result = AgentExecutor(agent=agent, tools=[direct, echo]).run("q")
+    assert (result.output, result.reason, seen) == ("a", "return_direct", ["a"])
+    assert len(model.requests) == 2
+
+
+# ---- several calls in one reply
+
+
+def tool_calling(*replies: ScriptedReply, rules: Sequence[RuleName] = ("no_repeats",)) -> tuple[Any, ScriptedModel]:
+    model = ScriptedModel(replies)
+    tools = [echo, Weather().tool]
+    return AgentExecutor(agent=create_tool_calling_agent(model, tools, rules=rules), tools=tools), model
+
+
+def test_only_new_calls_of_a_reply_are_made() -> None:
+    first = call("echo", "1", text="a")
+    second = (call("echo", "2", text="b"), call("echo", "3", text="a"), call("echo", "4", text="c"))
+    result = run_executor(lambda: tool_calling(first, second, "done")[0])
+    assert [step.observation for step in result.outcome.steps] == ["a", "b", "a", "c"]
+    assert result.spent["tool_calls"] == 3
+    assert statuses(result) == ["ok"] * 4
+
+
+def test_repeats_of_a_whole_reply_are_answered() -> None:
+    several = (call("echo", "1", text="a"), call("echo", "2", text="b"))
+    executor, model = tool_calling(several, several, "a and b", rules=["no_immediate_repeats"])
+    assert executor.run("q").output == "a and b"
+    last = model.requests[-1]
+    assert isinstance(last, ChatRequest)
+    assert (last.tool_choice, len(last.tools)) == ("none", 2)
+
+
+def test_empty_reply_is_no_answer() -> None:
+    one = call("echo", "1", text="a")
+    executor, _ = tool_calling(one, one, "", "done")
+    assert [step.observation for step in executor.run("q").steps] == ["a", "a"]
+
+
+def test_chunks_have_each_step_once() -> None:
+    first = call("echo", "1", text="a")
+    second = (call("echo", "2", text="a"), call("echo", "3", text="c"))
+    chunks = list(tool_calling(first, second, "done")[0].stream_chunks("q"))
+    assert [chunk["steps"][0].observation for chunk in chunks if "steps" in chunk] == ["a", "c", "a"]
+    assert [chunk["actions"][0].call_id for chunk in chunks if "actions" in chunk] == ["1", "2", "3"]
+    assert chunks[-1]["output"] == "done"
+
+
+# ---- dummies
+
+
+def test_copied_argument_is_not_used() -> None:
+    scene = Scene(act(DUMMY), act(OTHER, name="local_time"), finish())
+    result = scene.run()
+    assert (scene.weather.calls, [step.action.tool for step in result.steps]) == ([], ["local_time"])
+    assert scene.branches == [ALL, ["local_time", "final_answer"], ALL]
+
+
+def test_each_copying_tool_is_left_out_in_turn() -> None:
+    scene = Scene(act(DUMMY), act("Turin", name="local_time"), finish("I do not know."))
+    assert scene.run().output == "I do not know."
+    assert scene.branches == [ALL, ["local_time", "final_answer"], ["final_answer"]]
+
+
+def test_insisting_model_never_calls_the_tool() -> None:
+    scene = Scene(act(DUMMY), repeat_last=True, max_iterations=3)
+    result = scene.run()
+    assert isinstance(result.ending, StoppedResponse)
+    assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * 3)
+    assert "weather was not called: city=Lisbon stands in an example" in result.steps[0].observation
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        f"How is {DUMMY}?",
+        f"how is {DUMMY.upper()} today",
+        {"input": "How is it there?", "chat_history": [{"role": "user", "content": f"I am in {DUMMY}."}]},
+    ],
+    ids=["question", "other case", "history"],
+)
+def test_argument_from_the_question_is_used(inputs: Any) -> None:
+    scene = Scene(act(DUMMY), finish())
+    scene.run(inputs)
+    assert scene.weather.calls == [DUMMY]
+
+
+def test_argument_from_an_observation_is_used() -> None:
+    scene = Scene(act(DUMMY, name="local_time"), act(DUMMY), finish())
+    scene.run(f"What time is it in {DUMMY}?")
+    assert scene.weather.calls == [DUMMY]
+    scene = Scene(act(), act("rain"), finish(), agent={"examples": [example("rain")]})
+    scene.run()
+    assert scene.weather.calls == [OTHER, "rain"]
+
+
+def example(city: Any, name: str = "weather") -> WorkedExample:
+    return WorkedExample("?", ((name, {"city": city}, "1"),), "1")
+
+
+def test_refusal_does_not_make_the_argument_known() -> None:
+    scene = Scene(*[act(DUMMY)] * 8, finish(), max_iterations=4)
+    scene.run()
+    assert scene.weather.calls == []
+
+
+def test_numbers_and_lists_are_found_in_the_question() -> None:
+    @tool
+    def total(numbers: list[float], factor: float) -> float:
+        """Add numbers."""
+        return sum(numbers) * factor
+
+    def outcome(question: str, numbers: list[float], factor: float) -> list[str]:
+        worked = WorkedExample("?", (("total", {"numbers": [1000, 2], "factor": 37.0}, "1"),), "1")
+        reply = json.dumps({"action": "total", "action_input": {"numbers": numbers, "factor": factor}})
+        model = ScriptedModel([reply, finish()] * 3, repeat_last=True)
+        agent = create_structured_agent(model, [total], examples=[worked])
+        return statuses_of(AgentExecutor(agent=agent, tools=[total]).run(question))
+
+    assert outcome("Add 1,000 and 2, times 37.", [1000, 2], 37) == ["ok"]
+    assert outcome("Add 1,000 and 2, times 37.0!", [1000, 2], 37) == ["ok"]
+    assert outcome("Add 3 and 4, times 370.", [3, 4], 37) == []
+    assert outcome("Add 3 and 4, times 37.", [1000, 2], 37) == []
+    assert outcome("Add 3 and 4.", [3, 4], 5) == ["ok"]
+
+
+def test_enumerations_are_never_dummies() -> None:
+    scene = Scene(act(unit="C"), finish())
+    assert scene.executor.agent.dummies == {
+        "weather": {"city": ("Lisbon", "Malmö")},
+        "local_time": {"town": ("Turin", "Gdansk")},
+    }
+    scene.run()
+    assert scene.weather.calls == [OTHER]
+
+
+def test_unreadable_second_reply_keeps_the_first() -> None:
+    scene = Scene(act(DUMMY), "garbage", finish())
+    result = scene.run()
+    assert statuses_of(result) == ["bad_arguments"]
+    assert result.output == "done"
+
+
+def test_parsing_errors_may_still_end_the_run() -> None:
+    tools = [echo]
+    agent = create_structured_agent(ScriptedModel([call_of("echo", "a"), call_of("echo", "a"), "[", finish()]), tools)
+    strict = AgentExecutor(agent=agent, tools=tools)
+    assert strict.run("a").output == "done"
+
+
+def test_case_insensitive_lookup_finds_the_tool() -> None:
+    scene = Scene(act(), act(OTHER, name="WEATHER"), finish(), tool_lookup="case_insensitive")
+    scene.run()
+    assert scene.weather.calls == [OTHER]
+
+
+def test_unknown_and_refused_calls_are_left_to_the_tools() -> None:
+    scene = Scene(act(name="nope"), json.dumps({"action": "weather", "action_input": {"town": "?"}}), finish())
+    assert statuses_of(scene.run()) == ["unknown_tool", "bad_arguments"]
+
+
+def test_validator_of_a_user_may_raise() -> None:
+    from typing import Annotated
+
+    from pydantic import AfterValidator
+
+    def reject(value: str) -> str:
+        if value == "no":
+            raise KeyError(value)
+        return value
+
+    @tool
+    def careful(text: Annotated[str, AfterValidator(reject)]) -> str:
+        """Be careful."""
+        return text
+
+    model = ScriptedModel([call_of("careful", "no"), finish()])
+    result = AgentExecutor(agent=create_structured_agent(model, [careful]), tools=[careful]).run("no")
+    assert statuses_of(result) == ["error"]
+
+
+# ---- the machine
+
+
+def test_rules_are_nodes_between_plan_and_parse() -> None:
+    graph = Scene(finish()).executor.graph
+    moves = {(edge.source, edge.outcome.__name__): edge.target for edge in graph.edges}
+    assert moves["plan", "Replied"] == "avoid_dummies"
+    assert moves["avoid_dummies", "Replied"] == "answer_repeats"
+    assert moves["answer_repeats", "Replied"] == "parse"
+    assert moves["parse", "Acted"] == "dispatch_tools"
+    assert "answer_repeats" in f"{graph:mermaid}"
+    assert [one.name for one in Scene(finish(), rules=["no_dummies"]).executor.graph][-1] == "avoid_dummies"
+    assert [one.name for one in Scene(finish(), rules=["no_repeats"]).executor.graph][-1] == "answer_repeats"
+
+
+@pytest.mark.parametrize("tools", [0, 1, 2, 3, 9])
+def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
+    several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
+    agent = create_structured_agent(ScriptedModel([]), several)
+    bounds = AgentExecutor(agent=agent, tools=several, max_iterations=5).verify().bounds
+    assert bounds is not None
+    more = min(tools, MOST_REQUESTS) + 1 if tools else 0
+    assert bounds.model_calls.number == 5 * (1 + more)
+
+
+@given(
+    replies=st.lists(st.sampled_from([act(), act(DUMMY), act("Turin", name="local_time"), finish(), "garbage"])),
+    limit=st.integers(0, 12),
+    early=st.sampled_from(["force", "generate"]),
+)
+def test_limits_stop_the_rules(replies: list[str], limit: int, early: str) -> None:
+    scene = Scene(*replies, act(DUMMY), repeat_last=True, max_model_calls=limit, early_stopping_method=early)
+    result = scene.run()
+    assert len(scene.model.requests) <= limit + (early == "generate")
+    assert DUMMY not in scene.weather.calls
+    assert scene.weather.calls.count(OTHER) <= 1
+    assert isinstance(result.ending, AgentFinish | StoppedResponse)
+
+
+@given(st.lists(st.sampled_from([act("a"), act("b"), act("c", name="local_time"), "[", finish()]), max_size=12))
+def test_no_call_succeeds_twice(replies: list[str]) -> None:
+    scene = Scene(*replies, finish())
+    scene.run("a b c")
+    assert len(set(scene.weather.calls)) == len(scene.weather.calls)
+
+
+def test_nodes_behind_parse_see_every_call() -> None:
+    approved: list[str] = []
+
+    @charged(when_spent=limit_reached, asks=1)
+    @node
+    def approve(acted: Acted) -> Asks[AskHuman, Acted]:
+        """Ask a person."""
+        yield from ask(AskHuman(acted.actions[0].tool))
+        return acted
+
+    def answer_person(question: AskHuman) -> str:
+        approved.append(question.question)
+        return "yes"
+
+    scene = Scene(act(), act(), act(), finish(), handlers={AskHuman: answer_person})
+    graph = scene.executor.graph
+    routes = on(Acted, graph["dispatch_tools"]) | on(LimitReached, graph["stopped_response"])
+    executor = scene.executor.splice(edges(approve, routes), after=graph["parse"], on=Acted)
+    assert executor.run(f"How is {OTHER}?").output == "done"
+    assert approved == ["weather", "weather"]
+    assert scene.weather.calls == [OTHER]
+    assert [one for one in executor.verify().findings if one.code == "GX027"] == []
+
+
+def test_stop_repeats_and_rules_work_together() -> None:
+    scene = Scene(act(), repeat_last=True)
+    result = scene.executor.with_graph(stop_repeats(scene.executor.graph)).run(f"How is {OTHER}?")
+    assert (result.reason, scene.weather.calls) == ("repeats", [OTHER])
+
+
+def test_memory_saves_the_answer_of_a_rule() -> None:
+    memory = BufferMemory(as_messages=True)
+    scene = Scene(act(), act(), finish("rain"), memory=memory)
+    scene.run()
+    assert [turn.output for turn in memory.history.turns()] == ["rain"]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 3])
+def test_run_resumes_in_the_question_of_a_rule(position: int) -> None:
+    replies: list[ScriptedReply] = [act(), act(), finish("rain")]
+    replies.insert(position, ModelError("down"))
+    scene = Scene(*replies)
+    if position == 3:
+        assert scene.run().output == "rain"
+        return
+    with pytest.raises(ModelError) as raised:
+        scene.run()
+    taken = snapshot_of(raised.value)
+    assert taken is not None
+    stored = Snapshot.from_json(taken.to_json(), scene.executor.graph)
+    assert stored.node == ("answer_repeats" if position == 2 else "plan")
+    assert scene.executor.run(stored).output == "rain"
+    assert scene.weather.calls == [OTHER]
+
+
+def test_answer_of_a_rule_is_streamed() -> None:
+    scene = Scene(act(), act(), finish("It rains."))
+    assert "".join(scene.executor.stream_answer(f"How is {OTHER}?")) == "It rains."
+
+
+def test_agent_without_narrow_cannot_have_rules() -> None:
+    agent = replace(create_react_agent(ScriptedModel([]), [echo]), rules=("no_repeats",))
+    with pytest.raises(InputError, match=r"rules=\('no_repeats',\) but no narrow function; give it one"):
+        AgentExecutor(agent=agent, tools=[echo])
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (["no_repeat"], "rules has 'no_repeat'; give names of no_dummies, no_repeats, no_immediate_repeats"),
+        (["no_repeats", "no_immediate_repeats"], "rules has no_repeats and no_immediate_repeats; give one of them"),
+    ],
+)
+def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        create_structured_agent(ScriptedModel([]), [echo], rules=rules)
