@@ -39,15 +39,18 @@ def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool]) ->
             if (tool := by_name.get(name)) is None:
                 continue
             for argument, value in arguments.items():
-                schema = tool.parameters["properties"].get(argument, {})
-                if not _is_choice(schema, tool.parameters.get("$defs", {})):
+                if not is_choice(tool, argument):
                     values = found.setdefault(name, {})
                     values[argument] = (*values.get(argument, ()), value)
     return found
 
 
+def is_choice(tool: AnyTool, argument: str) -> bool:
+    """Return whether a model can only choose an argument among listed values, or between true and false."""
+    return _is_choice(tool.parameters["properties"].get(argument, {}), tool.parameters.get("$defs", {}))
+
+
 def _is_choice(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
-    """Return whether a schema allows only listed values, or nothing but true and false."""
     match schema:
         case {"enum": _} | {"const": _} | {"type": "boolean" | "null"}:
             return True

@@ -321,6 +321,13 @@ def example(city: Any, name: str = "weather") -> WorkedExample:
     return WorkedExample("?", ((name, {"city": city}, "1"),), "1")
 
 
+def test_dummy_of_another_tool_is_not_used() -> None:
+    scene = Scene(act("Turin"), finish())
+    scene.run()
+    assert scene.executor.agent.dummies["local_time"]["town"][0] == "Turin"
+    assert scene.weather.calls == []
+
+
 def test_refusal_does_not_make_the_argument_known() -> None:
     scene = Scene(*[act(DUMMY)] * 8, finish(), max_iterations=4)
     scene.run()

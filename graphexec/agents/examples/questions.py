@@ -13,7 +13,7 @@ from graphexec.agents.examples.words import words_of
 _ASKING = frozenset(
     (
         *("calculate", "compute", "determine", "display", "estimate", "evaluate", "fetch", "find", "get", "give"),
-        *("look", "lookup", "measure", "obtain", "provide", "query", "read", "report", "retrieve", "return", "say"),
+        *("look", "lookup", "measure", "obtain", "provide", "query", "read", "report", "retrieve", "return"),
         *("search", "show", "tell"),
     )
 )
@@ -22,6 +22,8 @@ _INTERROGATIVES = frozenset({"how", "what", "when", "where", "which", "who", "wh
 _ARTICLES = frozenset(
     {"a", "an", "the", "some", "any", "one", "another", "other", "this", "that", "given", "your", "its"}
 )
+# "a domain name" is the parameter `domain`.
+_SUFFIXES = (["name"], ["id"], ["number"], ["code"])
 _PREPOSITIONS = frozenset(
     {"at", "that", "between", "by", "for", "from", "in", "into", "of", "on", "per", "to", "under", "with"}
 )
@@ -162,18 +164,20 @@ def _find_mention(words: list[str], name: str) -> slice | None:
                 if tuple(map(_plain, words[place : place + length])) == phrase:
                     start = _noun_start(words, place)
                     if start < place or (place and _plain(words[place - 1]) in _PREPOSITIONS):
-                        return slice(start, place + length)
+                        end = place + length
+                        return slice(start, end + (words[end : end + 1] in _SUFFIXES))
     return None
 
 
 def _noun_start(words: list[str], noun: int) -> int:
     """Return where the article before a noun is; the noun itself if it has none nearby."""
+    start = noun
     for place in range(noun - 1, max(-1, noun - 4), -1):
         if _plain(words[place]) in _PREPOSITIONS:
             break
         if _plain(words[place]) in _ARTICLES:
-            return place
-    return noun
+            start = place
+    return start
 
 
 def _find_noun(words: list[str]) -> slice | None:

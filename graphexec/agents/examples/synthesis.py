@@ -50,6 +50,6 @@ def _complete(
 ) -> WorkedExample:
     """Return the worked example, with what its author left out."""
     question = ask(tool.description, example.arguments) if example.question is None else example.question
-    observation = str(values.number()) if example.observation is None else example.observation
+    observation = values.observation(example.arguments) if example.observation is None else example.observation
     answer = observation if example.answer is None else example.answer
     return WorkedExample(question, ((tool.name, example.arguments, observation),), answer)

@@ -68,16 +68,21 @@ class ExampleValues:
         properties: Mapping[str, Any] = tool.parameters.get("properties", {})
         required = tool.parameters.get("required", ())
         schema = _Schema(tool.parameters.get("$defs", {}), self._take)
-        choices = {
-            name: list(itertools.islice(schema.values(one, name), _VALUES))
-            for name, one in properties.items()
-            if optional or name in required or schema.is_enumeration(one)
-        }
-        return _fit(tool, choices, required)
+        wanted = [
+            name for name, one in properties.items() if optional or name in required or schema.is_enumeration(one)
+        ]
+        # The optional ones may be what a validator rejects.
+        for names in (wanted, [name for name in wanted if name in required]):
+            choices = {name: list(itertools.islice(schema.values(properties[name], name), _VALUES)) for name in names}
+            if (arguments := _fit(tool, choices, required)) is not None:
+                return arguments
+        return None
 
-    def number(self) -> int:
-        """Return another number."""
-        return NUMBERS[self._take("number") % len(NUMBERS)]
+    def observation(self, arguments: Mapping[str, Any]) -> str:
+        """Return another number, which is none of the arguments, as text."""
+        while (number := NUMBERS[self._take("number") % len(NUMBERS)]) in arguments.values():
+            pass
+        return str(number)
 
     def _take(self, what: str) -> int:
         self._uses[what] += 1

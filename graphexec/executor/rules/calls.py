@@ -13,6 +13,7 @@ from pydantic_core import to_jsonable_python
 from graphexec.actions import AgentAction, AgentStep, Run
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation, observation_text
+from graphexec.agents.rules import is_choice
 from graphexec.effects import ToolResult
 from graphexec.executor.loop_guard import last_turns
 from graphexec.tools import AnyTool
@@ -43,6 +44,19 @@ class CallRules:
     def _found(self) -> Mapping[str, AnyTool]:
         return self.tools if self.lookup == "exact" else {name.casefold(): one for name, one in self.tools.items()}
 
+    @cached_property
+    def _dummy_texts(self) -> frozenset[str]:
+        """The strings of all examples: a model also gives one tool what it saw in an example of another."""
+        rows = self.agent.dummies.values()
+        return frozenset(
+            _fold(one) for row in rows for values in row.values() for one in values if isinstance(one, str)
+        )
+
+    def _is_dummy(self, value: Any, dummies: Sequence[Any]) -> bool:
+        if isinstance(value, str):
+            return _fold(value) in self._dummy_texts
+        return any(value == to_jsonable_python(dummy, fallback=str) for dummy in dummies)
+
     def tool_of(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
         return self._found.get(action.tool if self.lookup == "exact" else action.tool.casefold())
@@ -65,14 +79,14 @@ class CallRules:
         if "no_dummies" not in self.agent.rules:
             return None
         tool = self.tool_of(action)
-        dummies = None if tool is None else self.agent.dummies.get(tool.name)
-        if tool is None or not dummies:
+        if tool is None or not self.agent.dummies:
             return None
+        dummies = self.agent.dummies.get(tool.name, {})
         arguments = _validated(tool, action) or {}
         copied = [
             (name, value)
             for name, value in arguments.items()
-            if any(_is_same(value, dummy) for dummy in dummies.get(name, ()))
+            if not is_choice(tool, name) and self._is_dummy(value, dummies.get(name, ()))
         ]
         if not copied:
             return None
@@ -140,13 +154,6 @@ def _known_text(run: Run) -> str:
 
 def _fold(text: str) -> str:
     return " ".join(text.casefold().split())
-
-
-def _is_same(value: Any, dummy: Any) -> bool:
-    if isinstance(value, str) and isinstance(dummy, str):
-        return _fold(value) == _fold(dummy)
-    same: bool = value == to_jsonable_python(dummy, fallback=str)
-    return same
 
 
 def _stands_in(value: Any, text: str) -> bool:

@@ -1,0 +1,403 @@
+"""Synthesised examples: calls that fit any tool, questions made of docstrings, and prompts of a moderate length."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import ipaddress
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator, AnyUrl, BaseModel, Field, create_model
+from typing_extensions import TypedDict
+
+from graphexec import create_structured_agent, tool
+from graphexec.actions import Run
+from graphexec.agents import WorkedExample, synthesised_examples
+from graphexec.agents.examples.patterns import match_pattern
+from graphexec.agents.examples.questions import labelled_question, natural_question
+from graphexec.agents.examples.synthesis import GREETING
+from graphexec.effects import CallModel
+from graphexec.errors import ToolDefinitionError
+from graphexec.messages import ChatRequest
+from graphexec.models import ScriptedModel
+from graphexec.tools import AnyTool, ToolExample, tool_from_schema
+from graphexec.tools.everyday import EVERYDAY_TOOLS
+from tests.executor.actors import echo
+
+
+class Level(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+
+class Point(TypedDict):
+    x: float
+    y: Annotated[float, Field(ge=0, lt=1)]
+
+
+class Node(BaseModel):
+    """Refers to itself."""
+
+    value: Annotated[str, Field(max_length=5)]
+    children: list[Node] = []
+    next: Node | None = None
+
+
+def never_called(*args: object, **kwargs: object) -> str:
+    raise AssertionError("no tool is called for an example")
+
+
+def tool_of(annotations: Mapping[str, Any], *, optional: int = 0, doc: str = "Do it.") -> AnyTool:
+    """Return a tool with these arguments, the last ones optional."""
+    names = list(annotations)
+    required = names[: len(names) - optional]
+    written = ", ".join(name if name in required else f"{name}=None" for name in names)
+    space: dict[str, Any] = {"never_called": never_called}
+    exec(f"def act({written}):\n    return never_called({', '.join(names)})", space)
+    space["act"].__annotations__.update(annotations)
+    space["act"].__doc__ = doc
+    return tool(space["act"])
+
+
+def calls_of(*tools: AnyTool) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, dict(arguments)) for one in synthesised_examples(tools) for name, arguments, _ in one.calls]
+
+
+# ---- arguments
+
+SCALARS: list[Any] = [
+    *(str, int, float, bool, bytes, Decimal, Path, uuid.UUID, dt.date, dt.time, dt.datetime, dt.timedelta),
+    *(ipaddress.IPv4Address, ipaddress.IPv6Network, AnyUrl, re.Pattern, Any, object, Level, Point, Node, None),
+    Literal["a", 3],
+]
+PATTERNS = [
+    *(
+        r"^[A-Z]{2}\d{4}$",
+        r"^(EUR|USD)$",
+        r"\w+@\w+\.org",
+        r"^\S{3,5}$",
+        r"^[^a-z]+$",
+        r"^(?:ab?c)*x$",
+        r"^\d{3}-\d{2}$",
+    ),
+    *(r"^[a-f0-9]{8}(-[a-f0-9]{4}){3}$", r"^$", r"^.{12}$", r"^\+?[1-9]\d{1,14}$", r"^[\w.-]+/[\w.-]+$", r"^a{0,3}$"),
+]
+
+
+@st.composite
+def numbers(draw: st.DrawFn) -> Any:
+    kind = draw(st.sampled_from((int, float)))
+    low = draw(st.integers(-1000, 1000))
+    high = low + draw(st.integers(2, 500))
+    return draw(
+        st.sampled_from(
+            [
+                Annotated[kind, Field(ge=low)],
+                Annotated[kind, Field(lt=high)],
+                Annotated[kind, Field(gt=low, lt=high)],
+                Annotated[kind, Field(ge=low, le=low)],
+                Annotated[kind, Field(multiple_of=7, gt=low)],
+                Annotated[float, Field(gt=low / 1000, lt=low / 1000 + 0.001)],
+            ]
+        )
+    )
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> Any:
+    least = draw(st.integers(0, 40))
+    most = least + draw(st.integers(0, 3))
+    pattern = draw(st.sampled_from(PATTERNS))
+    return draw(
+        st.sampled_from(
+            [Annotated[str, Field(min_length=least, max_length=most)], Annotated[str, Field(pattern=pattern)]]
+        )
+    )
+
+
+def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    def model(kinds: list[Any]) -> Any:
+        fields: dict[str, Any] = {f"field_{number}": (kind, ...) for number, kind in enumerate(kinds)}
+        return create_model("Made", **fields)
+
+    return st.one_of(
+        inner.map(lambda kind: list[kind]),
+        inner.map(lambda kind: kind | None if kind is not None else None),
+        inner.map(lambda kind: Annotated[list[kind], Field(min_length=2, max_length=3)]),
+        inner.map(lambda kind: dict[str, kind]),
+        inner.map(lambda kind: Annotated[dict[str, kind], Field(min_length=2)]),
+        st.tuples(inner, inner).map(lambda kinds: tuple[kinds[0], kinds[1]]),
+        st.tuples(inner, inner).map(lambda kinds: kinds[0] | kinds[1] if None not in kinds else kinds[0]),
+        st.just(Annotated[set[int], Field(min_length=3)]),
+        st.just(Annotated[frozenset[Level], Field(min_length=1)]),
+        st.lists(inner, min_size=1, max_size=3).map(model),
+    )
+
+
+ANNOTATIONS = st.recursive(st.sampled_from(SCALARS) | numbers() | texts(), containers, max_leaves=4)
+NAMES = st.sampled_from(["city", "id", "fileName", "from_unit", "to_unit", "count", "x", "items", "note", "größe"])
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(NAMES, ANNOTATIONS, max_size=4), st.integers(0, 4))
+def test_every_call_fits_its_tool(annotations: dict[str, Any], optional: int) -> None:
+    made = tool_of(annotations, optional=min(optional, len(annotations)))
+    calls = calls_of(made)
+    assert len(calls) == 2
+    for name, arguments in calls:
+        assert name == made.name
+        made.read(json.loads(json.dumps(arguments)))
+    assert calls == calls_of(made)
+
+
+JSON_SCHEMAS = st.recursive(
+    st.sampled_from(
+        [
+            *({"type": "string"}, {"type": "integer", "minimum": 3}, {"type": ["string", "null"]}, {"const": 4}, {}),
+            *({"enum": ["a", "b"]}, {"type": "string", "examples": ["North"]}, {"type": "string", "format": "date"}),
+            *({"$ref": "#/$defs/Name"}, {"allOf": [{"type": "integer"}, {"minimum": 5}]}, {"type": "boolean"}),
+        ]
+    ),
+    lambda inner: st.one_of(
+        inner.map(lambda one: {"type": "array", "items": one, "minItems": 1}),
+        inner.map(lambda one: {"oneOf": [one, {"type": "null"}]}),
+        inner.map(lambda one: {"type": "object", "properties": {"a": one}, "required": ["a"]}),
+        inner.map(lambda one: {"type": "object", "additionalProperties": one, "minProperties": 1}),
+        st.lists(inner, min_size=1, max_size=2).map(lambda several: {"type": "array", "prefixItems": several}),
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), JSON_SCHEMAS, min_size=1))
+def test_every_call_fits_a_tool_of_a_schema(properties: dict[str, Any]) -> None:
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "$defs": {"Name": {"type": "string", "maxLength": 3}},
+    }
+    made = tool_from_schema("act", "Do it.", schema, never_called)
+    for _, arguments in calls_of(made):
+        made.read(arguments)
+
+
+def test_validators_choose_among_usual_values() -> None:
+    def is_upper(value: str) -> str:
+        if not value.isupper():
+            raise ValueError("not in capitals")
+        return value
+
+    def reject(value: str) -> str:
+        raise RuntimeError(value)
+
+    assert calls_of(tool_of({"code": Annotated[str, AfterValidator(is_upper)]}))[0] == ("act", {"code": "K-52"})
+    assert calls_of(tool_of({"note": Annotated[str, AfterValidator(is_upper)]}))[0] == ("act", {"note": "AB"})
+    assert calls_of(tool_of({"code": Annotated[str, AfterValidator(reject)]})) == []
+    optional = tool_of({"a": int, "code": Annotated[str, AfterValidator(reject)]}, optional=1)
+    assert [list(arguments) for _, arguments in calls_of(optional)] == [["a"], ["a"]]
+
+
+def test_tools_have_different_values() -> None:
+    tools = [
+        tool(name=f"look_{number}", description="Look at a city.")(tool_of({"city": str}).function)
+        for number in range(3)
+    ]
+    cities = [arguments["city"] for _, arguments in calls_of(*tools)]
+    assert cities[:3] == ["Lisbon", "Turin", "Malmö"]
+    assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
+
+
+def test_optional_arguments_are_in_the_second_example() -> None:
+    made = tool_of({"food": str, "grams": int, "kind": Literal["raw", "dry"]}, optional=2)
+    assert [list(arguments) for _, arguments in calls_of(made)] == [["food", "kind"], ["food", "grams", "kind"]]
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_pattern_has_a_string(pattern: str) -> None:
+    for turn in range(3):
+        found = match_pattern(pattern, turn)
+        assert found is not None
+        assert re.search(pattern, found)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"],
+)
+def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
+    found = match_pattern(pattern)
+    assert found is None or re.search(pattern, found)
+
+
+@given(st.text("ab\\d[]^$(|)?*+{1,}.-w", max_size=12))
+def test_any_pattern_has_none_or_a_match(pattern: str) -> None:
+    found = match_pattern(pattern)
+    assert found is None or re.search(pattern, found)
+
+
+# ---- questions
+
+
+@pytest.mark.parametrize(
+    ("description", "arguments", "labelled", "natural"),
+    [
+        (
+            "Return the price of an item in the shop.",
+            {"item": "lamp"},
+            "Return the price of an item in the shop: item lamp.",
+            "What is the price of lamp in the shop?",
+        ),
+        (
+            "Returns the current weather for a given location.",
+            {"location": "Oslo"},
+            ...,
+            "What is the current weather for Oslo?",
+        ),
+        ("Calculate an arithmetic expression, such as (2 + 3) * 4.", {"expression": "6 * 7"}, ..., "What is 6 * 7?"),
+        ("Find out where a parcel is.", {"parcel_id": "K-52"}, ..., "Where is K-52?"),
+        ("Tell which day of the week a date is.", {"day": "2031-05-17"}, ..., "Which day of the week is 2031-05-17?"),
+        (
+            "Tell how many pieces of an item are in stock",
+            {"item": "lamp"},
+            ...,
+            "How many pieces of lamp are in stock?",
+        ),
+        ("Search for the ingredients of a dish.", {"dish": "pie"}, ..., "What are the ingredients of pie?"),
+        ("Add two numbers.", {"a": 3, "b": 4}, "Add two numbers: a 3, b 4.", "Add 3 and 4."),
+        (
+            "Switch the light in a room on or off.",
+            {"room": "attic", "state": "on"},
+            ...,
+            "Switch the light in attic on.",
+        ),
+        (
+            "Convert an amount of money from one currency to another.",
+            {"amount": 20, "source": "EUR", "target": "USD"},
+            "Convert an amount of money from one currency to another: amount 20, source EUR, target USD.",
+            "Convert 20 from EUR to USD.",
+        ),
+        ("Set a reminder.", {"text": "Call", "hour": 9}, ..., "Set a reminder: text Call, hour 9."),
+        (
+            "Tell today's date and weekday.",
+            {},
+            "What is today's date and weekday?",
+            "What is today's date and weekday?",
+        ),
+        ("Check if a domain name is free.", {"domain": "a.org"}, ..., "Check if a.org is free."),
+        (
+            "Total of the values.\n\nMore text.",
+            {"values": [1, 2]},
+            "Total of the values: values [1, 2].",
+            "Total of [1, 2].",
+        ),
+        ("Get.", {"x": 1}, "Get: x 1.", "Get: x 1."),
+        ("\n", {}, "Use the tool.", "Use the tool."),
+        ("Look up the phone number of an employee.", {"fullName": "Ada"}, ..., "What is the phone number of Ada?"),
+    ],
+)
+def test_question_is_the_docstring_with_values(
+    description: str, arguments: dict[str, Any], labelled: Any, natural: str
+) -> None:
+    assert natural_question(description, arguments) == natural
+    assert labelled is ... or labelled_question(description, arguments) == labelled
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.integers()), max_size=4))
+def test_any_docstring_makes_a_question(description: str, arguments: dict[str, Any]) -> None:
+    for ask in (labelled_question, natural_question):
+        assert ask(description, arguments)[-1] in "?."
+
+
+def test_long_docstring_makes_a_short_question() -> None:
+    description = "Return " + "very " * 200 + "long text of a city"
+    assert len(natural_question(description, {"city": "Oslo"})) < 120
+
+
+# ---- examples
+
+
+def test_examples_of_few_tools_have_two_forms() -> None:
+    first, second, last = synthesised_examples([echo])
+    assert first == WorkedExample(
+        "Say it again: text The lantern is green.", (("echo", {"text": "The lantern is green"}, "37"),), "37"
+    )
+    assert second.question == "Say it again: text We meet at the pier."
+    assert last == GREETING
+
+
+@pytest.mark.parametrize(("tools", "examples"), [(0, 1), (1, 3), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
+def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
+    several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
+    assert len(synthesised_examples(several)) == examples
+
+
+def test_examples_of_the_author_replace_synthesised_ones() -> None:
+    whole = ToolExample({"text": "a"}, question="Say a!", observation="a", answer="It says a.")
+    made = tool(examples=[whole, {"text": "b"}, {"text": "c"}])(echo.function)
+    one, two, three, _ = synthesised_examples([made])
+    assert one == WorkedExample("Say a!", (("echo", {"text": "a"}, "a"),), "It says a.")
+    assert (two.question, two.calls[0][1]) == ("Say it again: text b.", {"text": "b"})
+    assert two.answer == two.calls[0][2]
+    assert three.calls[0][1] == {"text": "c"}
+
+
+def test_invalid_tools_are_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="two tools are named echo"):
+        synthesised_examples([echo, echo])
+
+
+def test_structured_agent_shows_examples_by_default() -> None:
+    request = request_of(create_structured_agent(ScriptedModel([]), [echo]))
+    assert [message.content for message in request.messages][1:5] == [
+        "Say it again: text The lantern is green.",
+        '{"action": "echo", "action_input": {"text": "The lantern is green"}}',
+        "Observation: 37",
+        '{"action": "final_answer", "answer": "37"}',
+    ]
+    without = request_of(create_structured_agent(ScriptedModel([]), [echo], examples=()))
+    assert [message.role for message in without.messages] == ["system", "user"]
+
+
+def request_of(agent: Any) -> ChatRequest:
+    effect = agent.ask(Run({"input": "q"}))
+    assert isinstance(effect, CallModel)
+    assert isinstance(effect.request, ChatRequest)
+    return effect.request
+
+
+@pytest.mark.parametrize("most", [1, 300, None])
+def test_answer_has_a_greatest_length(most: int | None) -> None:
+    agent: Any = create_structured_agent(ScriptedModel([]), [echo], max_answer=most)
+    concluding = agent.conclude(Run({"input": "q"})).request
+    for request in (request_of(agent), concluding):
+        answer = request.schema["anyOf"][-1]["properties"]["answer"]
+        assert answer == {"type": "string"} | ({} if most is None else {"maxLength": most})
+
+
+# A token of the models that were measured has about four characters of such text.
+CHARACTERS_PER_TOKEN = 3.5
+
+
+@pytest.mark.parametrize("tools", ["everyday", "six"])
+def test_first_prompt_is_short(tools: str) -> None:
+    several = EVERYDAY_TOOLS if tools == "everyday" else six_tools()
+    request = request_of(create_structured_agent(ScriptedModel([]), several))
+    characters = sum(len(message.content) for message in request.messages)
+    assert characters / CHARACTERS_PER_TOKEN < 850
+
+
+def six_tools() -> list[AnyTool]:
+    doc = "Return the price of a ticket between two stations."
+    arguments = {"origin": str, "destination": str, "travel_class": Literal["first", "second"]}
+    made = tool_of(arguments, doc=doc)
+    return [tool(name=f"ticket_price_{number}")(made.function) for number in range(6)]
