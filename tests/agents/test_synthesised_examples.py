@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
 from hypothesis import given, settings
@@ -93,19 +93,28 @@ PATTERNS = [
 ]
 
 
+# Any: the types in them are made at run time, which type checkers cannot follow.
+LIST: Any = list
+DICT: Any = dict
+TUPLE: Any = tuple
+UNION: Any = Union
+OPTIONAL: Any = Optional
+ANNOTATED: Any = Annotated
+
+
 @st.composite
 def numbers(draw: st.DrawFn) -> Any:
-    kind = draw(st.sampled_from((int, float)))
+    kind: Any = draw(st.sampled_from((int, float)))
     low = draw(st.integers(-1000, 1000))
     high = low + draw(st.integers(2, 500))
     return draw(
         st.sampled_from(
             [
-                Annotated[kind, Field(ge=low)],
-                Annotated[kind, Field(lt=high)],
-                Annotated[kind, Field(gt=low, lt=high)],
-                Annotated[kind, Field(ge=low, le=low)],
-                Annotated[kind, Field(multiple_of=7, gt=low)],
+                ANNOTATED[kind, Field(ge=low)],
+                ANNOTATED[kind, Field(lt=high)],
+                ANNOTATED[kind, Field(gt=low, lt=high)],
+                ANNOTATED[kind, Field(ge=low, le=low)],
+                ANNOTATED[kind, Field(multiple_of=7, gt=low)],
                 Annotated[float, Field(gt=low / 1000, lt=low / 1000 + 0.001)],
             ]
         )
@@ -130,13 +139,13 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         return create_model("Made", **fields)
 
     return st.one_of(
-        inner.map(lambda kind: list[kind]),
-        inner.map(lambda kind: kind | None if kind is not None else None),
-        inner.map(lambda kind: Annotated[list[kind], Field(min_length=2, max_length=3)]),
-        inner.map(lambda kind: dict[str, kind]),
-        inner.map(lambda kind: Annotated[dict[str, kind], Field(min_length=2)]),
-        st.tuples(inner, inner).map(lambda kinds: tuple[kinds[0], kinds[1]]),
-        st.tuples(inner, inner).map(lambda kinds: kinds[0] | kinds[1] if None not in kinds else kinds[0]),
+        inner.map(lambda kind: LIST[kind]),
+        inner.map(lambda kind: None if kind is None else OPTIONAL[kind]),
+        inner.map(lambda kind: ANNOTATED[LIST[kind], Field(min_length=2, max_length=3)]),
+        inner.map(lambda kind: DICT[str, kind]),
+        inner.map(lambda kind: ANNOTATED[DICT[str, kind], Field(min_length=2)]),
+        st.tuples(inner, inner).map(lambda kinds: TUPLE[kinds]),
+        st.tuples(inner, inner).map(lambda kinds: UNION[kinds]),
         st.just(Annotated[set[int], Field(min_length=3)]),
         st.just(Annotated[frozenset[Level], Field(min_length=1)]),
         st.lists(inner, min_size=1, max_size=3).map(model),
@@ -379,7 +388,8 @@ def request_of(agent: Any) -> ChatRequest:
 def test_answer_has_a_greatest_length(most: int | None) -> None:
     agent: Any = create_structured_agent(ScriptedModel([]), [echo], max_answer=most)
     concluding = agent.conclude(Run({"input": "q"})).request
-    for request in (request_of(agent), concluding):
+    requests: list[Any] = [request_of(agent), concluding]
+    for request in requests:
         answer = request.schema["anyOf"][-1]["properties"]["answer"]
         assert answer == {"type": "string"} | ({} if most is None else {"maxLength": most})
 
