@@ -79,9 +79,12 @@ class RunMethods:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
 
         `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
-        then calls without a reply are made again. `context` is a value for tools, handlers and nodes that take a
-        `CallContext`; it is not stored. `run_id` is generated unless given. A run that a tool starts is nested in the
-        run that calls the tool, and shares its limits and its deadline; elsewhere, pass that call as `host`.
+        then calls without a reply are made again. The optional input `images` is an image or a list of them, each an
+        `Image`, bytes, a `pathlib.Path` or a URL; an agent that sends messages sends them with the question.
+
+        `context` is a value for tools, handlers and nodes that take a `CallContext`; it is not stored. `run_id` is
+        generated unless given. A run that a tool starts is nested in the run that calls the tool, and shares its limits
+        and its deadline; elsewhere, pass that call as `host`.
 
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
@@ -119,7 +122,11 @@ class RunMethods:
         return self._chunks(inputs, ASYNC, RunOptions(**options))
 
     def stream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[str, None, None]:
-        """Run and yield the text of the final answer in pieces, as the model streams it; see `AnswerExtractor`."""
+        """Run and yield the text of the final answer in pieces, as the model streams it.
+
+        The pieces after the last `AnswerDiscarded`, a string with a line break, are together exactly the answer. It
+        follows text that was not the answer, such as a sentence before a tool call; see `AnswerExtractor`.
+        """
         return iterate_sync(self._answer(inputs, BLOCKING, RunOptions(**options)))
 
     def astream_answer(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> AsyncGenerator[str, None]:
