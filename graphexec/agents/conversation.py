@@ -144,7 +144,8 @@ def _parse_reasoning(given: Any) -> Reasoning:
 def _parse_images(others: Mapping[Any, Any]) -> tuple[Image, ...]:
     # Any: values of arbitrary JSON.
     given: Any = others.get("images", ())
-    images = [to_image(one) for one in given] if isinstance(given, (list, tuple)) else [None]  # pyright: ignore[reportUnknownVariableType]
+    several: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]  # pyright: ignore[reportUnknownArgumentType]
+    images = [to_image(one) for one in several]
     if None in images:
         raise ValueError("not the images of a message")
     return tuple(image for image in images if image is not None)

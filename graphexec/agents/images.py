@@ -41,7 +41,7 @@ def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Ima
 
     Raises `InputError`, which lists every value that is not an image, and for an empty list.
     """
-    several: Sequence[object] = given if isinstance(given, (list, tuple)) else (given,)  # pyright: ignore[reportUnknownVariableType]
+    several = _items(given)
     if not several:
         raise InputError(f"the input {IMAGES} is empty; leave it out, or give {_FORMS}")
     images: list[Image] = []
@@ -50,11 +50,17 @@ def read_images(given: object, read_file: FileReader = reject_file) -> tuple[Ima
         try:
             images.append(_read_image(one, read_file))
         except InputError as error:
-            where = f"{IMAGES}[{place}]" if several is given else IMAGES
+            where = f"{IMAGES}[{place}]" if isinstance(given, (list, tuple)) else IMAGES
             problems.append(f"the input {where}: {error}")
     if problems:
         raise InputError("; ".join(problems))
     return tuple(images)
+
+
+# Any: the value may be of any type.
+def _items(value: Any) -> list[Any]:
+    """Return the items of a list or a tuple; any other value is the only item."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _read_image(given: object, read_file: FileReader) -> Image:
@@ -64,7 +70,7 @@ def _read_image(given: object, read_file: FileReader) -> Image:
         case str():
             return Image(given)
         case bytes() | bytearray() | memoryview():
-            return Image.from_bytes(bytes(given))
+            return Image.from_bytes(bytes(given))  # pyright: ignore[reportUnknownArgumentType] - any memoryview
         case FilePath():
             return _from_file(given, read_file(given))
         case _:
@@ -100,8 +106,7 @@ def prepare_inputs(
     only. Raises `InputError` for images that the agent cannot send, and as `read_images` does.
     """
     for name in variables:
-        value = inputs.get(name)
-        if any(to_image(one) is not None for one in (value if isinstance(value, (list, tuple)) else (value,))):  # pyright: ignore[reportUnknownVariableType]
+        if any(to_image(one) is not None for one in _items(inputs.get(name))):
             raise InputError(
                 f"the input {name} is an image, but it is written into a text; pass text as {name}, and the image in "
                 f"the input {IMAGES}"

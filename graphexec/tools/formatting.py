@@ -41,8 +41,9 @@ def _format(value: Any, images: list[Image]) -> str:
     text = _format_json(value)
     if text is not None and _MARK not in text:
         return text
-    if isinstance(value, (list, tuple)) and any(to_image(one) is not None for one in value):  # pyright: ignore[reportUnknownVariableType]
-        return "\n".join([_format(one, images) for one in value])  # pyright: ignore[reportUnknownVariableType]
+    parts: list[Any] = list(value) if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
+    if any(to_image(one) is not None for one in parts):
+        return "\n".join([_format(one, images) for one in parts])
     return _format_repr(value) if text is None else to_json(_replace(from_json(text), images)).decode()
 
 

@@ -131,7 +131,9 @@ def test_tag_of_a_call_is_held_back() -> None:
     assert "".join(map(read, "1 < 2 <b> <Tool_Call>{}")) == "1 < 2 <b> "
 
 
-TEXTS = st.text() | st.lists(st.sampled_from(["<tool_call>", "<think>", "</think>", "<", "{", "`", " ", "\n", "a", "42"])).map("".join)
+TEXTS = st.text() | st.lists(
+    st.sampled_from(["<tool_call>", "<think>", "</think>", "<", "{", "`", " ", "\n", "a", "42"])
+).map("".join)
 CALLS = st.sampled_from([(), (CALL,), (CALL, CALL), (ToolCall("1", "echo", "{"),)])
 REPLIES = st.lists(st.builds(ModelReply, TEXTS, CALLS), max_size=4)
 
