@@ -184,8 +184,10 @@ def _fields(value: Any) -> dict[str, Any]:
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
 _CALL_STARTS = ("{", "[", "`", "<")
-# The tag of a call that follows other text.
-_CALL_TAG = re.compile("<tool_call", re.IGNORECASE)
+# What begins a call that follows other text, as `read_textual_calls` reads it.
+_CALL_MARKS = ("<tool_call", "<tools>", "<function", "<|tool_call|>", "<|python_tag|>", "[tool_calls]")
+_CALL_MARK = re.compile("|".join(map(re.escape, _CALL_MARKS)), re.IGNORECASE)
+_LONGEST_MARK = max(map(len, _CALL_MARKS))
 
 
 def make_text_reader() -> AnswerReader:
@@ -206,11 +208,13 @@ def make_text_reader() -> AnswerReader:
             begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
             if ended or not begun:
                 return ""
-        if found := _CALL_TAG.search(waiting):
+        if found := _CALL_MARK.search(waiting):
             ended = True
             return waiting[: found.start()]
-        last = waiting.rfind("<")
-        place = last if last >= 0 and "<tool_call".startswith(waiting[last:].lower()) else len(waiting)
+        end = waiting[-_LONGEST_MARK:].lower()
+        last = max(end.rfind("<"), end.rfind("["))
+        held = last >= 0 and any(mark.startswith(end[last:]) for mark in _CALL_MARKS)
+        place = len(waiting) - len(end) + last if held else len(waiting)
         text, waiting = waiting[:place], waiting[place:]
         return text
 

@@ -76,7 +76,7 @@ def find_regions(text: str) -> Iterator[Region]:
 
 
 def _make_bare(text: str, start: int) -> Region:
-    end = _find_end(text, start)
+    end = find_end(text, start)
     closed = end is not None
     end = len(text) if end is None else end
     return Region(text[start:end].strip(), start, start, end, closed, is_json=True, claimed=_is_claimed(text, start))
@@ -102,7 +102,8 @@ def _make_fenced(text: str, start: int, begin: int) -> Region:
     return Region(inner, start, begin, end + len(_FENCE) if closed else len(text), closed, is_json, claimed=is_json)
 
 
-def _find_end(text: str, start: int) -> int | None:
+def find_end(text: str, start: int) -> int | None:
+    """Return the position behind the JSON that begins at `start`, or `None` if its brackets are not closed."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text, start):
         if token[0] in _BRACKETS:

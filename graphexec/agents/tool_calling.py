@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from graphexec._arguments import STRING, Constraint, validate
@@ -15,6 +16,7 @@ from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.rules import RuleName
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
+from graphexec.agents.textual_calls import read_textual_calls
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import (
     AssistantMessage,
@@ -25,6 +27,7 @@ from graphexec.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    separate_reasoning,
 )
 from graphexec.tools import AnyTool
 
@@ -67,7 +70,7 @@ def create_tool_calling_agent(
     instructions = Form(Template(((system, None),)), {}, format_thoughts, tools=tools)
     return make_instructed_agent(
         model,
-        read,
+        partial(read, tools=tools),
         instructions,
         question,
         history=history,
@@ -122,11 +125,15 @@ def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentSt
     return answered
 
 
-def read(reply: ModelReply) -> Decision:
-    """Parse the tool calls, or the text as the answer.
+def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
+    """Parse the tool calls, native ones or calls to known `tools` that the text consists of, or the text as the answer.
 
-    Raises `ParseError` if a call's arguments are not JSON, and if the model has written nothing but reasoning.
+    Raises `ParseError` if a call's arguments are not JSON, for a call in the text that cannot be read, and for
+    reasoning without an answer.
     """
+    reply = separate_reasoning(reply)
+    if not reply.tool_calls:
+        reply = read_textual_calls(reply, tools)
     if not reply.tool_calls:
         if reply.reasoning and not reply.content.strip():
             cut = reply.finish_reason == "length"
@@ -149,7 +156,8 @@ def read(reply: ModelReply) -> Decision:
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     """Parse the arguments of a call. Truncated JSON is an error; it is not completed by guessing."""
     try:
-        return read_object(call.arguments or "{}")
+        written = call.arguments.strip()
+        return read_object("{}" if written in {"", "null"} else written)
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)
         text = f"The arguments of the call to {call.name} are not a JSON object: {why}. Call it again."

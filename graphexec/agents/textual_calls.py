@@ -1,0 +1,261 @@
+"""Read tool calls that a model writes as text, because its server does not know the format of its calls.
+
+Sources: the chat templates of Hermes and Qwen (`<tool_call>`), Llama 3.1 (`<function=name>`, `<|python_tag|>`), Granite
+(`<|tool_call|>`), Qwen-Coder (`<tools>`, `<parameter=name>`) and Mistral (`[TOOL_CALLS]`, with `[CALL_ID]` and `[ARGS]`
+in newer ones), as vLLM's tool parsers read them. Models without a format write the object of a call as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from graphexec._parsing.json import read_beginning, read_container, read_object
+from graphexec.agents.json_text import find_end, find_regions
+from graphexec.agents.text_parsing import strip_fence, unreadable_error
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.tools import AnyTool
+
+_MARK = re.compile(
+    r"<(?P<tag>tool_calls?|tools|function_calls?|functioncall)>|<function=(?P<function>[^>\n]{1,99})>"
+    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call\|>",
+    re.IGNORECASE,
+)
+# Mistral's newer form, without a list.
+_NAMED = re.compile(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
+_PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(.*?)</parameter>", re.DOTALL)
+_FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
+# What may stand between two calls, and behind the last one.
+_BETWEEN = re.compile(r"(?:[\s;,]|</s>|<\|(?:eom_id|eot_id|im_end|end)\|>|</(?:tool_calls?|tools|function_calls?)>)*+")
+
+_NAME_KEYS = ("name", "function", "tool", "tool_name", "action")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_OTHER_KEYS = frozenset({"id", "type", "index", "call_id"})
+_FORM = "To use a tool, call it and write nothing else."
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    # Any JSON: what the model gave as the arguments.
+    arguments: Any
+
+
+class _NotACallError(ValueError):
+    """The text is not a call."""
+
+
+def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelReply:
+    """Return the reply with the calls that its text consists of as tool calls, or the reply itself if it is an answer.
+
+    The text consists of calls if all of it is JSON with the names of known tools and their arguments, or if it ends in
+    calls with one of the models' marks. Raises `ParseError` for a call that cannot be read: one that is cut, that names
+    no known tool or is surrounded by other text.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    text = strip_fence(reply.content.strip())
+    mark = _find_mark(text)
+    if mark is not None:
+        return _read_marked(reply, text, mark, by_name)
+    try:
+        calls = _read_json_calls(text)
+    except ValueError:
+        _reject_cut_call(text, by_name)
+        _reject_call_behind_prose(text, by_name)
+        return reply
+    if not calls or not all(call.name in by_name for call in calls):
+        return reply
+    return _with_calls(reply, "", calls, text)
+
+
+def _find_mark(text: str) -> re.Match[str] | None:
+    """Return the first mark that is neither quoted nor in code."""
+    fences = [(region.start, region.end) for region in find_regions(text) if not region.is_json]
+    for mark in _MARK.finditer(text):
+        quoted = text[mark.start() - 1 : mark.start()] in {"`", '"', "'"}
+        if not quoted and not any(start < mark.start() < end for start, end in fences):
+            return mark
+    return None
+
+
+def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> ModelReply:
+    calls: list[_Call] = []
+    position = mark.start()
+    try:
+        while position < len(text):
+            found = _MARK.match(text, position)
+            if found is not None:
+                new, position = _read_call(text, found, tools)
+            elif text[position] in "{[":
+                # One mark may precede several calls.
+                value, position = _read_json(text, position)
+                new = _to_calls(value, tagged=True)
+            else:
+                new = []
+            if not new:
+                raise _NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
+            calls += new
+            between = _BETWEEN.match(text, position)
+            assert between is not None, "the pattern matches the empty string"
+            position = between.end()
+    except ValueError as error:
+        begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
+        if not begins_line or (calls and not any(call.name in tools for call in calls)):
+            _reject_cut_call(text[mark.end() :].lstrip(), tools)
+            return reply
+        cut = reply.finish_reason == "length"
+        _reject(text, "its tool call was cut at the token limit" if cut else f"its tool call is not valid: {error}")
+    unknown = [call.name for call in calls if call.name not in tools]
+    if unknown:
+        _reject(text, f"there is no tool {', '.join(unknown)}, only {', '.join(tools) or 'none'}")
+    return _with_calls(reply, text[: mark.start()].strip(), calls, text)
+
+
+def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[_Call], int]:
+    """Return the calls behind a mark, and the position behind them. Raises `ValueError` if they cannot be read."""
+    position = mark.end()
+    function = mark
+    if mark["tag"] is not None and (inner := _FUNCTION.match(text, position)):
+        position, function = inner.end(), inner
+    name = function[1] if function is not mark else mark["function"]
+    if name is None and mark["tag"] is None and (named := _NAMED.match(text, position)):
+        position, name = named.end(), named[1]
+    if name is not None and _PARAMETER.match(text, position):
+        arguments, position = _read_parameters(text, position, tools.get(name.strip()))
+        call = [_Call(name.strip(), arguments)]
+    else:
+        value, position = _read_json(text, position)
+        call = _to_calls(value, tagged=True) if name is None else [_Call(name.strip(), value)]
+    closing = re.compile(rf"\s*+(?:</function>)?\s*+(?:</{mark['tag'] or 'function'}>)?", re.IGNORECASE)
+    closed = closing.match(text, position)
+    assert closed is not None, "the pattern matches the empty string"
+    return call, closed.end()
+
+
+def _read_json(text: str, position: int) -> tuple[Any, int]:
+    start = position + len(text[position:]) - len(text[position:].lstrip())
+    end = find_end(text, start) if text.startswith(("{", "["), start) else None
+    if end is None:
+        raise _NotACallError("it has no complete JSON object")
+    return read_container(text[start:end]), end
+
+
+def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[dict[str, Any], int]:
+    """Read arguments in tags. They are strings, but for parameters of other types they are JSON."""
+    properties: Mapping[str, Any] = {} if tool is None else tool.parameters["properties"]
+    arguments: dict[str, Any] = {}
+    while found := _PARAMETER.match(text, position):
+        position = found.end()
+        name, value = found[1].strip(), found[2].removeprefix("\n").removesuffix("\n")
+        arguments[name] = value
+        if properties.get(name, {}).get("type") != "string":
+            with suppress(ValueError):
+                arguments[name] = json.loads(value)
+    return arguments, position
+
+
+def _read_json_calls(text: str) -> list[_Call]:
+    """Return the calls that a text consists of, none if it is other JSON. Raises `ValueError` if it is not JSON."""
+    calls: list[_Call] = []
+    position = 0
+    while position < len(text):
+        value, position = _read_json(text, position)
+        new = _to_calls(value, tagged=False)
+        if not new:
+            return []
+        calls += new
+        between = _BETWEEN.match(text, position)
+        assert between is not None, "the pattern matches the empty string"
+        position = between.end()
+    return calls
+
+
+def _to_calls(value: Any, *, tagged: bool) -> list[_Call]:
+    """Return the calls in JSON, none if it is not made of calls; a `tagged` call may have no arguments."""
+    if isinstance(value, list):
+        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
+        several = [_to_calls(item, tagged=tagged) for item in items]
+        return [call for calls in several for call in calls] if all(several) else []
+    if not isinstance(value, dict):
+        return []
+    members: dict[str, Any] = {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if set(members) == {"tool_calls"}:
+        return _to_calls(members["tool_calls"], tagged=tagged)
+    # OpenAI's form.
+    if isinstance(members.get("function"), dict) and set(members) <= {"function", *_OTHER_KEYS}:
+        return _to_calls(members["function"], tagged=tagged)
+    names = [key for key in _NAME_KEYS if key in members]
+    arguments = [key for key in _ARGUMENT_KEYS if key in members]
+    if len(names) != 1 or len(arguments) > 1 or not (arguments or tagged):
+        return []
+    name = members[names[0]]
+    if not isinstance(name, str) or not set(members) <= {*names, *arguments, *_OTHER_KEYS}:
+        return []
+    return [_Call(name, members[arguments[0]] if arguments else {})]
+
+
+def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
+    made = tuple(
+        ToolCall(_make_id(position, call), call.name, json.dumps(_arguments(call, text), ensure_ascii=False))
+        for position, call in enumerate(calls)
+    )
+    return replace(reply, content=content, tool_calls=made, finish_reason="tool_calls")
+
+
+def _arguments(call: _Call, text: str) -> dict[str, Any]:
+    given = call.arguments
+    if isinstance(given, str):
+        try:
+            given = read_object(given or "{}")
+        except ValueError as error:
+            _reject(text, f"the arguments of the call to {call.name} are not a JSON object: {error}")
+    if isinstance(given, dict):
+        return given  # pyright: ignore[reportUnknownVariableType]
+    if given is not None:
+        _reject(text, f"the arguments of the call to {call.name} are not a JSON object")
+    return {}
+
+
+def _make_id(position: int, call: _Call) -> str:
+    """Return an id that depends on the call alone: nine letters and digits, as Mistral's servers require."""
+    content = json.dumps([position, call.name, call.arguments])
+    return f"{zlib.crc32(content.encode()):08x}{position % 10}"
+
+
+def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` for the beginning of a call to a known tool."""
+    begun = re.sub(r"\A```\w*\s*", "", text)
+    if not begun.startswith(("{", "[")):
+        return
+    try:
+        value = read_beginning(begun)
+    except ValueError:
+        return
+    items: list[Any] = value if isinstance(value, list) else [value]
+    if any(call.name in tools for item in items for call in _to_calls(item, tagged=True)):
+        _reject(text, "its tool call is not complete")
+
+
+def _reject_call_behind_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` if the text ends in the JSON of a call: it may be the call or a part of the answer."""
+    last = None
+    for region in find_regions(text):
+        if region.is_json:
+            last = region
+    if last is None or text[last.end :].strip():
+        return
+    try:
+        calls = _read_json_calls(last.text)
+    except ValueError:
+        return
+    if any(call.name in tools for call in calls):
+        _reject(text, "it has other text before its tool call")
+
+
+def _reject(text: str, why: str) -> NoReturn:
+    raise unreadable_error(why, text, _FORM, prose=False)

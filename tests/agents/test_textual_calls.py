@@ -1,0 +1,214 @@
+"""Tool calls that a model writes as text: read as calls, refused, or left as the answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, AgentFinish, ParseError, create_tool_calling_agent, tool
+from graphexec.agents.tool_calling import read
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, Reasoning, ToolMessage
+from graphexec.models import ScriptedModel
+from tests.executor.actors import echo, messages
+
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    """Return the weather of a city."""
+    return f"rain in {city} for {days} days"
+
+
+@tool
+def today() -> str:
+    """Return the date."""
+    return "2026-11-23"
+
+
+TOOLS = (weather, today, echo)
+OSLO = {"city": "Oslo"}
+CALL = json.dumps({"name": "weather", "arguments": OSLO})
+
+
+def calls(text: str, finish: str = "stop") -> list[tuple[str, object]]:
+    """Return the calls in a reply as pairs of name and arguments; none if it is an answer."""
+    decision = read(ModelReply(text), TOOLS)
+    if isinstance(decision, AgentFinish):
+        assert decision.output == text
+        return []
+    return [(action.tool, action.tool_input) for action in decision]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>\n{CALL}\n</tool_call>",
+        f"<tool_call>{CALL}</tool_call>\n",
+        f"<tool_call>\n{CALL}",
+        f"<TOOL_CALL>{CALL}</TOOL_CALL><|im_end|>",
+        f"I look it up.\n\n<tool_call>\n{CALL}\n</tool_call>",
+        f"I look it up. <tool_call>{CALL}</tool_call>",
+        f"<tools>\n{CALL}\n</tools>",
+        f"<|tool_call|>[{CALL}]",
+        f"<function_call> {CALL} </function_call>",
+        '<function=weather>{"city": "Oslo"}</function>',
+        '<function=weather>{"city": "Oslo"}',
+        "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
+        f"[TOOL_CALLS] [{CALL}]",
+        f"[TOOL_CALLS]{CALL}",
+        '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}</s>',
+        '[TOOL_CALLS]weather[CALL_ID]aB3dE6gH9[ARGS]{"city": "Oslo"}',
+        '[TOOL_CALLS]weather{"city": "Oslo"}',
+        '<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}<|eom_id|>',
+        '<|python_tag|>{"type": "function", "name": "weather", "parameters": {"city": "Oslo"}}',
+        CALL,
+        f" {CALL}\n",
+        f"```json\n{CALL}\n```",
+        f"```\n[{CALL}]\n```",
+        f"<think>\nThe weather?\n</think>\n\n{CALL}",
+        f"The weather?\n</think>\n<tool_call>{CALL}</tool_call>",
+        "{'name': 'weather', 'arguments': {'city': 'Oslo',}}",
+        '{"name": "weather", "parameters": {"city": "Oslo"}}',
+        '{"name": "weather", "arguments": "{\\"city\\": \\"Oslo\\"}"}',
+        '{"id": "1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
+        '{"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}',
+        '{"tool": "weather", "tool_input": {"city": "Oslo"}}',
+        '{"action": "weather", "action_input": {"city": "Oslo"}}',
+    ],
+)
+def test_textual_call_is_read(text: str) -> None:
+    assert calls(text) == [("weather", OSLO)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<tool_call>{CALL}</tool_call>\n<tool_call>{CALL}</tool_call>",
+        f"<tool_call>{CALL}\n{CALL}</tool_call>",
+        f"[TOOL_CALLS] [{CALL}, {CALL}]",
+        '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}',
+        f"<|python_tag|>{CALL}; {CALL}",
+        f"{CALL}; {CALL}",
+        f"{CALL}\n{CALL}",
+        f"[{CALL}, {CALL}]",
+    ],
+)
+def test_several_textual_calls_are_read(text: str) -> None:
+    assert calls(text) == [("weather", OSLO)] * 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "today", "arguments": null}',
+        '{"name": "today", "arguments": {}}',
+        '<tool_call>{"name": "today"}</tool_call>',
+        "<function=today>{}</function>",
+    ],
+)
+def test_missing_arguments_are_empty(text: str) -> None:
+    assert calls(text) == [("today", {})]
+
+
+def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
+    inner = "<parameter=city>\n42\n</parameter>\n<parameter=days>3</parameter>"
+    assert calls(f"<function=weather>{inner}</function>") == [("weather", {"city": "42", "days": 3})]
+    inner = inner.replace("3", "three")
+    assert calls(f"<function=weather>{inner}</function>") == [("weather", {"city": "42", "days": "three"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It rains.",
+        '{"name": "Oslo", "population": 700000}',
+        '{"name": "Oslo", "arguments": {"a": 1}}',
+        '[{"name": "Oslo", "arguments": {}}]',
+        '{"name": "weather", "arguments": {}, "score": 3}',
+        '{"name": "weather"}',
+        "[]",
+        "[1, 2]",
+        '{"name": "Osl',
+        f"[{CALL}, 3]",
+        "```python\nweather('Oslo')\n```",
+        "Qwen writes calls in <tool_call> and </tool_call>.",
+        f"A call is written as `<tool_call>{CALL}</tool_call>`.",
+        f"It is written so:\n```\n<tool_call>{CALL}</tool_call>\n```\nThat is all.",
+        '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>\nis a call.',
+        f"This is a call:\n```json\n{CALL}\n```\nIt names a tool.",
+    ],
+)
+def test_other_text_is_the_answer(text: str) -> None:
+    assert calls(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('<tool_call>{"name": "weather", "arguments": {"city": "Os', "its tool call is not valid"),
+        ('I see. <tool_call>{"name": "weather", "arguments": {"city": "Os', "its tool call is not complete"),
+        ('<tool_call>{"name": "weather", "arguments": {"city": "a"b"}}</tool_call>', "its tool call is not valid"),
+        (f"<tool_call>{CALL}</tool_call>\nI have called it.", "other text follows the call"),
+        (
+            '<tool_call>{"name": "nope", "arguments": {}}</tool_call>',
+            "there is no tool nope, only weather, today, echo",
+        ),
+        ("<tool_call>weather</tool_call>", "its tool call is not valid"),
+        ('{"name": "weather", "arguments": {"city": "Os', "its tool call is not complete"),
+        ('```json\n{"name": "weather", "arguments": {', "its tool call is not complete"),
+        ('{"name": "weather", "arguments": [1]}', "the arguments of the call to weather are not a JSON object"),
+        ('{"name": "weather", "arguments": "Oslo"}', "the arguments of the call to weather are not a JSON object"),
+        (f"I look it up.\n{CALL}", "it has other text before its tool call"),
+        ("<think>Hm.", "reasoning"),
+    ],
+)
+def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        read(ModelReply(text), TOOLS)
+    assert raised.value.observation is not None
+    assert why in raised.value.observation
+    assert not raised.value.prose
+
+
+@pytest.mark.parametrize("length", range(len('{"name": "weather"'), len(CALL)))
+def test_truncated_call_is_never_an_answer(length: int) -> None:
+    for text in (
+        CALL[:length],
+        f"<tool_call>{CALL[:length]}",
+        f"```json\n{CALL[:length]}",
+        f"[TOOL_CALLS][{CALL[:length]}",
+    ):
+        with pytest.raises(ParseError):
+            read(ModelReply(text, finish_reason="length"), TOOLS)
+
+
+def test_textual_call_goes_back_as_a_native_call() -> None:
+    model = ScriptedModel([f"<think>Rain?</think>I look.\n<tool_call>{CALL}</tool_call>", "Rain."])
+    result = AgentExecutor(agent=create_tool_calling_agent(model, TOOLS), tools=TOOLS).run("q")
+    assert result.output == "Rain."
+    assistant, observed = messages(model.requests[1])[2:]
+    assert isinstance(assistant, AssistantMessage)
+    assert isinstance(observed, ToolMessage)
+    (call,) = assistant.tool_calls
+    assert (assistant.content, assistant.reasoning) == ("I look.", (Reasoning("Rain?"),))
+    assert (call.name, json.loads(call.arguments)) == ("weather", OSLO)
+    assert observed.call_id == call.id
+    assert len(call.id) == 9
+    assert call.id.isalnum()
+
+
+def test_last_request_does_not_take_a_call_for_the_answer() -> None:
+    model = ScriptedModel([f"<tool_call>{CALL}</tool_call>", CALL])
+    agent = create_tool_calling_agent(model, TOOLS)
+    result = AgentExecutor(agent=agent, tools=TOOLS, max_iterations=1, early_stopping_method="generate").run("q")
+    assert result.output == "Agent stopped due to iteration limit or time limit."
+    assert isinstance(model.requests[1], ChatRequest)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()), st.booleans())
+def test_any_arguments_survive(arguments: dict[str, object], ascii_only: bool) -> None:
+    text = json.dumps({"name": "echo", "arguments": arguments}, ensure_ascii=ascii_only)
+    for written in (text, f"<tool_call>\n{text}\n</tool_call>", f"[TOOL_CALLS][{text}]", f"```json\n{text}\n```"):
+        assert calls(written) == [("echo", arguments)]
