@@ -161,7 +161,7 @@ def test_other_text_is_the_answer(text: str) -> None:
         ('{"name": "weather", "arguments": [1]}', "the arguments of the call to weather are not a JSON object"),
         ('{"name": "weather", "arguments": "Oslo"}', "the arguments of the call to weather are not a JSON object"),
         (f"I look it up.\n{CALL}", "it has other text before its tool call"),
-        ("<think>Hm.", "reasoning"),
+        ("<think>Hm.", "neither an answer nor a tool call"),
     ],
 )
 def test_unreadable_call_is_a_parse_error(text: str, why: str) -> None:
