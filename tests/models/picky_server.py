@@ -45,9 +45,14 @@ class PickyServer:
     bodies: list[JSON] = field(default_factory=list[JSON])
     refused: list[str] = field(default_factory=list[str])
 
+    @property
+    def transport(self) -> httpx.MockTransport:
+        """The transport of a client that calls the server."""
+        return httpx.MockTransport(self._answer)
+
     def model(self, **options: Any) -> RemoteModel:
         """Make a model that calls the server."""
-        transport = httpx.MockTransport(self._answer)
+        transport = self.transport
         return _CLASSES[self.protocol](
             "thinker",
             base_url="http://127.0.0.1:1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -63,7 +64,31 @@ def test_absent_option_is_refused_with_its_remedy(make: Any) -> None:
 def test_local_model_refuses_an_effort_with_its_remedy() -> None:
     with pytest.raises(InputError, match=r"^LocalModel has reasoning_effort='low', which .*; pass extra_body=.*kwargs"):
         LocalModel(reasoning_effort="low")
-    LocalModel(top_p=0.9, seed=1, extra_body={"min_p": 0.1, "chat_template_kwargs": {"enable_thinking": False}})
+    LocalModel(extra_body={"chat_template_kwargs": {"reasoning_effort": "low"}})
+
+
+def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Process:
+        """A llama.cpp server that is ready at once."""
+
+        url, alive = "http://127.0.0.1:1", True
+
+        def __init__(self, _: object) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    server = PickyServer("chat", ["a"])
+    client = httpx.Client(transport=server.transport)
+    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", Process)
+    monkeypatch.setattr(httpx, "Client", lambda: client)
+    weights = tmp_path / "tiny.gguf"
+    weights.write_bytes(b"GGUF")
+    with LocalModel(weights, top_p=0.9, seed=1, extra_body={"min_p": 0.1}) as model:
+        assert model.complete(HELLO).content == "a"
+    (body,) = server.bodies
+    assert (body["top_p"], body["seed"], body["min_p"], body["temperature"]) == (0.9, 1, 0.1, 0.0)
 
 
 @pytest.mark.parametrize(

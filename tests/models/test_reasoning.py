@@ -233,7 +233,7 @@ class TestChatServers:
         reply = read_chat(reasoning_details=[{"type": "reasoning.summary", "summary": "I add."}])
         assert [part.text for part in reply.reasoning] == ["I add."]
 
-    def test_parts_of_the_content_are_told_apart(self) -> None:
+    def test_thinking_parts_are_separate_from_the_text(self) -> None:
         thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
         reply = read_chat(content=[thinking, {"type": "text", "text": "4"}])
         assert (reply.content, [part.text for part in reply.reasoning]) == ("4", ["Hm."])

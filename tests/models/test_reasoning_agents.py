@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Agent, AgentExecutor, Done, tool
+from graphexec import Agent, AgentExecutor, Done, Reported, tool
 from graphexec.agents import (
     create_chat_agent,
     create_conversational_agent,
@@ -23,7 +23,8 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.executor.result import RunResult, make_result
-from graphexec.messages import ToolCall
+from graphexec.messages import ToolCall, Usage
+from graphexec.models import Refused
 from graphexec.tools import AnyTool
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
 
@@ -160,7 +161,7 @@ def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol,
     # Each parameter is refused once, and only the answers are charged.
     assert len(server.refused) == len(set(server.refused))
     assert {"temperature", "top_p"} <= set(server.refused)
-    assert (result.spent["model_calls"], result.usage.total_tokens, result.usage.cached_tokens) == (2, 26, 10)
+    assert (result.spent["model_calls"], result.spent["tokens"], result.usage) == (2, 26, Usage(18, 8, 10))
 
 
 @pytest.mark.parametrize("protocol", REFUSED)
@@ -170,6 +171,14 @@ def test_streamed_answer_has_no_reasoning(name: str, protocol: Protocol) -> None
     server = PickyServer(protocol, [kind.call, kind.answer], REFUSED[protocol], thoughts=MISLEADING)
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [kind.tool]), tools=[kind.tool])
     assert "".join(executor.stream_answer(dict(kind.inputs))) == "done"
+
+
+def test_refusals_are_events_of_the_run() -> None:
+    kind = KINDS["react"]
+    server = PickyServer("chat", [kind.call, kind.answer], ("stop", "temperature"))
+    executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [echo]), tools=[echo])
+    news = [event.news for event in executor.stream("q") if isinstance(event, Reported)]
+    assert news == [Refused("stop"), Refused("temperature")]
 
 
 SHAPES: dict[str, Shape] = {

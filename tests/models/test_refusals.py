@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec.errors import BadRequestError, ServerError
+from graphexec.errors import BadRequestError, ModelTimeoutError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, ToolCall, ToolSpec, UserMessage
 from graphexec.models import Refused
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_bodies import JSON
 from graphexec.models.http.refusals import Refusals, find_refused_names
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
-from tests.models.actors import HELLO
+from tests.models.actors import HELLO, FakeTime
 from tests.models.call_modes import record_reports
-from tests.models.picky_server import PickyServer
+from tests.models.picky_server import PickyServer, openai_refusal
 
 NOW = ToolSpec("now", "Tell the time.", {"type": "object", "properties": {}})
 KNOWN = {parameter.path.rpartition(".")[2] for parameter in CHAT_COMPLETIONS.parameters} | {"max_completion_tokens"}
@@ -213,6 +213,22 @@ def test_refusal_is_not_an_attempt() -> None:
     with pytest.raises(ServerError):
         server.model(max_retries=0).complete(ChatRequest(HELLO.messages, stop=("x",)))
     assert server.refused == ["stop"]
+
+
+def test_repeated_call_keeps_to_its_timeout() -> None:
+    time = FakeTime()
+
+    def refuse(name: str) -> tuple[int, object]:
+        time.now += 3.0
+        return openai_refusal(name)
+
+    server = PickyServer("chat", ["a"], ("stop", "temperature"), refuse)
+    model = server.model(temperature=0.0, clock=time.clock)
+    with pytest.raises(ModelTimeoutError):
+        model.complete(ChatRequest(HELLO.messages, stop=("x",)), timeout=5)
+    # What was learned in time is kept.
+    assert model.complete(ChatRequest(HELLO.messages, stop=("x",)), timeout=5).content == "a"
+    assert (server.refused, time.slept) == (["stop", "temperature", "temperature"], [])
 
 
 def test_threads_share_what_was_learned() -> None:

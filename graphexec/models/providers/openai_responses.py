@@ -78,8 +78,8 @@ def _items(message: Message, provider: str) -> list[JSON]:
         case AssistantMessage(content, calls):
             thoughts = [one for one in returned_reasoning(message, provider) if one.get("type") == "reasoning"]
             text: JSON = {"type": "output_text", "text": content}
-            said: JSON = {"type": "message", "role": "assistant", "content": [text]}
-            return [*thoughts, *([said] if content or not calls else []), *map(_call, calls)]
+            spoken: JSON = {"type": "message", "role": "assistant", "content": [text]}
+            return [*thoughts, *([spoken] if content or not calls else []), *map(_call, calls)]
         case ToolMessage(call_id, content, images):
             return [{"type": "function_call_output", "call_id": call_id, "output": _content(content, images)}]
 
