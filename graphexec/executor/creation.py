@@ -158,7 +158,8 @@ def to_model(model: object) -> Model:
             "'openai:gpt-5-mini', or pass a function from a request to the reply that calls it"
         )
     if callable(model):
-        return FunctionModel(model)
+        # Its reply is checked at each call.
+        return FunctionModel(cast("ModelFunction", model))
     raise InputError(
         f"model is {format_value(model)}; give a name such as 'openai:gpt-5-mini' or 'local', a model, or a function"
     )

@@ -207,10 +207,12 @@ def is_async(function: Function) -> bool:
 
 def _split_receiver(function: Any) -> tuple[Function, Receiver | None]:
     """Return the function of a method, and what the method is bound to when it is taken from an object."""
+    # Any: the function within is unknown.
+    inner: Any = getattr(function, "__func__", None)
     if isinstance(function, staticmethod):
-        return function.__func__, None
+        return inner, None
     if isinstance(function, classmethod):
-        return function.__func__, "class"
+        return inner, "class"
     if inspect.isfunction(function):
         outer = function.__qualname__.rpartition(".")[0]
         first = next(iter(inspect.signature(function).parameters.values()), None)
@@ -233,8 +235,7 @@ def _read_parameters(function: Function, name: str, receiver: Receiver | None) -
             f"{name} does not say what it takes; write a function, with def, that calls it"
         ) from error
     # Any: the parameters of a partial object are unknown.
-    partial: Any = function
-    bound = partial.keywords if isinstance(function, functools.partial) else {}
+    bound: Any = getattr(function, "keywords", {}) if type(function) is functools.partial else {}
     known = [one for one in signature.parameters.values() if one.name not in bound]
     return known if receiver is None else known[1:]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
-from types import MethodType, ModuleType
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeGuard
 
-from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.tools.tool import AnyTool, Tool, tool
+from graphexec._arguments import validate
+from graphexec.errors import ToolDefinitionError
+from graphexec.tools.tool import TOOLS, AnyTool, Tool, tool, unwrap_method
 
 
 def tools_of(source: object) -> tuple[AnyTool, ...]:
@@ -39,11 +40,10 @@ def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
     own: Mapping[str, Any] = {} if isinstance(source, type) else getattr(source, "__dict__", {})
     for name in dict.fromkeys([*names, *own]):
         static = inspect.getattr_static(source, name)
-        inner = static.__func__ if isinstance(static, (staticmethod, classmethod)) else static  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        # A static method and a class method hold their function.
+        inner: Any = getattr(static, "__func__", None) if type(static) in (staticmethod, classmethod) else static
         if isinstance(inner, Tool):
-            value = getattr(source, name)
-            # Since Python 3.13 a class method of a tool is a bound method whose function is the tool.
-            yield name, inner.__get__(value.__self__) if isinstance(value, MethodType) else value
+            yield name, unwrap_method(getattr(source, name))
 
 
 def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
@@ -52,16 +52,14 @@ def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
     Raises `ToolDefinitionError` for a function that cannot be a tool, for a value that is not callable, and for an
     object or a module with tools of its own.
     """
-    if not isinstance(values, Iterable) or isinstance(values, (str, bytes, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ToolDefinitionError(f"tools is {format_value(values)}; give a list of tools, [] for none")
+    validate("", ("tools", values, TOOLS), error=ToolDefinitionError)
     return tuple(_to_tool(value) for value in values)
 
 
-def _to_tool(value: Any) -> AnyTool:
-    if isinstance(value, Tool):
+def _to_tool(given: Any) -> AnyTool:
+    value: Any = unwrap_method(given)
+    if _is_tool(value):
         return value
-    if isinstance(value, MethodType) and isinstance(value.__func__, Tool):
-        return value.__func__.__get__(value.__self__)
     if any(_members(value)):
         what = _describe(value)
         raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
@@ -73,5 +71,6 @@ def _describe(source: object) -> str:
     return name if isinstance(name, str) else type(source).__name__.lower()
 
 
-def _is_tool(value: object) -> bool:
+# isinstance alone does not give type checkers the type parameters.
+def _is_tool(value: object) -> TypeGuard[AnyTool]:
     return isinstance(value, Tool)

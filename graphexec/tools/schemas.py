@@ -48,6 +48,11 @@ def normalize_schema(schema: Mapping[str, Any], name: str) -> Schema:
     return merged | ({"$defs": used} if used else {})
 
 
+# Any: a part of a JSON document.
+def _item(part: Any, key: str) -> Any:
+    return part[int(key) if isinstance(part, list) else key]
+
+
 def _without_definitions(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
@@ -96,6 +101,7 @@ class _Definitions:
 
     def _resolve(self, reference: str) -> Any:
         pointer = reference.removeprefix("#")
+        # Any: a part of a JSON document.
         found: Any = self._root
         try:
             if not reference.startswith("#") or (pointer and not pointer.startswith("/")):
@@ -103,7 +109,7 @@ class _Definitions:
             # RFC 6901, in a URI fragment.
             for token in unquote(pointer).split("/")[1:]:
                 key = token.replace("~1", "/").replace("~0", "~")
-                found = found[int(key)] if isinstance(found, list) else found[key]
+                found = _item(found, key)
         except (LookupError, TypeError, ValueError):
             raise ToolDefinitionError(
                 f"{self._tool} has a schema with the $ref {reference!r}, which is not in it; copy its target into "

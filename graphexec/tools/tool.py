@@ -64,7 +64,7 @@ Q = ParamSpec("Q")
 _MAX_ERRORS = 5
 
 
-_LIST = Constraint(
+TOOLS = Constraint(
     "a list of tools, [] for none",
     lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
 )
@@ -292,13 +292,21 @@ class Tool(Generic[P, R_co]):
 AnyTool: TypeAlias = Tool[..., Any]
 
 
+# Any: a value of a user's.
+def unwrap_method(value: Any) -> Any:
+    """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
+    inner: Any = getattr(value, "__func__", None) if isinstance(value, MethodType) else None
+    return inner.__get__(value.__self__) if isinstance(inner, Tool) else value
+
+
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
     if isinstance(tools, Tool):
         raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
-    validate("", ("tools", tools, _LIST), error=ToolDefinitionError)
+    validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
     by_name: dict[str, AnyTool] = {}
-    for one in tools:
+    for given in tools:
+        one = unwrap_method(given)
         # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
             name = getattr(one, "__name__", repr(one))

@@ -115,6 +115,15 @@ def test_subclass_changes_the_tools() -> None:
     assert tools["branches"]("Oslo") == "Bakery in Oslo"
 
 
+def test_class_method_is_a_tool_of_an_executor() -> None:
+    methods: list[Any] = [Shop.branches, Shop.name, Bakery(3).branches]
+    for method, observed in zip(methods, ["Shop in Oslo", "Shop", "Bakery in Oslo"], strict=True):
+        name = "name" if observed == "Shop" else "branches"
+        arguments = {} if observed == "Shop" else {"city": "Oslo"}
+        executor = AgentExecutor(agent=scripted(act(name, **arguments), answer()), tools=[method])
+        assert executor.run("q").steps[0].observation == observed
+
+
 def test_attributes_of_an_object_are_tools_too() -> None:
     holder = types.SimpleNamespace(first=echo, again=echo, other=3)
     assert tools_of(holder) == (echo,)
@@ -196,7 +205,7 @@ def test_functions_among_tools_become_tools() -> None:
         ("search", "tools is 'search'; give a list of tools"),
         ([3], "tool was given 3; write @tool above a function"),
         ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
-        ([lambda text: text], "a lambda has no name"),
+        ([lambda: 3], "a lambda has no name"),
     ],
 )
 def test_invalid_value_among_tools_is_refused(wrong: Any, says: str) -> None:
