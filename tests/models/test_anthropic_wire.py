@@ -174,10 +174,16 @@ def test_schema_must_be_json() -> None:
         encode_body(ChatRequest(HELLO.messages, (ToolSpec("a", "", {"enum": {1, 2}}),)))
 
 
-@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 1}"])
+@pytest.mark.parametrize("arguments", ["{", "", "17", "[1]", '{"a": NaN}', "{'a': 'it's'}"])
 def test_invalid_arguments_are_not_sent_back(arguments: str) -> None:
     (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
     assert turn["content"][0]["input"] == {}
+
+
+@pytest.mark.parametrize("arguments", ["{'a': 1}", '{"a": 1,}'])
+def test_readable_arguments_are_sent_back_as_an_object(arguments: str) -> None:
+    (turn,) = turns(AssistantMessage("", (ToolCall("c1", "add", arguments),)))
+    assert turn["content"][0]["input"] == {"a": 1}
 
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=8)
