@@ -22,7 +22,7 @@ CALL = call("echo", text="a")
 ANSWER = "It is 42."
 
 
-def cut(text: str, cuts: Sequence[int]) -> list[str]:
+def split_text(text: str, cuts: Sequence[int]) -> list[str]:
     places = sorted({0, len(text), *(place % (len(text) + 1) for place in cuts)})
     return [text[start:end] for start, end in itertools.pairwise(places)]
 
@@ -38,7 +38,7 @@ class Streaming(ScriptedModel):
         self, request: ModelRequest, *, timeout: float | None = None
     ) -> Generator[ReplyDelta | ModelReply, None, None]:
         reply = self.complete(request, timeout=timeout)
-        for piece in cut(reply.content, self._cuts):
+        for piece in split_text(reply.content, self._cuts):
             yield ReplyDelta(piece)
         for index, one in enumerate(reply.tool_calls):
             yield ReplyDelta(index=index, call_id=one.id, name=one.name)
@@ -157,7 +157,7 @@ def test_pieces_after_the_last_discard_are_the_answer(replies: list[ModelReply],
 
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 500)))
 def test_reader_returns_a_beginning(text: str, cuts: list[int]) -> None:
-    assert text.startswith("".join(map(make_text_reader(), cut(text, cuts))))
+    assert text.startswith("".join(map(make_text_reader(), split_text(text, cuts))))
 
 
 PLAIN = st.text(st.characters(exclude_characters="{[`<"))
@@ -166,7 +166,7 @@ PLAIN = st.text(st.characters(exclude_characters="{[`<"))
 @given(text=PLAIN, cuts=st.lists(st.integers(0, 500)))
 def test_plain_text_is_never_held_back(text: str, cuts: list[int]) -> None:
     read: Callable[[str], str] = make_text_reader()
-    assert "".join(map(read, cut(text, cuts))) == (text if text.strip() else "")
+    assert "".join(map(read, split_text(text, cuts))) == (text if text.strip() else "")
 
 
 def test_other_agents_discard_a_reply_that_cannot_be_read() -> None:

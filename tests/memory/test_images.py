@@ -21,7 +21,7 @@ from tests.models.pictures import ADDRESS, CAT, DOG, PNG
 
 
 def test_next_run_sees_the_images_again() -> None:
-    model = ScriptedModel(["A cat.", "I said a cat."])
+    model = ScriptedModel(["A cat.", "Still a cat."])
     memory = BufferMemory(as_messages=True)
     executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], memory=memory)
     executor.run({"input": "Who?", "images": PNG})
