@@ -121,6 +121,13 @@ def test_text_of_an_unreadable_call_is_discarded() -> None:
     assert found == ["I look.", "\n", ANSWER]
 
 
+def test_reasoning_that_only_its_end_shows_is_discarded() -> None:
+    found, answer = stream([ModelReply(f"I add.</think>{ANSWER}")], [6])
+    assert found[0] == "I add."
+    assert found[-2:] == ["\n", ANSWER]
+    assert without_discarded(found) == answer == ANSWER
+
+
 @pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "```\n1\n```", "  <b>1</b>"])
 def test_text_like_a_call_is_held_back(text: str) -> None:
     found, answer = stream([ModelReply(text)])
