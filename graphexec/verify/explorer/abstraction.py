@@ -2,20 +2,24 @@
 
 A state keeps a run's node, the amounts left of its limits, the classes of the node's replies (if more than 5: their
 number, their set, and the last), and the *shape* of its values: classes, enums, booleans, and the strings of the
-oracle's replies. It leaves out previous steps, other strings, and large numbers: only `explore(..., prune=False)`
-visits a node that counts higher in its value at every count.
+oracle's replies. Of previous steps it keeps only what an agent's rules look at: the calls that have succeeded, and
+those that have failed. It leaves out other strings and large numbers: only `explore(..., prune=False)` visits a node
+that counts higher in its value at every count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
-from graphexec.actions import Run, Steps
+from graphexec.actions import Run, Steps, steps_of
+from graphexec.agents import RuleName
 from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.executor.rules.calls import HOPELESS
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -79,6 +83,17 @@ def _fields_of(value: object) -> dict[str, Any]:
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                 held[name] = getattr(value, name)
     return held
+
+
+def known_calls(value: object, rules: Collection[RuleName]) -> Hashable:
+    """Return the part of a run's steps that these rules look at."""
+    steps = steps_of(value)
+    made = [((step.action.tool, shape(step.action.tool_input, None)), step.status == "ok") for step in steps]
+    if "no_repeats" not in rules:
+        return made[-1] if made and "no_immediate_repeats" in rules else None
+    failed = Counter(call for call, succeeded in made if not succeeded)
+    often = frozenset(call for call, times in failed.items() if times >= HOPELESS)
+    return frozenset(call for call, succeeded in made if succeeded), frozenset(failed), often
 
 
 def asked_shape(effect: Request, words: Words) -> Hashable:

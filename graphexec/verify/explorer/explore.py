@@ -15,10 +15,11 @@ from typing import Any, TypeVar, final
 from graphexec._arguments import validate, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
+from graphexec.executor.rules import rules_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, history, shape
+from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, history, known_calls, shape
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.search import Search
@@ -143,14 +144,16 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.advance(waiting, choice)
 
-    numbers, grace = count(), grace_of(graph)
+    numbers, grace, rules = count(), grace_of(graph), rules_of(graph)
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:
             return next(numbers)
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
         left = counters(spent, limits, graph.budgets, grace=grace)
-        return node, left, shape(value, oracle.words), asked_shape(waiting.effect, oracle.words), history(waiting.had)
+        asked = asked_shape(waiting.effect, oracle.words)
+        calls = known_calls(value, rules)
+        return node, left, shape(value, oracle.words), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
     failures = [
