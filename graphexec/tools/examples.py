@@ -38,7 +38,7 @@ def check_examples(tool: AnyTool) -> AnyTool:
     given: Any = tool.examples
     if isinstance(given, (str, Mapping, ToolExample)) or not isinstance(given, Iterable):
         raise ToolDefinitionError(
-            f"{tool.name} has examples={format_value(given)}; give a list of arguments, such as "
+            f"{tool.name} has examples={format_value(tool.examples)}; give a list of arguments, such as "
             f"[{_make_sample(tool.names)}], or of ToolExample"
         )
     several: list[Any] = list(given)  # pyright: ignore[reportUnknownArgumentType]

@@ -7,7 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, final
+from typing import Any, TypeAlias, TypeGuard, final
 
 from graphexec.agents.examples.patterns import match_pattern
 from graphexec.agents.examples.words import NUMBERS, values_named
@@ -114,6 +114,14 @@ def _fit(tool: AnyTool, choices: dict[str, list[Any]], required: Iterable[str]) 
     return None
 
 
+Schema: TypeAlias = Mapping[str, Any]
+
+
+def _is_schema(value: object) -> TypeGuard[Schema]:
+    # The keys of a JSON object are strings.
+    return isinstance(value, Mapping)
+
+
 @final
 class _Schema:
     """Makes values of schemas. `take(what)` counts how often a kind of value has been taken."""
@@ -122,33 +130,27 @@ class _Schema:
         self.definitions = definitions
         self.take = take
 
-    def is_enumeration(self, schema: Any) -> bool:
+    def is_enumeration(self, schema: object) -> bool:
         """Return whether a schema lists its values."""
-        schema = self.resolve(schema)
-        return isinstance(schema, Mapping) and "enum" in schema
+        return "enum" in self.resolve(schema)
 
-    def resolve(self, schema: Any) -> Any:
-        """Return the schema that a reference, or a single `allOf`, stands for."""
+    def resolve(self, schema: object) -> Schema:
+        """Return the schema that a reference, or several joined by `allOf`, stand for; `{}` for what is no schema."""
+        resolved: dict[str, Any] = dict(schema) if _is_schema(schema) else {}
         for _ in range(_DEEPEST):
-            match schema:
-                case {"$ref": str(reference)}:
-                    others = {key: value for key, value in schema.items() if key != "$ref"}
-                    target = self.definitions.get(reference.removeprefix("#/$defs/"), {})
-                    schema = {**target, **others} if isinstance(target, Mapping) else target
-                case {"allOf": [*parts]}:
-                    merged = {key: value for key, value in schema.items() if key != "allOf"}
-                    for part in parts:
-                        merged |= self.resolve(part)
-                    schema = merged
-                case _:
-                    return schema
-        return schema
+            parts: list[object] = resolved.pop("allOf", [])
+            if "$ref" in resolved:
+                reference = str(resolved.pop("$ref"))
+                parts = [self.definitions.get(reference.removeprefix("#/$defs/")), *parts]
+            if not parts:
+                break
+            for part in parts:
+                resolved = {**(part if _is_schema(part) else {}), **resolved}
+        return resolved
 
-    def values(self, schema: Any, name: str, depth: int = 0) -> Iterator[Any]:
+    def values(self, given: object, name: str, depth: int = 0) -> Iterator[Any]:
         """Yield values of a schema, the most usual first; none if the schema is too deep."""
-        schema = self.resolve(schema)
-        if not isinstance(schema, Mapping):
-            schema = {}
+        schema = self.resolve(given)
         if depth > _DEEPEST:
             return
         match schema:
@@ -178,7 +180,7 @@ class _Schema:
         columns = itertools.zip_longest(*(self.values(branch, name, depth + 1) for branch in ordered), fillvalue=_NONE)
         return (value for column in columns for value in column if value is not _NONE)
 
-    def typed(self, schema: Mapping[str, Any], name: str, depth: int) -> Iterator[Any]:
+    def typed(self, schema: Schema, name: str, depth: int) -> Iterator[Any]:
         match schema.get("type", "string"):
             case "integer":
                 yield from self.numbers(schema, whole=True)
@@ -195,7 +197,7 @@ class _Schema:
             case _:
                 yield from self.strings(schema, name)
 
-    def numbers(self, schema: Mapping[str, Any], *, whole: bool) -> Iterator[float]:
+    def numbers(self, schema: Schema, *, whole: bool) -> Iterator[float]:
         least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
         most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
         step = schema.get("multipleOf") or 1
@@ -218,7 +220,7 @@ class _Schema:
         if not whole and math.isfinite(least) and math.isfinite(most):
             yield from (least + (most - least) * part for part in (0.5, 0.25, 0.75))
 
-    def strings(self, schema: Mapping[str, Any], name: str) -> Iterator[str]:
+    def strings(self, schema: Schema, name: str) -> Iterator[str]:
         least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
         if pattern := schema.get("pattern"):
             turn = self.take(f"pattern {pattern}")
@@ -231,7 +233,7 @@ class _Schema:
             long = text if len(text) >= least else (f"{text} " * least)[:least]
             yield long if len(long) <= most else long[: int(most)]
 
-    def arrays(self, schema: Mapping[str, Any], name: str, depth: int) -> Iterator[list[Any]]:
+    def arrays(self, schema: Schema, name: str, depth: int) -> Iterator[list[Any]]:
         fixed = schema.get("prefixItems", [])
         least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
         singular = name.removesuffix("s")
@@ -249,7 +251,7 @@ class _Schema:
             if len(items) >= least:
                 yield items
 
-    def objects(self, schema: Mapping[str, Any], name: str, depth: int) -> Iterator[dict[str, Any]]:
+    def objects(self, schema: Schema, name: str, depth: int) -> Iterator[dict[str, Any]]:
         properties: Mapping[str, Any] = schema.get("properties", {})
         required = [one for one in schema.get("required", ()) if one in properties]
         least = schema.get("minProperties", 0 if properties else 1)
@@ -262,7 +264,7 @@ class _Schema:
         extra: dict[str, Any] = {}
         while others is not False and len(rows) + len(extra) < least:
             key = next(keys, None)
-            value = next(self.values(others if isinstance(others, Mapping) else {}, name, depth + 1), _NONE)
+            value = next(self.values(others, name, depth + 1), _NONE)
             if key is None or value is _NONE:
                 break
             extra[key] = value
@@ -271,7 +273,7 @@ class _Schema:
         if not rows and not schema.get("minProperties", 0):
             yield {}
 
-    def keys(self, schema: Mapping[str, Any], name: str) -> Iterator[str]:
+    def keys(self, schema: Schema, name: str) -> Iterator[str]:
         """Yield keys of a dictionary, without repetitions."""
         names = schema.get("propertyNames", {})
         patterns = [{"type": "string", "pattern": pattern} for pattern in schema.get("patternProperties", {})]

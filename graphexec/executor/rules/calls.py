@@ -158,19 +158,18 @@ def _fold(text: str) -> str:
 
 def _stands_in(value: Any, text: str) -> bool:
     """Return whether a text has the value in it; of a list or an object, any part."""
-    match value:
-        case None | bool():
-            return True
-        case str():
-            return _fold(value) in text
-        case int() | float():
-            return any(float(found.replace(",", "")) == value for found in _numbers(text))
-        case Mapping():
-            return not value or any(_stands_in(part, text) for part in value.values())
-        case _:
-            return not value or any(_stands_in(part, text) for part in value)
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, str):
+        return _fold(value) in text
+    if isinstance(value, (int, float)):
+        return any(number == value for number in _numbers(text))
+    # Any: JSON data that is neither is a list or an object.
+    many: Any = value
+    parts: Any = many.values() if isinstance(value, dict) else many
+    return not many or any(_stands_in(part, text) for part in parts)
 
 
-def _numbers(text: str) -> list[str]:
+def _numbers(text: str) -> list[float]:
     found = [one.replace(",", "") for one in _NUMBER.findall(text)]
-    return [one for one in found if one.count(".") <= 1]
+    return [float(one) for one in found if one.count(".") <= 1]

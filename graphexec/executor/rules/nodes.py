@@ -122,7 +122,7 @@ def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
             "of the tools, or leave out the rules"
         )
     # The last one is spliced in first, right behind plan.
-    nodes = [answer_repeats] if len(names) > 1 or names[0] != "no_dummies" else []
+    nodes = [answer_repeats] if {*names} - {"no_dummies"} else []
     if "no_dummies" in names:
         nodes.append(dataclasses.replace(avoid_dummies, most=min(MOST_REQUESTS, len(rules.tools))))
     target = machine["parse"]
