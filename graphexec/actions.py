@@ -6,10 +6,11 @@ import dataclasses
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeGuard, final, overload
+from typing import Annotated, Any, Literal, TypeAlias, TypeGuard, final, overload
 
-from pydantic_core import core_schema, to_jsonable_python
+from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
@@ -144,6 +145,51 @@ class AgentAction:
             )
 
 
+def write_json(value: Any) -> str | None:
+    """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself."""
+    with suppress(ValueError):
+        return to_json(value, fallback=str).decode()
+    return None
+
+
+def write_repr(value: Any) -> str:
+    """Return the `repr` of a value, or the name of its class if that fails."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a user's __repr__ may raise any exception
+        return f"<{type(value).__name__}>"
+
+
+def _dump_observation(observation: Any) -> Any:
+    """Return an observation as JSON data with the same text for a model; if no data has it, the text itself."""
+    if isinstance(observation, str):
+        # Without the class of a string enumeration.
+        return str.__str__(observation)
+    text = write_json(observation)
+    try:
+        data = to_jsonable_python(observation, fallback=str, inf_nan_mode="null")
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
+        data = None
+    # A string would be shown without its quotes.
+    if isinstance(data, str) or write_json(data) != text or (text is None and repr(data) != write_repr(observation)):
+        return write_repr(observation) if text is None else text
+    return data
+
+
+@final
+class _StoredAsText:
+    """Tells pydantic how to dump an observation."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
+        dump = core_schema.plain_serializer_function_ser_schema(_dump_observation, when_used="json")
+        return core_schema.any_schema(serialization=dump)
+
+
+# Any value that a tool returns. A snapshot stores it as JSON, and a resumed run has the JSON data in its place: their
+# text for the model is the same.
+Observation: TypeAlias = Annotated[Any, _StoredAsText]
+
 StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error"]
 
 
@@ -157,8 +203,7 @@ class AgentStep:
     """
 
     action: AgentAction
-    # Any value that the tool returns.
-    observation: Any
+    observation: Observation
     status: StepStatus = "ok"
     model_text: str | None = None
     # With its module unless it is a builtin: "ValueError", "my_tools.PaymentError".

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from graphexec.actions import AgentAction, AgentFinish, Run, StepStatus
-from graphexec.errors import LimitsError
+from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
+from graphexec.errors import InputError, LimitsError, format_value
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
-from graphexec.messages import ModelReply, ModelRequest, check_reply
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, check_reply
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -91,6 +91,12 @@ class CallModel(Effect[ModelReply]):
     measures: ClassVar[tuple[Meter, ...]] = (TOKENS, PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS, COST)
     request: ModelRequest
 
+    def __post_init__(self) -> None:
+        # Users without a type checker pass the prompt, or messages.
+        if not isinstance(self.request, (ChatRequest, CompletionRequest)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            given = format_value(self.request)
+            raise InputError(f"CallModel has request={given}; write CallModel(ChatRequest([UserMessage('...')]))")
+
     def measure(self, reply: ModelReply) -> tuple[float | None, ...]:
         """Return the tokens that the provider counted, and the cost that a `priced` model reports.
 
@@ -137,8 +143,7 @@ class ToolResult:
     one is needed. `error` is the qualified name of the exception's class if the call failed or timed out.
     """
 
-    # Any value that the tool returns.
-    observation: Any
+    observation: Observation
     status: StepStatus = "ok"
     return_direct: bool = False
     model_text: str | None = None

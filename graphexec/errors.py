@@ -125,7 +125,8 @@ class UndeclaredCountError(GraphexecError, TypeError):
         self.most = most
         declared = f"exactly {least}" if least == most else f"{least} to {most}"
         super().__init__(
-            f"{node} asked for {asked} effects in one visit but declares {declared}; ask for that many, or change asks="
+            f"{node} asked for {asked} effects in one visit but declares {declared}; ask for that many, or write "
+            f"asks=({min(asked, least)}, {max(asked, most or least)})"
         )
 
 

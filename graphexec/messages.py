@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
+from graphexec._mistakes.messages import find_wrong_message
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.errors import InputError, InvalidReplyError, format_value, repr_fields
 from graphexec.kernel.meters import is_number, is_whole
@@ -267,6 +268,15 @@ class ChatRequest:
     schema: Mapping[str, Any] | None = None
     tool_choice: str = "auto"
 
+    def __post_init__(self) -> None:
+        # Users without a type checker pass a string, a single message, or messages of another library. Classes are
+        # compared first, which is faster than `isinstance` for each message of a long history.
+        messages = self.messages
+        if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
+            fault = find_wrong_message(messages, tuple(_MESSAGES))
+            if fault is not None:
+                raise InputError(fault)
+
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
@@ -274,6 +284,16 @@ class CompletionRequest:
 
     prompt: str
     stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"CompletionRequest has prompt={format_value(self.prompt)}; give a string, or messages in a ChatRequest"
+            )
+
+
+_LISTS = frozenset[type]({list, tuple})
+_MESSAGES = frozenset[type]({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
 
 
 ModelRequest: TypeAlias = ChatRequest | CompletionRequest

@@ -190,8 +190,10 @@ class _Charge(Generic[W_co]):
         grace: float | None = None,
     ) -> None:
         # Users without a type checker pass the node that the outcome leads to.
+        if isinstance(when_spent, Node):
+            raise NodeError(f"when_spent is {when_spent.name}, a node; {_replace_node(when_spent)}")
         if not callable(when_spent):
-            given = f"{when_spent.name}, a node" if isinstance(when_spent, Node) else format_value(when_spent)
+            given = format_value(when_spent)
             raise NodeError(f"when_spent is {given}; give a function of the value and the limit, such as limit_reached")
         self._when_spent = when_spent
         self._meters = meters
@@ -238,6 +240,13 @@ class _Charge(Generic[W_co]):
             most=most,
             grace=grace,
         )
+
+
+def _replace_node(given: Node[Any, Any]) -> str:
+    """Return what to write instead of a node as `when_spent`: its outcome, and the edge that leads to the node."""
+    name = given.takes[0].__name__
+    function = f"def stop(value, limit: Exhausted) -> {name}"
+    return f"write when_spent=stop, with {function}, and on({name}, {given.name}) in the table"
 
 
 def _require_when_spent(function: Callable[P, T]) -> Callable[P, T]:

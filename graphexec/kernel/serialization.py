@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation
@@ -13,6 +13,7 @@ from pydantic.errors import PydanticUndefinedAnnotation
 from graphexec.errors import NodeError, SnapshotError
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.meters import Exhausted, Spent
+from graphexec.kernel.signatures import read_reply
 
 # Raised by pydantic for values and classes that JSON cannot express.
 SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueError, RecursionError)
@@ -193,15 +194,13 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 @cache
 def reply_adapter(effect: type[Effect[Any]]) -> TypeAdapter[Any]:
     """Return the type adapter of an effect's reply, `Page` of `Effect[Page]`. Raises `NodeError` if JSON has none."""
-    for base in effect.__mro__:
-        for generic in getattr(base, "__orig_bases__", ()):
-            if get_origin(generic) is Effect:
-                (reply,) = get_args(generic)
-                try:
-                    return TypeAdapter(reply)
-                except PydanticSchemaGenerationError as error:
-                    raise NodeError(
-                        f"{effect.__name__} has the reply {reply!r}, which cannot be stored as JSON; reply with a "
-                        f"dataclass or a pydantic model"
-                    ) from error
-    raise NodeError(f"{effect.__name__} does not declare its reply; write class {effect.__name__}(Effect[Reply])")
+    replies = read_reply(effect)
+    if not replies:
+        raise NodeError(f"{effect.__name__} does not declare its reply; write class {effect.__name__}(Effect[Reply])")
+    try:
+        return TypeAdapter(replies[0])
+    except PydanticSchemaGenerationError as error:
+        raise NodeError(
+            f"{effect.__name__} has the reply {replies[0]!r}, which cannot be stored as JSON; reply with a "
+            f"dataclass or a pydantic model"
+        ) from error

@@ -97,6 +97,25 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
     return isinstance(member, type) and issubclass(member, Effect)
 
 
+def read_reply(effect: type[Effect[Any]]) -> tuple[Any, ...]:
+    """Return the annotation of an effect's reply, `Page` of `Effect[Page]`; nothing if it declares none."""
+    generics = (one for base in effect.__mro__ for one in getattr(base, "__orig_bases__", ()))
+    return next((get_args(one) for one in generics if get_origin(one) is Effect), ())
+
+
+@functools.cache
+def reply_classes(effect: type[Effect[Any]]) -> tuple[type, ...]:
+    """Return the classes of an effect's reply; nothing if `isinstance` cannot check them."""
+    # The class of `list[int]` is `list`. For type checkers, an integer is a float.
+    kinds = [get_origin(one) or one for annotation in read_reply(effect) for one in _members(annotation)]
+    classes = [types.NoneType if kind is None else kind for kind in kinds] + [int] * (float in kinds)
+    return (
+        tuple(classes)
+        if all(kind is types.NoneType or (kind is not Any and _is_class(kind)) for kind in classes)
+        else ()
+    )
+
+
 def read_spent_outcome(when_spent: Callable[[Any, Exhausted], object]) -> tuple[type, tuple[type, ...]]:
     """Return the class of `when_spent`'s outcome, and the classes that it takes. Raises `NodeError`."""
     name = name_of(when_spent)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
-from graphexec.errors import InputError, an
+from graphexec.errors import InputError, an, format_value
 from graphexec.kernel.counters import Ranks
-from graphexec.kernel.effects import All, Batch, CallContext, Request
+from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
 from graphexec.kernel.events import (
     Answered,
     Asked,
@@ -27,8 +27,12 @@ from graphexec.kernel.events import (
 )
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
+
+# What the engine puts in the place of a reply; `apply_answer` checks these.
+_ENGINE = (Cut, ChargedReply, Exhausted)
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -57,10 +61,21 @@ class PendingEffect:
     def _second(self, at: float | None) -> float:
         return self.snapshot.spent.seconds if at is None else _not_before_the_run(at)
 
+    def _require_reply(self, effect: Effect[Any], value: object) -> None:
+        """Raise `InputError` for a value of another class than the effect's reply, which a caller has to make."""
+        # mypy does not take a class for hashable.
+        kind: Any = type(effect)
+        classes = reply_classes(kind)
+        if classes and not isinstance(value, (*classes, *_ENGINE)):
+            (wanted,) = read_reply(kind)
+            given = f"{self.snapshot.node} asked for {kind.__name__} and was answered with {format_value(value)}"
+            raise InputError(f"{given}; reply with {an(wanted.__name__) if isinstance(wanted, type) else wanted}")
+
     def reply(self, value: object, *, at: float | None = None) -> Snapshot:
         """Return the run after a reply at the second `at` of the run's clock (by default, without delay).
 
-        The clock starts at 0 and does not advance during a pause. Raises `InputError` for a negative time.
+        The clock starts at 0 and does not advance during a pause. Raises `InputError` for a negative time, and for a
+        value that is not a reply to the effect.
         """
         if isinstance(self.effect, All):
             # Any: the replies of a batch have any class.
@@ -72,6 +87,10 @@ class PendingEffect:
                     f"a batch of {asked} effects was answered with {value!r}; give a tuple with a reply to each"
                 )
             value = tuple(replies)
+            for effect, reply in zip(self.effect.effects, value, strict=True):
+                self._require_reply(effect, reply)
+        else:
+            self._require_reply(self.effect, value)
         return self._execution().apply_answer(self.effect, value, self._second(at))
 
     def reply_member(self, member: int, value: object, *, at: float | None = None) -> Snapshot:
@@ -84,6 +103,7 @@ class PendingEffect:
         pending = [call.member for call in self.calls]
         if member not in pending:
             raise InputError(f"the batch waits for the members {pending}, not for {member!r}; answer one of them")
+        self._require_reply(self.effect.effects[member], value)
         return self._execution().apply_member_answer(self.effect, member, value, self._second(at))
 
     def cut(self, *, at: float, answers: tuple[object, ...] = ()) -> Snapshot:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import Any, TypeAlias, TypedDict, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
@@ -36,6 +37,22 @@ class Handler:
     instant: bool = False
     context_types: tuple[type, ...] = ()
     timed: bool = False
+
+    def __post_init__(self) -> None:
+        answer = self.answer
+        # Users may pass the function of an effect that `handlers` takes.
+        if inspect.isfunction(answer) and answer.__code__.co_argcount < _ARGUMENTS and not _is_variadic(answer):
+            made = answering(answer)
+            object.__setattr__(self, "answer", made.answer)
+            object.__setattr__(self, "context_types", self.context_types or made.context_types)
+
+
+# The effect, its call, and the IO.
+_ARGUMENTS = 3
+
+
+def _is_variadic(function: FunctionType) -> bool:
+    return bool(function.__code__.co_flags & inspect.CO_VARARGS)
 
 
 # A function, `def` or `async def`, from an effect (and its `CallContext`) to its reply, or a handler.
@@ -138,6 +155,11 @@ class RunContext:
     clock: Callable[[], float] = time.monotonic
     ranks: Ranks | None = None
     around_call: AroundCall | None = None
+
+    def __post_init__(self) -> None:
+        # Users without a type checker pass functions.
+        if not all(hasattr(one, "answer") for one in self.handlers.values()):
+            object.__setattr__(self, "handlers", handlers_for(self.handlers))
 
 
 _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))

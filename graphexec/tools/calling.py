@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
@@ -109,10 +110,20 @@ def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, Any
     return folded
 
 
+# The characters of a tool's name.
+_WORD = re.compile(r"[\w-]+")
+
+
 def _describe_unknown(requested: str, names: Iterable[str]) -> str:
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
     folded = {name.casefold(): name for name in names}
-    closest = close_names(requested.casefold(), folded)
+    # Models write a call in the place of the name: `weather(city: "Oslo")`, `weather city=Oslo`, `functions.weather`.
+    written = requested.casefold()
+    words = _WORD.findall(written)
+    called = [word for word in dict.fromkeys(words) if word in folded]
+    if written not in folded and called and (called[0] == words[0] or len(called) == 1):
+        return f"{text} Did you mean {folded[called[0]]}? Write its name alone; the arguments belong in the input."
+    closest = close_names(written, folded) or close_names("".join(words[:1]), folded)
     return f"{text} Did you mean {folded[closest[0]]}?" if closest else text
 
 

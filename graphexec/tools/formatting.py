@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
+from graphexec.actions import write_json, write_repr
 from graphexec.messages import IMAGE_KIND, Image, to_image
 
 # The part of an image's JSON that the JSON of a value without images does not contain.
@@ -38,32 +38,18 @@ def _format(value: Any, images: list[Image]) -> str:
         return value
     if (image := to_image(value)) is not None:
         return _add(image, images)
-    text = _format_json(value)
+    text = write_json(value)
     if text is not None and _MARK not in text:
         return text
     parts: list[Any] = list(value) if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
     if any(to_image(one) is not None for one in parts):
         return "\n".join([_format(one, images) for one in parts])
-    return _format_repr(value) if text is None else to_json(_replace(from_json(text), images)).decode()
+    return write_repr(value) if text is None else to_json(_replace(from_json(text), images)).decode()
 
 
 def _add(image: Image, images: list[Image]) -> str:
     images.append(image)
     return image.label(len(images))
-
-
-def _format_json(value: Any) -> str | None:
-    """Return a value as JSON; `None` for bytes that are not UTF-8, and for a list that contains itself."""
-    with suppress(ValueError):
-        return to_json(value, fallback=str).decode()
-    return None
-
-
-def _format_repr(value: Any) -> str:
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a user's __repr__ may raise any exception
-        return f"<{type(value).__name__}>"
 
 
 # Any: JSON values.

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,16 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
 def block(after: str, kind: str) -> str:
     return README.partition(after)[2].partition(f"```{kind}\n")[2].partition("```")[0]
+
+
+def test_readme_approval_may_leave_out_the_question() -> None:
+    written = block("## A machine of your own", "python")
+    asking = "    reply = yield from ask("
+    assert asking in written
+    short = "    if len(draft.text) < 3:\n        return Approved(draft.text)\n"
+    names: dict[str, Any] = {"__name__": "readme"}
+    exec(written.replace(asking, short + asking), names)
+    assert names["done"].outcome == names["Approved"]("hi")
 
 
 @pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])

@@ -147,10 +147,10 @@ def test_error_reports_asked_and_declared_counts() -> None:
         return str(caught.value)
 
     assert text(2, 3) == (
-        "fetch asked for 3 effects in one visit but declares exactly 2; ask for that many, or change asks="
+        "fetch asked for 3 effects in one visit but declares exactly 2; ask for that many, or write asks=(2, 3)"
     )
     assert text((1, 2)) == (
-        "fetch asked for 0 effects in one visit but declares 1 to 2; ask for that many, or change asks="
+        "fetch asked for 0 effects in one visit but declares 1 to 2; ask for that many, or write asks=(0, 2)"
     )
 
 

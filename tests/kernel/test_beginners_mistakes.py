@@ -28,7 +28,7 @@ from graphexec import (
 )
 from graphexec.errors import InputError, NodeError
 from graphexec.executor import LimitReached, stopped_response
-from graphexec.kernel import Limits, PendingEffect, advance, begin, reserved
+from graphexec.kernel import Limits, PendingEffect, Snapshot, advance, begin, reserved
 from graphexec.runtime import arun, make_run_context, run
 
 
@@ -162,7 +162,8 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a node as when_spent": (
         lambda: as_charged(when_spent=stopped_response),
-        "when_spent is stopped_response, a node; give a function of the value and the limit, such as limit_reached",
+        "when_spent is stopped_response, a node; write when_spent=stop, with def stop(value, limit: Exhausted) -> "
+        "LimitReached, and on(LimitReached, stopped_response) in the table",
     ),
     "a text as when_spent": (
         lambda: as_metered(when_spent="stop"),
@@ -333,3 +334,77 @@ def test_batch_needs_one_reply_for_each_member() -> None:
         with pytest.raises(InputError, match="a batch of 2 effects was answered with"):
             state.reply(wrong_reply)
     assert run(machine, state.reply(["y", "n"]), make_run_context({})).outcome == Reply("yn")
+
+
+@final
+@dataclass(frozen=True)
+class Measure(Effect[float]):
+    """An effect whose reply is a number."""
+
+
+@final
+@dataclass(frozen=True)
+class Look(Effect[list[int] | None]):
+    """An effect whose reply is a list, or nothing."""
+
+
+@final
+@dataclass(frozen=True)
+class Anything(Effect[Any]):
+    """An effect whose reply may be any value."""
+
+
+def pending(effect: Effect[Any]) -> PendingEffect:
+    @charged(when_spent=stopped)
+    @node
+    def look(asked: Asked) -> Asks[Measure | Look | Anything, Reply]:
+        reply: Any = yield effect  # type: ignore[misc]  # pyright: ignore[reportReturnType] - one of the three
+        return Reply(repr(reply))
+
+    state = advance(graph(edges(look, on(Reply, END)), start=look), Snapshot("look", Asked("?")), Limits(seconds=9))
+    assert isinstance(state, PendingEffect)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("effect", "reply", "wanted"),
+    [
+        (Measure(), "3", "a float"),
+        (Measure(), None, "a float"),
+        (Look(), "[1]", "list[int] | None"),
+    ],
+)
+def test_reply_of_another_class_is_refused(effect: Effect[Any], reply: object, wanted: str) -> None:
+    state = pending(effect)
+    with pytest.raises(InputError) as caught:
+        state.reply(reply)
+    asked = type(effect).__name__
+    assert str(caught.value) == f"look asked for {asked} and was answered with {reply!r}; reply with {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("effect", "reply"), [(Measure(), 3), (Measure(), 2.5), (Look(), [1]), (Look(), None), (Anything(), object)]
+)
+def test_reply_of_its_class_is_taken(effect: Effect[Any], reply: object) -> None:
+    assert pending(effect).reply(reply).replies == (reply,)
+
+
+def test_wrong_reply_to_a_question_is_refused() -> None:
+    message = "inquire asked for AskHuman and was answered with True; reply with a str"
+    with pytest.raises(InputError, match=message):
+        pending_question().reply(True)
+
+
+def test_wrong_replies_to_a_batch_are_refused() -> None:
+    @charged(when_spent=stopped)
+    @node
+    def both(asked: Asked) -> Asks[AskHuman, Reply]:
+        first, second = yield from ask_all([AskHuman("a"), AskHuman("b")])
+        return Reply(first + second)
+
+    state = advance(graph(edges(both, on(Reply, END)), start=both), Snapshot("both", Asked("?")), Limits())
+    assert isinstance(state, PendingEffect)
+    with pytest.raises(InputError, match="both asked for AskHuman and was answered with 2; reply with a str"):
+        state.reply(("a", 2))
+    with pytest.raises(InputError, match="both asked for AskHuman and was answered with None; reply with a str"):
+        state.reply_member(1, None)

@@ -12,7 +12,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, Limits, Snapshot
 from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
 from graphexec.kernel.effects import CallContext
-from graphexec.runtime import IO, Handler, RunContext, run
+from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
 from tests.kernel.machines import INTERVIEW, Question, Stopped, Topic, Topics, Total
 
 LONG = 20.0
@@ -89,6 +89,26 @@ def test_abandoned_async_handler_abandons_the_run_within() -> None:
     held.set()
     assert ended.wait(LONG)
     assert asked == ["decision"]
+
+
+def upper(question: Question) -> str:
+    return question.text.upper()
+
+
+async def upper_async(question: Question) -> str:
+    return question.text.upper()
+
+
+def upper_in_a_call(question: Question, call: CallContext[Any]) -> str:
+    return f"{call.node}: {question.text}"
+
+
+@pytest.mark.parametrize("function", [upper, upper_async, upper_in_a_call])
+def test_function_is_as_good_as_a_handler(function: Any) -> None:
+    asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
+    plain: Any = {Question: function}
+    for context in (RunContext(plain, Limits()), RunContext({Question: Handler(function)}, Limits())):
+        assert run(INTERVIEW, Topic("tea"), context).outcome == asked.outcome
 
 
 def answering(function: Any) -> Any:

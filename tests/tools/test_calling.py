@@ -230,6 +230,9 @@ def make_tools(*names: str) -> dict[str, AnyTool]:
     return {name: tool(name=name)(echo.function) for name in names}
 
 
+ALONE = "Write its name alone; the arguments belong in the input."
+
+
 @pytest.mark.parametrize(
     ("requested", "suggested"),
     [
@@ -239,12 +242,38 @@ def make_tools(*names: str) -> dict[str, AnyTool]:
         ("calculator", " Did you mean Calculate?"),
         ("weather", ""),
         ("", ""),
+        ("webserch(query: 'x')", " Did you mean web_search?"),
+        ("web_search, Calculate", f" Did you mean web_search? {ALONE}"),
+        ("one of [web_search, Calculate]", ""),
     ],
 )
 def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) -> None:
     result = reply_of(make_tool_handler(make_tools("web_search", "Calculate")), CallTool(requested, "x"))
     first = f"{requested} is not a valid tool, try one of [web_search, Calculate]."
     assert result == ToolResult(first + suggested, "unknown_tool")
+
+
+# What models write around the name of a tool.
+FORMS = [
+    '{}(city: "Oslo")',
+    '{}("Oslo")',
+    "{} city=Oslo",
+    "{}()",
+    "{}: Oslo",
+    "`{}`",
+    "[{}]",
+    "{}\n",
+    "{}.",
+    "{}[Oslo]",
+]
+FORMS += ["functions.{}", "use {}", "call {} for Oslo", "the {} tool", '{}{{"city": "Oslo"}}', "**{}**", '"{}"', "<{}>"]
+
+
+@given(st.sampled_from(FORMS), st.sampled_from(["web_search", "Web_Search"]), st.text(" ,;()=.", max_size=5))
+def test_call_in_place_of_a_name_is_recognized(form: str, name: str, more: str) -> None:
+    handler = make_tool_handler(make_tools("web_search", "Calculate"))
+    observation = reply_of(handler, CallTool(form.format(name) + more, "x")).observation
+    assert observation.endswith(f" Did you mean web_search? {ALONE}")
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))

@@ -14,11 +14,22 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, TypeAdapter
 
-from graphexec import AgentExecutor, create_react_agent, tool
-from graphexec.effects import CallTool
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    AgentStep,
+    Snapshot,
+    create_react_agent,
+    snapshot_of,
+    tool,
+)
+from graphexec.actions import Steps
+from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.kernel.serialization import format_json, parse_json
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.formatting import format_observation
@@ -66,31 +77,31 @@ READING = Reading(at=dt.datetime(2026, 2, 28, 7, 30), celsius=decimal.Decimal("-
 DEEP: list[Any] = functools.reduce(lambda inner, _: [inner], range(10_000), [])
 
 
-@pytest.mark.parametrize(
-    ("returned", "text"),
-    [
-        (READING, '{"at":"2026-02-28T07:30:00","celsius":"-1.50"}'),
-        (Station("north", READING), '{"name":"north","last":{"at":"2026-02-28T07:30:00","celsius":"-1.50"}}'),
-        ({"station": Station("north")}, '{"station":{"name":"north","last":null}}'),
-        ({1: {2.5}}, '{"1":[2.5]}'),
-        (dt.datetime(2026, 2, 28, 7, 30, tzinfo=dt.UTC), '"2026-02-28T07:30:00Z"'),
-        (dt.timedelta(minutes=5), '"PT5M"'),
-        (decimal.Decimal("0.10"), '"0.10"'),
-        ({7}, "[7]"),
-        (frozenset({"a"}), '["a"]'),
-        (b"abc", '"abc"'),
-        (b"\xff", "b'\\xff'"),
-        (Pair(1, 2), "[1,2]"),
-        (Unit.CELSIUS, '"C"'),
-        (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
-        (ValueError("x"), '"x"'),
-        (1 + 2j, '"1+2j"'),
-        (Unsayable(), "<Unsayable>"),
-        ([Unsayable()], "<list>"),
-        (DEEP, "<list>"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
+# What tools return, and its text for a model.
+RETURNED: list[tuple[Any, str]] = [
+    (READING, '{"at":"2026-02-28T07:30:00","celsius":"-1.50"}'),
+    (Station("north", READING), '{"name":"north","last":{"at":"2026-02-28T07:30:00","celsius":"-1.50"}}'),
+    ({"station": Station("north")}, '{"station":{"name":"north","last":null}}'),
+    ({1: {2.5}}, '{"1":[2.5]}'),
+    (dt.datetime(2026, 2, 28, 7, 30, tzinfo=dt.UTC), '"2026-02-28T07:30:00Z"'),
+    (dt.timedelta(minutes=5), '"PT5M"'),
+    (decimal.Decimal("0.10"), '"0.10"'),
+    ({7}, "[7]"),
+    (frozenset({"a"}), '["a"]'),
+    (b"abc", '"abc"'),
+    (b"\xff", "b'\\xff'"),
+    (Pair(1, 2), "[1,2]"),
+    (Unit.CELSIUS, '"C"'),
+    (uuid.UUID(int=1), '"00000000-0000-0000-0000-000000000001"'),
+    (ValueError("x"), '"x"'),
+    (1 + 2j, '"1+2j"'),
+    (Unsayable(), "<Unsayable>"),
+    ([Unsayable()], "<list>"),
+    (DEEP, "<list>"),
+]
+
+
+@pytest.mark.parametrize(("returned", "text"), RETURNED, ids=lambda value: type(value).__name__)
 def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
     @tool
     def give() -> Any:
@@ -102,6 +113,98 @@ def test_object_is_kept_and_shown_as_json(returned: Any, text: str) -> None:
         result = run(AgentExecutor(agent=create_react_agent(model, [give]), tools=[give]))
         assert result.steps[0].observation is returned
         assert prompt(model.requests[1]).endswith(f"\nObservation: {text}\nThought: ")
+
+
+class Aliased(BaseModel):
+    """A model whose JSON has other names, and not every field."""
+
+    city_name: str = Field(serialization_alias="city")
+    secret: str = Field(default="s", exclude=True)
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Crash(Exception):
+    """Ends a run after its first step."""
+
+
+def resumed(returned: object) -> AgentStep:
+    """Return the step of a tool that returned this, in a run that was stored as JSON and resumed."""
+    crashed: list[bool] = []
+
+    def agent(steps: Steps, inputs: dict[str, Any]) -> Any:
+        if steps and not crashed:
+            crashed.append(True)
+            raise Crash
+        return AgentFinish({"output": "done"}) if steps else AgentAction("give", {})
+
+    executor = AgentExecutor(agent=agent, tools=[gives(returned)])
+    with pytest.raises(Crash) as raised:
+        executor.run("q")
+    paused = snapshot_of(raised.value)
+    assert paused is not None
+    text = paused.retried().to_json()
+    assert Snapshot.from_json(text, executor.graph).to_json() == text
+    return executor.run(Snapshot.from_json(text, executor.graph)).steps[0]
+
+
+@pytest.mark.parametrize("returned", [value for value, _ in RETURNED], ids=lambda value: type(value).__name__)
+def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
+    for one in (returned, [returned], {"key": returned}):
+        assert format_observation(resumed(one).observation) == format_observation(one)
+
+
+@pytest.mark.parametrize(
+    ("returned", "stored"),
+    [
+        (Aliased(city_name="Oslo"), {"city": "Oslo"}),
+        ([Aliased(city_name="Oslo")], [{"city": "Oslo"}]),
+        (Station("north", READING), {"name": "north", "last": {"at": "2026-02-28T07:30:00", "celsius": "-1.50"}}),
+        (Pair(1, 2), [1, 2]),
+        (Colour.RED, "red"),
+        ("text", "text"),
+        (1.5, 1.5),
+        (None, None),
+        (decimal.Decimal("1.50"), '"1.50"'),
+        (float("nan"), "NaN"),
+    ],
+)
+def test_resumed_observation_is_json_data(returned: Any, stored: Any) -> None:
+    assert resumed(returned).observation == stored
+    assert type(resumed(returned).observation) is type(stored)
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.text(st.characters()),
+        st.binary(),
+        st.decimals(),
+        st.datetimes(),
+        st.uuids(),
+        st.builds(Station, st.text()),
+        st.builds(Aliased, city_name=st.text()),
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner),
+        st.dictionaries(st.one_of(st.text(st.characters()), st.integers()), inner),
+        st.tuples(inner, inner),
+        st.builds(Station, st.text(), inner),
+    ),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_any_observation_has_the_same_text_in_json(value: Any) -> None:
+    adapter = TypeAdapter(ToolResult)
+    stored = parse_json(format_json(adapter.dump_python(ToolResult(value), mode="json")))
+    assert format_observation(stored["observation"]) == format_observation(value)
 
 
 def gives(returned: object, **settings: Any) -> AnyTool:

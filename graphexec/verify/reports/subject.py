@@ -104,4 +104,4 @@ def qualified(function: Callable[..., Any]) -> str:
     """Return the full name of a function, with its module."""
     written = unwrap_function(function)
     name = getattr(written, "__qualname__", type(written).__name__)
-    return f"{getattr(written, '__module__', '')}.{name}".removeprefix(".")
+    return f"{getattr(written, '__module__', None) or ''}.{name}".removeprefix(".")

@@ -1,0 +1,60 @@
+"""Messages in the forms of other libraries, and how to write them here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphexec.errors import format_value
+
+# Our classes by the roles of OpenAI's messages, and by the types of LangChain's.
+_CLASSES = {
+    **dict.fromkeys(("system", "developer"), "SystemMessage"),
+    **dict.fromkeys(("assistant", "ai"), "AssistantMessage"),
+    "tool": "ToolMessage",
+}
+
+
+def find_wrong_message(messages: Any, kinds: tuple[type, ...]) -> str | None:
+    """Return what is wrong with the messages of a request, and what to write; `None` if nothing is.
+
+    `kinds` are the classes of messages. The items of a sequence that is not a list or a tuple are not read.
+    """
+    if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
+        written = format_value(messages) if isinstance(messages, kinds) else _suggest(messages)
+        return f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])"
+    if not isinstance(messages, (list, tuple)):
+        return None
+    # Any: values that users without a type checker pass.
+    several: Sequence[Any] = messages
+    wrong = next(((place, one) for place, one in enumerate(several) if not isinstance(one, kinds)), None)
+    if wrong is None:
+        return None
+    place, given = wrong
+    return f"ChatRequest has messages[{place}]={format_value(given)}; write {_suggest(given)}"
+
+
+# The number of items of LangChain's short form of a message: a role and a content.
+_PAIR = 2
+
+
+# Any: a string, or a message of another library.
+def _suggest(given: Any) -> str:
+    """Return how to write a message that has another form elsewhere."""
+    role: Any = "user"
+    content = given
+    if isinstance(given, Mapping):
+        message: Mapping[Any, Any] = given
+        role, content = message.get("role"), message.get("content")
+    elif isinstance(given, tuple) and len(given) == _PAIR:  # pyright: ignore[reportUnknownArgumentType]
+        role, content = given
+    elif hasattr(given, "content"):
+        role, content = getattr(given, "type", "user"), given.content
+    kind = _CLASSES.get(role, "UserMessage") if isinstance(role, str) else "UserMessage"
+    text = format_value(content) if isinstance(content, str) else "'...'"
+    return f"{kind}({'call_id, ' if kind == 'ToolMessage' else ''}{text})"
+
+
+def is_message(given: object) -> bool:
+    """Return whether a value looks like a message of any library."""
+    return isinstance(given, Mapping) or hasattr(given, "content")
