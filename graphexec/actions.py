@@ -14,7 +14,7 @@ from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
-from graphexec.messages import AssistantMessage
+from graphexec.messages import AssistantMessage, to_image
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -170,10 +170,13 @@ def _dump_observation(observation: Any) -> Any:
         data = to_jsonable_python(observation, fallback=str, inf_nan_mode="null")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
         data = None
+    if text is None:
+        shown = write_repr(observation)
+        # The images of a list are found in its data, too.
+        has_images = isinstance(data, list) and any(to_image(one) is not None for one in data)  # pyright: ignore[reportUnknownVariableType]
+        return data if has_images or repr(data) == shown else shown
     # A string would be shown without its quotes.
-    if isinstance(data, str) or write_json(data) != text or (text is None and repr(data) != write_repr(observation)):
-        return write_repr(observation) if text is None else text
-    return data
+    return text if isinstance(data, str) or write_json(data) != text else data
 
 
 @final

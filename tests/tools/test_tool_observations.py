@@ -30,9 +30,10 @@ from graphexec.actions import Steps
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError
 from graphexec.kernel.serialization import format_json, parse_json
+from graphexec.messages import Image
 from graphexec.models import ScriptedModel
 from graphexec.tools.calling import make_tool_handler
-from graphexec.tools.formatting import format_observation
+from graphexec.tools.formatting import format_observation, split_observation
 from tests.executor.actors import (
     AnyTool,
     act,
@@ -154,6 +155,12 @@ def resumed(returned: object) -> AgentStep:
 def test_model_sees_the_same_text_after_a_resume(returned: Any) -> None:
     for one in (returned, [returned], {"key": returned}):
         assert format_observation(resumed(one).observation) == format_observation(one)
+
+
+def test_images_beside_odd_text_survive_a_resume() -> None:
+    image = Image("https://example.org/a.png")
+    for returned in (image, [image, "text"], ["\ud800", image], {"odd": "\ud800", "image": image}):
+        assert split_observation(resumed(returned).observation) == split_observation(returned)
 
 
 @pytest.mark.parametrize(
