@@ -9,11 +9,13 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from graphexec._arguments import MODEL, STRING, optional, validate
+from graphexec._mistakes import explain_calls
+from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS
 from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
-from graphexec.errors import InputError, did_you_mean, format_value
+from graphexec.errors import InputError, SignatureError, did_you_mean, format_value
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
@@ -76,6 +78,7 @@ class KindChoice(NamedTuple):
     reason: str
 
 
+@explain_calls("create_agent", "create_agent(model, tools)", {})
 def create_agent(
     model: Model | ModelFunction | str,
     tools: Iterable[AnyTool | Callable[..., Any]] = (),
@@ -99,10 +102,11 @@ def create_agent(
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
     """
-    unknown = [name for name in options if name not in EXECUTOR_OPTIONS]
+    unknown = [name for name in options if name not in _OPTIONS]
     if unknown:
-        near = did_you_mean(unknown[0], EXECUTOR_OPTIONS, f"the options are {', '.join(EXECUTOR_OPTIONS)}")
-        raise InputError(f"create_agent has no option {unknown[0]}; {near}")
+        near = did_you_mean(unknown[0], _OPTIONS, f"the options are {', '.join(_OPTIONS)}")
+        remedies = CREATE_OPTIONS | EXECUTOR_OPTIONS
+        raise SignatureError(f"create_agent has no option {unknown[0]}; {remedies.get(unknown[0], near)}")
     if kind not in _KINDS:
         near = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"kind is {format_value(kind)}; {near or 'give ' + ', '.join(_KINDS)}")
@@ -121,7 +125,7 @@ def create_agent(
     return AgentExecutor(agent=agent, tools=known, **options)
 
 
-EXECUTOR_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
+_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
 
 
 def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None) -> Agent:

@@ -204,6 +204,9 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),
     ({"colour": "red"}, "create_agent has no option colour; the options are max_iterations, max_execution_time, "),
     ({"agent": 3}, "create_agent has no option agent; "),
+    ({"max_steps": 3}, "create_agent has no option max_steps; write max_iterations=..."),
+    ({"functions": []}, "create_agent has no option functions; write tools, the second argument"),
+    ({"llm": 3}, "create_agent has no option llm; the model belongs to the agent"),
     ({"kind": "tool-calling"}, "kind is 'tool-calling'; did you mean tool_calling?"),
     ({"kind": "zero-shot"}, "kind is 'zero-shot'; give auto, tool_calling, structured, react"),
     ({"kind": None}, "kind is None; give auto, tool_calling, structured, react"),
@@ -217,6 +220,12 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 def test_wrong_option_gets_the_remedy(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         create_agent(ScriptedModel([]), [double], **options)
+
+
+def test_missing_model_is_named() -> None:
+    create: Any = create_agent
+    with pytest.raises(InputError, match=r"create_agent needs model; write create_agent\(model, tools\)"):
+        create()
 
 
 def test_options_are_those_of_the_executor() -> None:
