@@ -1,4 +1,4 @@
-"""A structured agent on the local model: one JSON decision per step, for models that cannot call tools.
+"""An agent on the local model: one JSON decision per step, for models that cannot call tools.
 
 The first run fetches the weights (about 93 MB). The model is small: most of its answers are right, but none is certain.
 Every run ends.
@@ -6,19 +6,12 @@ Every run ends.
 
 import sys
 
-from graphexec import AgentExecutor, create_structured_agent
-from graphexec.agents.structured import EVERYDAY_EXAMPLES
+from graphexec import create_agent
 from graphexec.models import LocalModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 model = LocalModel()
-executor = AgentExecutor(
-    agent=create_structured_agent(model, EVERYDAY_TOOLS, examples=EVERYDAY_EXAMPLES),
-    tools=EVERYDAY_TOOLS,
-    handle_parsing_errors=True,
-    max_iterations=5,
-    max_execution_time=120,
-)
+executor = create_agent(model, EVERYDAY_TOOLS, kind="structured", max_iterations=5, max_execution_time=120)
 
 if __name__ == "__main__":
     question = " ".join(sys.argv[1:]) or "What is 37 * 48?"
