@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models import ScriptedModel
+from tests.draw.browser import chromium, open_page
 from tests.executor.actors import call, echo
 from tests.models.picky_server import PickyServer
 
@@ -61,6 +63,25 @@ def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
     assert LONG[:-1] in page
     assert '"cached_tokens": 512' in page
     assert "secret" not in page
+
+
+@pytest.mark.browser
+def test_page_folds_the_reasoning(thoughtful: Recording, tmp_path: Path) -> None:
+    pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+    file = tmp_path / "page.html"
+    file.write_text(html(thoughtful.machine, thoughtful), "utf-8")
+    with chromium() as browser, open_page(browser, file.as_uri(), size=(1440, 900)) as opened:
+        page = opened.page
+        assert "cached tokens\n512" in page.locator("#totals").inner_text().lower()
+        page.keyboard.press("Home")
+        page.keyboard.press("ArrowRight")
+        reply = page.locator("#detail .part.reply")
+        assert "900 + 20 tokens, 512 cached" in reply.inner_text()
+        folded = reply.locator("details", has_text="reasoning")
+        assert "I think of a number." not in folded.inner_text()
+        folded.locator("summary").click()
+        assert "I think of a number." in folded.inner_text()
+        assert opened.faults == []
 
 
 def trace_of(*replies: ModelReply) -> str:
