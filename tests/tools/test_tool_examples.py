@@ -1,0 +1,101 @@
+"""Examples that a tool's author gives, and what each agent shows of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from graphexec import create_react_agent, create_tool_calling_agent, tool
+from graphexec.actions import Run
+from graphexec.agents import Agent
+from graphexec.effects import CallModel
+from graphexec.errors import ToolDefinitionError
+from graphexec.messages import ChatRequest
+from graphexec.models import ScriptedModel
+from graphexec.tools import AnyTool, ToolExample, tool_from_schema
+
+
+def make_forecast(examples: Any, **options: Any) -> AnyTool:
+    @tool(examples=examples, **options)
+    def forecast(city: str, day: dt.date | None = None) -> str:
+        """Forecast the weather."""
+        raise AssertionError("no tool is called for an example")
+
+    return forecast
+
+
+def request_of(agent: Agent) -> ChatRequest:
+    effect = agent.ask(Run({"input": "q"}))
+    assert isinstance(effect, CallModel)
+    assert isinstance(effect.request, ChatRequest)
+    return effect.request
+
+
+def test_arguments_alone_are_an_example() -> None:
+    whole = ToolExample({"city": "Oslo", "day": "2026-01-02"}, "How will it be?", "rain", "It rains.")
+    assert make_forecast([{"city": "Oslo"}, whole]).examples == (ToolExample({"city": "Oslo"}), whole)
+    assert make_forecast(()).examples == ()
+
+
+def test_tool_from_a_schema_has_examples() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    made = tool_from_schema("look", "Look.", schema, lambda city: city, examples=[{"city": "Oslo"}], repeatable=True)
+    assert (made.examples, made.repeatable) == ((ToolExample({"city": "Oslo"}),), True)
+    with pytest.raises(ToolDefinitionError, match=r"example 1 of look does not fit it: look was not called: .*town"):
+        tool_from_schema("look", "Look.", schema, lambda city: city, examples=[{"town": "Oslo"}])
+
+
+# Wrong on purpose.
+NO_STRING: Any = 3
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ("Oslo", 'has examples=\'Oslo\'; give a list of arguments, such as [{"city": ..., "day": ...}], or of Tool'),
+        ({"city": "Oslo"}, "has examples={'city': 'Oslo'}; give a list of arguments"),
+        (ToolExample({"city": "Oslo"}), "has examples=ToolExample("),
+        (3, "has examples=3; give a list"),
+    ],
+)
+def test_examples_that_are_no_list_are_refused(examples: Any, message: str) -> None:
+    with pytest.raises(ToolDefinitionError) as raised:
+        make_forecast(examples)
+    assert str(raised.value).startswith(f"forecast {message}")
+
+
+@pytest.mark.parametrize(
+    ("example", "message"),
+    [
+        ("Oslo", 'is \'Oslo\'; give its arguments by name, such as {"city": ..., "day": ...}'),
+        ({"town": "Oslo"}, "does not fit it: forecast was not called: city: Field required"),
+        ({"city": 3}, "does not fit it: forecast was not called: city:"),
+        ({"city": "Oslo", "day": dt.date(2026, 1, 2)}, "has arguments that are not JSON: "),
+        (ToolExample({"city": "Oslo"}, question=NO_STRING), "has question=3; give a string"),
+    ],
+)
+def test_invalid_example_is_refused(example: Any, message: str) -> None:
+    with pytest.raises(ToolDefinitionError) as raised:
+        make_forecast([{"city": "Oslo"}, example])
+    assert str(raised.value).startswith(f"example 2 of forecast {message}")
+
+
+def test_repeatable_is_true_or_false() -> None:
+    with pytest.raises(ToolDefinitionError, match="a tool has repeatable='yes'; give True or False"):
+        make_forecast((), repeatable="yes")
+
+
+def test_agents_show_the_arguments_in_the_description() -> None:
+    made = make_forecast([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}])
+    shown = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
+    (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [made])).tools
+    assert spec.description == f"Forecast the weather.\n\n{shown}"
+    (message,) = request_of(create_react_agent(ScriptedModel([]), [made])).messages
+    assert f"- Forecast the weather. {shown}\n" in message.content
+
+
+def test_tool_without_examples_is_described_as_before() -> None:
+    (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [make_forecast(())])).tools
+    assert spec.description == "Forecast the weather."
