@@ -135,7 +135,7 @@ class _Schema:
         return "enum" in self.resolve(schema)
 
     def resolve(self, schema: object) -> Schema:
-        """Return the schema that a reference, or several joined by `allOf`, stand for; `{}` for what is no schema."""
+        """Return the schema that a reference, or several joined by `allOf`, stand for; `{}` for an invalid one."""
         resolved: dict[str, Any] = dict(schema) if _is_schema(schema) else {}
         for _ in range(_DEEPEST):
             parts: list[object] = resolved.pop("allOf", [])

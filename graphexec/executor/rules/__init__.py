@@ -1,6 +1,6 @@
 """The rules that an agent names, as nodes: what is checked between the model's reply and the call of a tool.
 
-Each looks at the reply before it is parsed, and may ask the model again for another one. Whatever it answers, the
+Each looks at the reply before it is parsed, and may ask the model again for another one. In any case, the
 node that calls tools makes no call that a rule forbids: the call becomes a step with an observation.
 """
 

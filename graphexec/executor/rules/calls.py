@@ -34,14 +34,14 @@ HOPELESS = 2
 @final
 @dataclass(frozen=True, eq=False)
 class CallRules:
-    """What the nodes of the rules know: the agent with its rules, and the tools by name."""
+    """The agent with its rules, and the tools by name: the data of the rules' nodes."""
 
     agent: Agent
     tools: Mapping[str, AnyTool]
     lookup: Lookup = "exact"
 
     @cached_property
-    def _found(self) -> Mapping[str, AnyTool]:
+    def _by_name(self) -> Mapping[str, AnyTool]:
         return self.tools if self.lookup == "exact" else {name.casefold(): one for name, one in self.tools.items()}
 
     @cached_property
@@ -59,7 +59,7 @@ class CallRules:
 
     def tool_of(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
-        return self._found.get(action.tool if self.lookup == "exact" else action.tool.casefold())
+        return self._by_name.get(action.tool if self.lookup == "exact" else action.tool.casefold())
 
     def result_of(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action that a rule forbids observes; `None` for an action whose tool may be called."""
