@@ -177,7 +177,7 @@ def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None
     """
     from graphexec.models.naming import calls_tools, split_name
 
-    # A model of one's own need not have these attributes. The string knows the provider also at another address.
+    # A user's model need not have these attributes. The string knows the provider also at another address.
     provider, name = (str(getattr(model, key, "")) for key in ("provider", "name"))
     provider, name = (provider, name) if named is None else split_name(named)
     if calls_tools(provider, name):

@@ -27,7 +27,7 @@ class FunctionModel:
 
     The function may be `async def`. In an async run a blocking one is called in a thread. It decides itself how long it
     waits: the `timeout` of a call is not passed on. Raises `InputError` for anything but a function; a call raises
-    `InvalidReplyError` for a reply that is neither, and whatever the function raises.
+    `InvalidReplyError` for a reply that is neither, and raises what the function raises.
     """
 
     __slots__ = ("_function",)

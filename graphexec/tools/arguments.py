@@ -70,7 +70,7 @@ _TEXT = "input"
 def define_text_tool(function: Function, name: str | None, description: str | None) -> Definition:
     """Return the definition of a tool whose function needs no annotations, if it takes one string.
 
-    A function without annotations is called with that string alone, whatever else it may take. Raises
+    A function without annotations is called with that string alone, even if it could take more. Raises
     `ToolDefinitionError` if it requires several arguments, and as `define_tool` does.
     """
     called, receiver = _split_receiver(function)
