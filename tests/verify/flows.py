@@ -15,7 +15,14 @@ from graphexec.verify.proof.flow import Flow, Transition, caps_of
 FINISHED = Transition("stop", "Stopped", "END")
 
 # The charges of effects: a model call takes at least one token. Other meters are only measured.
-MODEL_CALL = (("model_calls", 1), ("tokens", 1), ("completion_tokens", 0), ("cost", 0), ("prompt_tokens", 0))
+MODEL_CALL = (
+    ("model_calls", 1),
+    ("tokens", 1),
+    ("cached_tokens", 0),
+    ("completion_tokens", 0),
+    ("cost", 0),
+    ("prompt_tokens", 0),
+)
 TOOL_CALL = (("tool_calls", 1),)
 
 

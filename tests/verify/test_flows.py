@@ -105,7 +105,7 @@ def look(given: Given) -> Asks[Look, Made]:
 
 
 # The other meters that a model reply reports.
-REPORTED = ("completion_tokens", "cost", "prompt_tokens")
+REPORTED = ("cached_tokens", "completion_tokens", "cost", "prompt_tokens")
 
 
 def ways(entry: Any, *, resets: tuple[Budget, ...] = ()) -> list[Transition]:
