@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, TypeGuard, final, overload
+from typing import Annotated, Any, Literal, TypeAlias, final, overload
 
 from pydantic_core import core_schema, to_json, to_jsonable_python
 
@@ -54,68 +54,65 @@ class Original:
 _OBJECT, _DICT = "class", "items"
 
 
-def _dump(value: Any) -> Any:
-    fields = _fields_of(type(value))
+def _dump(value: object) -> Any:
+    # Any: a value of a class that is not known here.
+    held: Any = value
+    # mypy does not take a class for hashable.
+    kind: Any = type(value)
+    fields = _fields_of(kind)
     if fields is not None:
         # Messages of pydantic may have fields beyond those of their class.
         names = [*fields, *(getattr(value, "model_extra", None) or ())]
-        held = {name: _dump(getattr(value, name)) for name in names}
-        return {_OBJECT: f"{type(value).__module__}:{type(value).__qualname__}", "fields": held}
+        parts = {name: _dump(getattr(value, name)) for name in names}
+        return {_OBJECT: f"{kind.__module__}:{kind.__qualname__}", "fields": parts}
     if isinstance(value, Mapping):
-        # Any: its keys and values.
-        mapping: Mapping[Any, Any] = value
-        return {_DICT: {str(name): _dump(one) for name, one in mapping.items()}}
+        return {_DICT: {str(name): _dump(one) for name, one in held.items()}}
     if isinstance(value, (list, tuple)):
-        several: Any = value
-        return [_dump(one) for one in several]
+        return [_dump(one) for one in held]
     return to_jsonable_python(value)
 
 
+# Any: JSON data.
 def _restore(data: Any) -> Any:
-    match data:
-        case {"class": str(name), "fields": dict(fields)}:
-            held: dict[str, Any] = fields  # pyright: ignore[reportUnknownVariableType]
-            kind = _find_class(name)
-            try:
-                return kind(**{field: _restore(one) for field, one in held.items()})
-            except (TypeError, ValueError) as error:
-                raise SnapshotError(f"the stored fields do not make {an(kind.__name__)}: {error}") from error
-        case {"items": dict(items)}:
-            mapping: dict[str, Any] = items  # pyright: ignore[reportUnknownVariableType]
-            return {name: _restore(one) for name, one in mapping.items()}
-        case list():
-            several: list[Any] = data  # pyright: ignore[reportUnknownVariableType]
-            return [_restore(one) for one in several]
-        case _:
-            return data
+    held: Any = data
+    if isinstance(data, list):
+        return [_restore(one) for one in held]
+    if not isinstance(data, dict):
+        return data
+    if _DICT in held:
+        return {name: _restore(one) for name, one in held[_DICT].items()}
+    kind = _find_class(held[_OBJECT])
+    try:
+        return kind(**{name: _restore(one) for name, one in held["fields"].items()})
+    except (TypeError, ValueError) as error:
+        raise SnapshotError(f"the stored fields do not make {an(kind.__name__)}: {error}") from error
 
 
 def _find_class(name: str) -> type:
     """Return a loaded class of actions or messages. A snapshot imports nothing, and makes no other object."""
     module, _, path = name.partition(":")
+    # Any: a module, then its members.
     found: Any = sys.modules.get(module)
     for part in path.split("."):
         # Not with `getattr`, which may import a module.
         found = getattr(found, "__dict__", {}).get(part)
-    if not isinstance(found, type) or not _is_action_or_message(found):
+    kind: type = found if isinstance(found, type) else object
+    fields = _fields_of(kind)
+    if fields is None or not ({"tool", "tool_input"} <= {*fields} or "content" in fields):
         raise SnapshotError(
             f"the run has an action of the class {module}.{path}, which this program has not loaded; import it, or "
             "the agent that uses it, before you resume the run"
         )
-    return found
+    return kind
 
 
-def _is_action_or_message(kind: type) -> TypeGuard[type]:
-    fields = frozenset(_fields_of(kind) or ())
-    return fields >= {"tool", "tool_input"} or "content" in fields
-
-
-def _fields_of(kind: type) -> tuple[str, ...] | None:
+def _fields_of(kind: Any) -> tuple[str, ...] | None:
     """Return the names of the fields of a dataclass or of a pydantic model; `None` for any other class."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind) if field.init)
-    fields = getattr(kind, "model_fields", None)
-    return tuple(fields) if isinstance(fields, Mapping) else None  # pyright: ignore[reportUnknownArgumentType]
+    fields: Any = getattr(kind, "model_fields", None)
+    names: Any = fields
+    return tuple(map(str, names)) if isinstance(fields, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +157,10 @@ def write_repr(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+# A set: after a comparison with the class, a type checker would not know the items.
+_LISTS = frozenset[type]({list})
+
+
 def _dump_observation(observation: Any) -> Any:
     """Return an observation as JSON data with the same text for a model; if no data has it, the text itself."""
     if isinstance(observation, str):
@@ -167,14 +168,14 @@ def _dump_observation(observation: Any) -> Any:
         return str.__str__(observation)
     text = write_json(observation)
     try:
-        data = to_jsonable_python(observation, fallback=str, inf_nan_mode="null")
+        data: Any = to_jsonable_python(observation, fallback=str, inf_nan_mode="null")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
-        data = None
+        return write_repr(observation) if text is None else text
     if text is None:
         shown = write_repr(observation)
         # The images of a list are found in its data, too.
-        has_images = isinstance(data, list) and any(to_image(one) is not None for one in data)  # pyright: ignore[reportUnknownVariableType]
-        return data if has_images or repr(data) == shown else shown
+        parts: Any = data if type(data) in _LISTS else ()
+        return data if any(to_image(one) is not None for one in parts) or repr(data) == shown else shown
     # A string would be shown without its quotes.
     return text if isinstance(data, str) or write_json(data) != text else data
 

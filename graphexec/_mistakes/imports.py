@@ -25,7 +25,7 @@ def missing_name(package: str, name: str) -> Exception:
     text = f"{package} has no {name}; {remedy}"
     # A `from` import looks its names up in this function of Python's import system. This one was called by the
     # package's `__getattr__`.
-    looks_up = sys._getframe(2).f_code.co_name
+    looks_up = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage]
     return ImportError(text, name=package) if looks_up == "_handle_fromlist" else AttributeError(text, name=name)
 
 

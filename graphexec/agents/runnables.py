@@ -88,7 +88,8 @@ class RunnableFunction:
         invoke = self.method("invoke")
         if invoke is None:
             raise AgentError(f"the agent {self.name} has only async methods; run it with an executor")
-        config = {} if self.config is None or callable(self.config) else self.config
+        given: Any = self.config
+        config: Config = {} if given is None or callable(given) else given
         return convert_decision(self.name, invoke(self.inputs(Run(inputs, steps)), config))
 
     def method(self, name: str) -> Method | None:
@@ -112,8 +113,8 @@ class RunnableFunction:
 
         Raises `InputError` if the function that makes the config returns anything else.
         """
-        made: Any = self.config(call) if callable(self.config) else self.config
-        config = _require_config({} if made is None else made)
+        given: Any = self.config
+        config = _require_config(given(call) if callable(given) else given or {})
         ids = {"graphexec_run_id": call.run_id, "graphexec_call_id": str(call.id)}
         return {**config, "metadata": {**ids, **(config.get("metadata") or {})}}
 
@@ -123,14 +124,15 @@ _PLANNED = {"invoke": "plan", "ainvoke": "aplan"}
 
 
 def _require_config(config: object) -> Config:
+    # Any: the keys and values of a dict that its user wrote.
+    checked: Any = config
     if not isinstance(config, Mapping):
         raise InputError(
             f"the config is {format_value(config)}; give a dict such as {{'callbacks': [...], 'tags': [...]}}, or a "
             "function that returns one from the call's CallContext"
         )
-    # Any: the keys and values of a dict that its user wrote.
-    checked: Mapping[str, Any] = config
-    return checked
+    made: Config = checked
+    return made
 
 
 def make_runnable_function(runnable: object, config: ConfigLike | None, *, streams: bool) -> RunnableFunction:
@@ -153,7 +155,8 @@ def input_keys_of(agent: object) -> tuple[str, ...]:
     """Return the inputs that a planner needs; a runnable does not declare its inputs."""
     # Any: an attribute of an object of another library.
     keys: Any = getattr(agent, "input_keys", ()) if _plans(agent) else ()
-    return tuple(keys) if isinstance(keys, (list, tuple)) else ()
+    names: Any = keys
+    return tuple(map(str, names)) if isinstance(keys, (list, tuple)) else ()
 
 
 def _plans(agent: object) -> bool:

@@ -307,7 +307,9 @@ def _limits_of_meters(meters: Mapping[Meter, float | None], faults: list[str | N
     amounts: dict[str, float] = {}
     for meter, limit in meters.items():
         if not isinstance(meter, Meter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            key = f"Meter({meter!r})" if isinstance(meter, str) else "METER"
+            # Any: of another class than the annotation says.
+            name: Any = meter
+            key = f"Meter({name!r})" if isinstance(name, str) else "METER"
             raise LimitsError(f"the limits have {format_value(meter)}, which is not a meter; give {{{key}: 5}}")
         fault = _invalid(meter.name, limit, whole=meter.whole, unit=meter.unit)
         if fault is None and limit == 0 and not meter.whole:

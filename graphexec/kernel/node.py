@@ -190,11 +190,13 @@ class _Charge(Generic[W_co]):
         grace: float | None = None,
     ) -> None:
         # Users without a type checker pass the node that the outcome leads to.
+        # Any: type checkers do not expect a node, and know nothing of its classes.
+        given: Any = when_spent
         if isinstance(when_spent, Node):
-            raise NodeError(f"when_spent is {when_spent.name}, a node; {_replace_node(when_spent)}")
+            raise NodeError(f"when_spent is {given.name}, a node; {_replace_node(given)}")
         if not callable(when_spent):
-            given = format_value(when_spent)
-            raise NodeError(f"when_spent is {given}; give a function of the value and the limit, such as limit_reached")
+            remedy = "give a function of the value and the limit, such as limit_reached"
+            raise NodeError(f"when_spent is {format_value(when_spent)}; {remedy}")
         self._when_spent = when_spent
         self._meters = meters
         self._asks = asks

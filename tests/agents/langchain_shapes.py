@@ -131,5 +131,6 @@ class Chain(Invoked):
             yield chunk
 
     def chunks(self, method: str, inputs: dict[str, Any], config: Any) -> Sequence[Any]:
-        decision = self.decide(method, inputs, config)
-        return decision if isinstance(decision, tuple) else (decision,)
+        decision: Any = self.decide(method, inputs, config)
+        parts: Any = decision
+        return parts if isinstance(decision, tuple) else (decision,)

@@ -47,7 +47,8 @@ def test_runnable_decides_from_inputs_and_steps(run: Callable[..., Any], decisio
     first, second = chain.given
     assert first.pop("intermediate_steps") == []
     ((action, observation),) = second.pop("intermediate_steps")
-    decided = decision[0] if isinstance(decision, (list, tuple)) else decision
+    several: Any = decision
+    decided: Any = several[0] if isinstance(decision, (list, tuple)) else decision
     assert (action is decided, observation) == (True, "a")
     assert first == second
 
@@ -174,8 +175,12 @@ def test_invalid_config_is_refused(wrong: Any) -> None:
     message = r"^the config is .*; give a dict such as \{'callbacks': \[...\], 'tags': \[...\]\}, or a function"
     with pytest.raises(InputError, match=message):
         callable_agent(Chain(), config=wrong)
+
+    def config(call: CallContext[Any]) -> Any:
+        return wrong
+
     with pytest.raises(InputError, match=message):
-        executor(Chain(), lambda call: wrong).run("q")
+        executor(Chain(), config).run("q")
 
 
 def test_config_of_a_function_is_refused() -> None:

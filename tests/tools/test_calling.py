@@ -255,18 +255,9 @@ def test_unknown_tool_suggests_the_closest_name(requested: str, suggested: str) 
 
 # What models write around the name of a tool.
 FORMS = [
-    '{}(city: "Oslo")',
-    '{}("Oslo")',
-    "{} city=Oslo",
-    "{}()",
-    "{}: Oslo",
-    "`{}`",
-    "[{}]",
-    "{}\n",
-    "{}.",
-    "{}[Oslo]",
+    *('{}(city: "Oslo")', '{}("Oslo")', "{} city=Oslo", "{}()", "{}: Oslo", "`{}`", "[{}]", "{}\n", "{}.", "{}[Oslo]"),
+    *("functions.{}", "use {}", "call {} for Oslo", "the {} tool", '{}{{"city": "Oslo"}}', "**{}**", '"{}"', "<{}>"),
 ]
-FORMS += ["functions.{}", "use {}", "call {} for Oslo", "the {} tool", '{}{{"city": "Oslo"}}', "**{}**", '"{}"', "<{}>"]
 
 
 @given(st.sampled_from(FORMS), st.sampled_from(["web_search", "Web_Search"]), st.text(" ,;()=.", max_size=5))

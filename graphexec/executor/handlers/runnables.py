@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, final
 
-from graphexec.agents.runnables import RunnableFunction, convert_decision, convert_error, text_of
+from graphexec.agents.runnables import Config, Method, RunnableFunction, convert_decision, convert_error, text_of
 from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import ParseError
 from graphexec.executor.handlers.functions import check_decision
@@ -43,10 +44,11 @@ def make_runnable_handler(function: RunnableFunction) -> Handler:
 
     async def decide(inputs: dict[str, Any], config: dict[str, Any], io: IO) -> list[Any]:
         if stream is not None and (io.blocking or (astream is None and ainvoke is None)):
-            return await io.call(lambda: list(stream(inputs, config)))
+            return await io.call(_list_chunks, stream, inputs, config)
         if astream is not None and not io.blocking:
             chunks: list[Any] = []
-            async with aclosing(io.iterate(lambda: (), lambda: astream(inputs, config))) as pieces:
+            read = partial(astream, inputs, config)
+            async with aclosing(io.iterate(tuple[Any, ...], read)) as pieces:
                 async for chunk in pieces:
                     check_cancelled()
                     chunks.append(chunk)
@@ -60,18 +62,21 @@ def make_runnable_handler(function: RunnableFunction) -> Handler:
     return Handler(answer)
 
 
+def _list_chunks(stream: Method, inputs: dict[str, Any], config: Config) -> list[Any]:
+    # The stream is read here, where it may block.
+    return list(stream(inputs, config))
+
+
 def _add_listener(callbacks: Any) -> Any:
     """Return LangChain's callbacks, a list or a manager, with a listener that reports the tokens of models."""
     listener = _TokenListener()
     if callbacks is None:
         return [listener]
-    if isinstance(callbacks, (list, tuple)):
-        # Any: callback handlers of LangChain.
-        several: Any = callbacks
-        return [*several, listener]
-    manager = callbacks.copy()
-    manager.add_handler(listener)
-    return manager
+    if hasattr(callbacks, "add_handler"):
+        manager = callbacks.copy()
+        manager.add_handler(listener)
+        return manager
+    return [*callbacks, listener]
 
 
 @final
