@@ -14,7 +14,7 @@ from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
-from graphexec.messages import AssistantMessage, to_image
+from graphexec.messages import AssistantMessage, replace_images, to_image
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -187,11 +187,29 @@ class _StoredAsText:
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
         dump = core_schema.plain_serializer_function_ser_schema(_dump_observation, when_used="json")
-        return core_schema.any_schema(serialization=dump)
+        return core_schema.no_info_plain_validator_function(_restore_images, serialization=dump)
 
 
-# Any value that a tool returns. A snapshot stores it as JSON, and a resumed run has the JSON data in its place: their
-# text for the model is the same.
+# Any: JSON values.
+def _restore_images(data: Any) -> Any:
+    return replace_images(data, lambda image: image)
+
+
+@final
+class _WithImages:
+    """Tells pydantic to restore the images in a stored value."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
+        return core_schema.no_info_after_validator_function(_restore_images, core_schema.any_schema())
+
+
+# Any value that a caller passes or a run returns. A snapshot stores it as JSON; a resumed run has the JSON data and the
+# images in its place.
+Value: TypeAlias = Annotated[Any, _WithImages]
+
+# Any value that a tool returns. A snapshot stores it as JSON, and a resumed run has the JSON data and the images in its
+# place: their text for the model is the same.
 Observation: TypeAlias = Annotated[Any, _StoredAsText]
 
 StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error"]
@@ -299,7 +317,7 @@ NO_STEPS = Steps()
 class Run:
     """The state of a run: the inputs it was started with, and its steps so far."""
 
-    inputs: Mapping[str, Any]
+    inputs: Mapping[str, Value]
     steps: Steps = field(default=NO_STEPS)
 
     def with_steps(self, steps: Sequence[AgentStep]) -> Run:
@@ -331,7 +349,7 @@ class AgentFinish:
     `unread` is as in `AgentAction`.
     """
 
-    return_values: Mapping[str, Any]
+    return_values: Mapping[str, Value]
     log: str = ""
     run: Run = field(default=NO_RUN)
     return_direct: bool = False

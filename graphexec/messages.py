@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
@@ -158,6 +158,18 @@ def to_image(value: object) -> Image | None:
         case _:
             pass
     return None
+
+
+# Any: JSON values.
+def replace_images(data: Any, change: Callable[[Image], Any]) -> Any:
+    """Return JSON data with `change(image)` in place of each image, in their order."""
+    if (image := to_image(data)) is not None:
+        return change(image)
+    if isinstance(data, dict):
+        return {name: replace_images(one, change) for name, one in data.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(data, list):
+        return [replace_images(one, change) for one in data]  # pyright: ignore[reportUnknownVariableType]
+    return data
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
 from graphexec.actions import write_json, write_repr
-from graphexec.messages import IMAGE_KIND, Image, to_image
+from graphexec.messages import IMAGE_KIND, Image, replace_images, to_image
 
 # The part of an image's JSON that the JSON of a value without images does not contain.
 _MARK = f'"kind":"{IMAGE_KIND}"'
@@ -30,38 +31,26 @@ def split_observation(observation: Any) -> tuple[str, tuple[Image, ...]]:
     if isinstance(observation, str):
         return observation, ()
     images: list[Image] = []
-    return _format(observation, images), tuple(images)
+
+    def label(image: Image) -> str:
+        images.append(image)
+        return image.label(len(images))
+
+    return _format(observation, label), tuple(images)
 
 
-def _format(value: Any, images: list[Image]) -> str:
+def _format(value: Any, label: Callable[[Image], str]) -> str:
     if isinstance(value, str):
         return value
     if (image := to_image(value)) is not None:
-        return _add(image, images)
+        return label(image)
     text = write_json(value)
     if text is not None and _MARK not in text:
         return text
     parts: list[Any] = list(value) if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
     if any(to_image(one) is not None for one in parts):
-        return "\n".join([_format(one, images) for one in parts])
-    return write_repr(value) if text is None else to_json(_replace(from_json(text), images)).decode()
-
-
-def _add(image: Image, images: list[Image]) -> str:
-    images.append(image)
-    return image.label(len(images))
-
-
-# Any: JSON values.
-def _replace(data: Any, images: list[Image]) -> Any:
-    """Return JSON data with a label in place of each image, and append the images to `images`."""
-    if (image := to_image(data)) is not None:
-        return _add(image, images)
-    if isinstance(data, dict):
-        return {name: _replace(one, images) for name, one in data.items()}  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(data, list):
-        return [_replace(one, images) for one in data]  # pyright: ignore[reportUnknownVariableType]
-    return data
+        return "\n".join([_format(one, label) for one in parts])
+    return write_repr(value) if text is None else to_json(replace_images(from_json(text), label)).decode()
 
 
 def shorten_observation(observation: Any, most: int | None) -> str | None:

@@ -292,7 +292,10 @@ def test_run_with_images_resumes_from_json(kind: str) -> None:
     failed = snapshot_of(raised.value)
     assert failed is not None
     resumed, model = executor(kind, finish)
-    resumed.run(Snapshot.from_json(failed.to_json(), resumed.graph))
+    snapshot = Snapshot.from_json(failed.to_json(), resumed.graph)
+    result = resumed.run(snapshot)
+    assert result.ending.run.inputs["images"] == [CAT]
+    assert result.steps[0].observation == look("a")
     assert tuple(images_of(model.requests[0])) == (CAT, DOG, ADDRESS)
     plain, other = executor(kind)
     plain.run(inputs(kind, images=[CAT]))
