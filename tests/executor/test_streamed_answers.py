@@ -336,6 +336,10 @@ def behind_a_label(answer: str, lower: bool) -> str:
     return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
 
 
+def as_it_is(answer: str, after_a_word: bool) -> str:
+    return f"{'So: ' if after_a_word else ''}{answer}"
+
+
 # Each agent, with two ways in which its model may write an answer.
 WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
     "structured": (structured, as_json("final_answer", "answer")),
@@ -347,6 +351,7 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
     "chat": (chat, behind_a_label),
     "ReAct": (react, behind_a_label),
     "MRKL": (mrkl, behind_a_label),
+    "tool calling": (tool_calling, as_it_is),
 }
 
 
@@ -355,6 +360,9 @@ def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> boo
     if write is in_tags:
         # It may become a tag.
         return not way
+    if write is as_it_is:
+        # It may be a call written as text.
+        return rest.lstrip()[:1] in {"", "{", "[", "`", "<"}
     # The line is, or may become, one that only the program may write.
     line = rest.lstrip().partition("\n")[0]
     return write is behind_a_label and (may_become(OBSERVATION, line) or OBSERVATION.at_line.match(line) is not None)
@@ -367,7 +375,10 @@ def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> boo
 def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cuts: list[int]) -> None:
     make, write = WRITTEN[kind]
     reply = write(answer, way)
-    answer = answer if "JSON" in kind or "structured" in kind else answer.strip()
+    if write is as_it_is:
+        answer = reply
+    elif "JSON" not in kind and "structured" not in kind:
+        answer = answer.strip()
     whole = whole_answer(make, reply)
     assert whole is not None
     # An observation that the model invents, and all text after it, is not part of the answer.
@@ -398,6 +409,7 @@ PARTS = {
     "structured chat": (structured_chat, JSON_PARTS),
     "JSON chat": (json_chat, JSON_PARTS),
     "XML": (xml, TAGS),
+    "tool calling": (tool_calling, ["So: ", "", *JSON_PARTS, *TAGS, "<tool_call>", "[TOOL_CALLS]", '{"name": "echo"']),
 }
 
 
