@@ -154,6 +154,21 @@ LIMITS_OPTIONS = _by_name(
     ("tool_calls max_tool_calls tokens max_tokens total_tokens_limit cost max_cost", _OF_AGENTS),
 )
 
+TOOL_OPTIONS = _by_name(
+    ("args_schema", "write Tool.from_function(func, args_schema=Model), or tool_from_schema for a JSON schema"),
+    ("parameters_schema input_schema inputs schema", "write tool_from_schema(name, description, schema, function)"),
+    ("handle_tool_error handle_validation_error", "write on_error=..., or handle_tool_errors=... of the executor"),
+    ("retries retry_on retry_wait max_retries", "write tool(name=..., description=..., retries=2)(function)"),
+    ("callbacks verbose", "an executor has observers=[...] and verbose=True"),
+    ("tags metadata response_format output_type", "leave it out: a tool returns any value"),
+)
+
+TOOL_ATTRIBUTES = _by_name(
+    ("invoke run ainvoke arun forward", "call it as a function: tool(...)"),
+    ("args args_schema schema input_schema inputs", "write tool.parameters, its JSON schema"),
+    ("fn", "write tool.function"),
+)
+
 GRAPH_ATTRIBUTES = _by_name(
     ("invoke kickoff run_sync execute", "write graph.run(value)"),
     ("ainvoke run_async", "write await graph.arun(value)"),

@@ -23,6 +23,8 @@ from typing import (
 from pydantic_core import ValidationError, from_json
 
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
 from graphexec._parsing.json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
@@ -85,6 +87,7 @@ class InvalidArgumentsError(ValueError):
 _UNDEFINED: Any = None
 
 
+@explain_class("Tool(name, func, description)", options=TOOL_OPTIONS, attributes=TOOL_ATTRIBUTES)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
     """A function that a model may call. Calling the tool calls the function.
@@ -148,11 +151,12 @@ class Tool(Generic[P, R_co]):
         # Loads pydantic, which programs without tools do not need.
         from graphexec.tools.arguments import define_text_tool, rename_arguments
 
-        called = func if func is not None else coroutine
+        given: Callable[..., Any] | None = func if func is not None else self.function
+        called = given if given is not None else coroutine
         if called is None:
             raise ToolDefinitionError(f"{self.name} has no function; pass func=..., or coroutine=... for an async def")
         defined = define_text_tool(called, self.name, self.description)
-        if func is not None and coroutine is not None:
+        if given is not None and coroutine is not None:
             second = rename_arguments(define_text_tool(coroutine, self.name, self.description), defined)
             object.__setattr__(self, "async_function", second)
         for field, value in defined._asdict().items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import functools
+import inspect
 import types
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from graphexec import AgentExecutor, Tool, tool
-from graphexec.errors import ToolDefinitionError
+from graphexec.errors import InputError, ToolDefinitionError
+from graphexec.tools import ToolOptions
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
 
@@ -277,3 +279,47 @@ def test_bound_argument_is_not_shown_to_the_model() -> None:
     made: AnyTool = tool(functools.partial(send, key="secret"))
     assert "secret" not in str(made.parameters)
     assert first(made, "hey") == "hey with secret"
+
+
+def test_examples_of_a_tool_are_read() -> None:
+    made: AnyTool = Tool("find", UNTYPED, "Find it.", examples=[{"query": "tea"}])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert made.examples == tool(name="find", description="Find it.", examples=[{"query": "tea"}])(found).examples
+    with pytest.raises(ToolDefinitionError, match="example 1 of find does not fit it"):
+        Tool("find", UNTYPED, "Find it.", examples=[{"text": "tea"}])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def found(query: str) -> str:
+    return query
+
+
+def test_function_may_be_named_in_full() -> None:
+    made: AnyTool = Tool(name="find", function=UNTYPED, description="Find it.", async_function=UNTYPED_ASYNC)
+    assert first(made, "abc") == "found abc"
+
+
+# Arguments that other libraries have, and the remedy.
+HABITS: list[tuple[dict[str, Any], str]] = [
+    ({"args_schema": Search}, r"Tool has no option args_schema; write Tool.from_function\(func, args_schema=Model\)"),
+    ({"handle_tool_error": True}, "Tool has no option handle_tool_error; write on_error=..."),
+    ({"retries": 2}, r"Tool has no option retries; write tool\(name=..., description=..., retries=2\)\(function\)"),
+    ({"descriptoin": "x"}, "Tool has no option descriptoin; did you mean description?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "says"), HABITS)
+def test_unknown_option_gets_the_remedy(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        Tool("find", pair, **arguments)
+
+
+def test_missing_attribute_gets_the_remedy() -> None:
+    made: Any = Tool("join", pair)
+    with pytest.raises(AttributeError, match=r"Tool has no invoke; call it as a function: tool\(...\)"):
+        made.invoke("x")
+    with pytest.raises(AttributeError, match="'Tool' object has no attribute 'colour'"):
+        _ = made.colour
+
+
+def test_options_are_those_of_the_decorator() -> None:
+    decorated = set(inspect.signature(tool).parameters) - {"function", "name", "description"}
+    assert set(ToolOptions.__annotations__) == decorated
