@@ -155,8 +155,7 @@ def test_generate_appends_the_final_answer_sentence(kind: str) -> None:
     assert (result.output, result.spent["model_calls"]) == ("It is 42.", 2)
     asked, last = model.requests
     assert last.stop == asked.stop
-    run_result: Any = last
-    text = run_result.prompt if kind == "mrkl" else run_result.messages[-1].content
+    text = messages(last)[-1].content
     assert ("<observation>a</observation>" if kind == "xml" else "\nObservation: a\nThought:") in text
     assert text.endswith(f"\n\n{FINAL}")
     if kind == "chat":
