@@ -23,8 +23,9 @@ _TAG = re.compile(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
 _LONGEST_TAG = len("</seed:think>")
 _TAG_BEGUN = re.compile(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
-# No reasoning begins like this, but JSON and code do, in which a tag is text.
-_DATA = re.compile(r"\s*+(?:[{\[]|```)")
+# In the strings of JSON, a tag is text.
+_JSON = re.compile(r"\s*+[{\[]")
+_QUOTE = re.compile(r'(?<!\\)"')
 _BESIDE = frozenset(" \t`'\"“”「」«»()*,.;:!?")
 # Tags after these are text, so that the search is linear.
 _MOST_TAGS = 20
@@ -56,8 +57,6 @@ def split_reasoning(text: str) -> Parts:
 
 def _find_unopened(text: str) -> re.Match[str] | None:
     """Return the closing tag of reasoning that the prompt has opened."""
-    if _DATA.match(text):
-        return None
     for tag in islice(_TAG.finditer(text), _MOST_TAGS):
         if not _is_mention(text, tag):
             return None if tag["opening"] else tag
@@ -69,9 +68,11 @@ def _is_mention(text: str, tag: re.Match[str]) -> bool:
 
 
 def _is_text_around(text: str, start: int, end: int) -> bool:
-    """Return whether a tag is quoted, in code, or within a line between blanks or punctuation."""
+    """Return whether a tag is in code, in a string of JSON, or within a line between blanks, quotes or punctuation."""
     around = text[max(0, start - 1) : start], text[end : end + 1]
-    return all(character in _BESIDE for character in around) or text.count("```", 0, start) % 2 == 1
+    if all(character in _BESIDE for character in around) or text.count("```", 0, start) % 2 == 1:
+        return True
+    return _JSON.match(text) is not None and len(_QUOTE.findall(text, 0, start)) % 2 == 1
 
 
 class ReasoningSplitter:
@@ -137,9 +138,9 @@ class ReasoningSplitter:
             self._state, self._waiting = "reasoning", self._waiting[found.end() :]
             return True
         begun = self._waiting.lstrip()
-        if len(self._waiting) - len(begun) <= _MOST_BLANKS and (begun in {"", "`", "``"} or _TAG_BEGUN.match(begun)):
+        if len(self._waiting) - len(begun) <= _MOST_BLANKS and (begun == "" or _TAG_BEGUN.match(begun)):
             return False
-        self._state = "answer" if self._state == "between" or _DATA.match(self._waiting) else "content"
+        self._state = "answer" if self._state == "between" else "content"
         return True
 
     def _take_reasoning(self) -> tuple[str, bool]:

@@ -18,6 +18,8 @@ _NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
 # LangChain's parsers allow any whitespace.
 _WIDE_NUMBER = r"\s{0,9}\d{0,9}\s{0,9}"
 _COLON = "[:：]"
+# A time is no number of a label: `Final answer 10:30`. LangChain's parsers allow a number in an action only.
+_COLON_BUT_IN_TIMES = r"(?:(?<!\d)[:：]|(?<=\d)[:：](?!\d))"
 _EMPHASIS = re.compile(r"([*_`]{1,3})[\[【(]?\w")
 
 # What models write when the question is in Chinese, Japanese, Korean, German, French, Spanish, Portuguese, Italian,
@@ -59,8 +61,8 @@ def _spell(words: str, number: str = _NUMBER) -> str:
     return number.join(re.escape(word).replace("'", "['’]") for word in words.split())
 
 
-def _begin_line(words: str) -> str:
-    return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{_COLON}"
+def _begin_line(words: str, colon: str) -> str:
+    return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
 
 
 class Label:
@@ -68,22 +70,22 @@ class Label:
 
     __slots__ = ("at_line", "ways", "words")
 
-    def __init__(self, words: str) -> None:
-        exact = rf"(?:{_LINE}|[*_`]{{1,3}})?{_spell(words, _WIDE_NUMBER)}{_CLOSED}{_WIDE_NUMBER}{_CLOSED}{_COLON}"
+    def __init__(self, words: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
+        exact = rf"(?:{_LINE}|[*_`]{{1,3}})?{_spell(words, _WIDE_NUMBER)}{_CLOSED}{_WIDE_NUMBER}{_CLOSED}{colon}"
         spellings = [words, *TRANSLATIONS.get(words, ())]
         every = "|".join(map(_spell, spellings))
         self.ways = (
             re.compile(exact),
-            re.compile(rf"{exact}|{_begin_line(_spell(words))}"),
-            re.compile(rf"{exact}|{_begin_line(every)}"),
+            re.compile(rf"{exact}|{_begin_line(_spell(words), colon)}"),
+            re.compile(rf"{exact}|{_begin_line(every, colon)}"),
         )
-        self.at_line = re.compile(_begin_line(every))
+        self.at_line = re.compile(_begin_line(every, colon))
         # In lower case, for text that may become the label.
         self.words = tuple(one.lower() for one in spellings)
 
 
-ACTION = Label("Action")
-INPUT = Label("Action Input")
+ACTION = Label("Action", _COLON)
+INPUT = Label("Action Input", _COLON)
 FINAL = Label("Final Answer")
 OBSERVATION = Label("Observation")
 INTERMEDIATE_ANSWER = Label("Intermediate answer")

@@ -8,7 +8,7 @@ from functools import partial
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
-from graphexec.agents.json_text import find_decisions, find_regions, read_text
+from graphexec.agents.json_text import decides, find_decisions, find_regions, read_text
 from graphexec.agents.labels import FINAL, text_after
 from graphexec.agents.langchain.json_action import action_error, is_action, read_decision, reject_answer_tool
 from graphexec.agents.prompt import names_of, validate_tools
@@ -89,8 +89,8 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     text = whole.text
     final = find_answer(_without_json(text))
     if final:
-        around = (*find_regions(text[: final.start()]), *find_regions(text[final.end() :]))
-        if any(region.is_json and is_action(region) for region in around):
+        before, after = find_decisions(text[: final.start()]), find_regions(text[final.end() :])
+        if any(map(decides, before)) or any(region.is_json and is_action(region) for region in after):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
         return AgentFinish({"output": text_after(text, final)}, text, unread=whole.unread)
     found = find_decisions(text)

@@ -1,0 +1,94 @@
+"""Our parsers read what LangChain's parsers read, and in the same way but for the differences that the guide lists."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from graphexec import AgentFinish, ParseError
+from graphexec.agents import react
+from graphexec.agents.json_text import find_decisions
+from graphexec.agents.labels import ACTION, FINAL, INPUT, OBSERVATION
+from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.messages import ModelReply
+from tests.agents.langchain.record import RECORDED, WRITTEN
+
+READ = {
+    module.__name__.rpartition(".")[2]: module.read
+    for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)
+}
+CASES: dict[str, dict[str, list[Any]]] = json.loads(RECORDED.read_text(encoding="utf-8"))
+
+
+def read(kind: str, text: str) -> list[Any]:
+    """Return `[tool, input]` for an action, `[answer]` for an answer, and an empty list for an error."""
+    try:
+        decision = READ[kind](ModelReply(text))
+    except ParseError:
+        return []
+    if isinstance(decision, AgentFinish):
+        return [decision.output]
+    (action,) = decision
+    return [action.tool, action.tool_input]
+
+
+# Of LangChain's own replies, those that we read differently. It reads the first as an answer that is JSON, the second
+# as a call with an empty input, which may be a call that was cut, and it loses the beginning of the last answer.
+DIFFERENT = {
+    "structured_chat": {
+        text: read("json_chat", text) for text in WRITTEN["json_chat"] if "```" not in text and "{" in text
+    },
+    "xml": {"<tool>search</tool>": []},
+    "conversational": {},
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_langchains_own_replies_are_read_the_same_way(kind: str) -> None:
+    expected = {text: CASES[kind][text] for text in WRITTEN[kind] if CASES[kind][text]} | DIFFERENT.get(kind, {})
+    assert {text: read(kind, text) for text in expected} == expected
+
+
+def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bool:
+    """Return whether the guide's table explains why we read a reply in another way than LangChain, or refuse it."""
+    if [str(one).strip() for one in theirs] == ours:
+        return True
+    answers = FINAL.ways[2].search(text) is not None
+    match kind:
+        case "self_ask":
+            # A reply without a question; the text behind the first colon, and all of the answer.
+            return not ours or ours[-1].endswith(theirs[-1].strip()) or theirs[-1].strip().endswith(ours[-1])
+        case "xml":
+            return not ours
+        case "chat" | "structured_chat" | "json_chat":
+            # Several decisions, a decision that is cut, and one without a fence.
+            found = len(find_decisions(text))
+            unclear = found > 1 or (found == 1 and answers) or "action_i" in text or OBSERVATION.at_line.search(text)
+            return bool(unclear) or "```" in text or not text.strip() or (found == 1 and theirs == [text])
+        case "conversational" if "AI:" in text or "Action:Action:" in text:
+            # The first line that begins with the label, if there is no action; labels without a blank.
+            return True
+        case _ if not ours:
+            invented = OBSERVATION.at_line.search(text) is not None
+            both = answers and ACTION.ways[2].search(text) is not None
+            return invented or both or len(INPUT.ways[0].findall(text)) > 1
+        case _:
+            # The text up to an invented observation or to an action behind the answer, without surrounding blanks.
+            return len(ours) == len(theirs) and all(map(begins, ours, theirs))
+
+
+def begins(ours: Any, theirs: Any) -> bool:
+    """Return whether our text is the beginning of LangChain's, which may lack its last character."""
+    return ours == theirs or theirs.strip().startswith(ours[:-1].strip())
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_every_difference_is_explained(kind: str) -> None:
+    differences = {
+        text: (theirs, ours)
+        for text, theirs in CASES[kind].items()
+        if theirs and (ours := read(kind, text)) != theirs and not is_explained(kind, text, theirs, ours)
+    }
+    assert differences == {}
