@@ -67,8 +67,8 @@ def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bo
             found = len(find_decisions(text))
             unclear = found > 1 or (found == 1 and answers) or "action_i" in text or OBSERVATION.at_line.search(text)
             return bool(unclear) or "```" in text or not text.strip() or (found == 1 and theirs == [text])
-        case "conversational" if "AI:" in text or "Action:Action:" in text:
-            # The first line that begins with the label, if there is no action; labels without a blank.
+        case "conversational" if "AI:" in text or (ours and theirs[0] in ours[0]):
+            # The first line that begins with the label, if there is no action; labels without a blank behind them.
             return True
         case _ if not ours:
             invented = OBSERVATION.at_line.search(text) is not None
