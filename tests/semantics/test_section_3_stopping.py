@@ -31,6 +31,7 @@ from tests.executor.actors import (
     act,
     answer,
     echo,
+    messages,
     observations,
     prompt,
     run_async,
