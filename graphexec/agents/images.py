@@ -13,6 +13,8 @@ from graphexec.tools.formatting import split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
+# A name that users write for a single image.
+_SINGULAR = "image"
 
 
 @runtime_checkable
@@ -111,6 +113,8 @@ def prepare_inputs(
                 f"the input {name} is an image, but it is written into a text; pass text as {name}, and the image in "
                 f"the input {IMAGES}"
             )
+    if _SINGULAR not in variables and isinstance(inputs.get(_SINGULAR), (Image, bytes, FilePath)):
+        raise InputError(f"the input {_SINGULAR} is not sent to the model; name it {IMAGES}")
     if IMAGES not in inputs or IMAGES in variables:
         return inputs
     images = input_images(inputs, variables, read_file)

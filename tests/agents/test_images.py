@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -258,6 +260,15 @@ def test_template_refuses_an_image(kind: str, image: Any) -> None:
     assert model.requests == []
 
 
+@pytest.mark.parametrize("image", [CAT, PNG, Path("cat.png")])
+def test_image_under_another_name_is_not_dropped(image: Any) -> None:
+    made, model = executor("tool calling")
+    with pytest.raises(InputError, match="the input image is not sent to the model; name it images"):
+        made.run({"input": "Which?", "image": image})
+    assert model.requests == []
+    executor("tool calling", "done")[0].run({"input": "Which?", "image": "a text for my tool"})
+
+
 def test_template_may_have_a_variable_of_that_name() -> None:
     for protocol in ("chat", "completion"):
         model = ScriptedModel(["Final Answer: done"])
@@ -302,6 +313,31 @@ def test_run_with_images_resumes_from_json(kind: str) -> None:
     assert [message.content for message in requested(model)[0].messages] == [
         message.content for message in requested(other)[-1].messages
     ]
+
+
+RESUMED = """
+import sys
+from graphexec import AgentExecutor, Snapshot, create_tool_calling_agent
+from graphexec.messages import images_of
+from graphexec.models import ScriptedModel
+
+model = ScriptedModel(["done"])
+executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+executor.run(Snapshot.from_json(sys.stdin.read(), executor.graph))
+print(*(image.url for image in images_of(model.requests[0])))
+"""
+
+
+def test_another_process_resumes_a_run_with_images() -> None:
+    made, _ = executor("tool calling", CALL, ModelError("it is down"))
+    with pytest.raises(ModelError) as raised:
+        made.run({"input": "Which?", "images": CAT})
+    failed = snapshot_of(raised.value)
+    assert failed is not None
+    done = subprocess.run(
+        [sys.executable, "-c", RESUMED], input=failed.to_json(), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == [CAT.url, DOG.url, ADDRESS.url]
 
 
 def test_last_request_of_a_stopped_run_keeps_images() -> None:
