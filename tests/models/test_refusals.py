@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -256,6 +257,11 @@ def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
 def test_refused_tool_choice_becomes_the_default() -> None:
     refusal = error("Thinking may not be enabled when tool_choice forces tool use.")
     server = PickyServer("anthropic", [ToolCall("1", "now", "{}")], ("tool_choice",), lambda _: (400, refusal))
+    model = server.model()
     request = ChatRequest([UserMessage("hi")], (NOW,), tool_choice="required")
-    assert server.model().complete(request).tool_calls == (ToolCall("1", "now", "{}"),)
+    assert model.complete(request).tool_calls == (ToolCall("1", "now", "{}"),)
     assert "tool_choice" not in server.bodies[0]
+    # That calls are forbidden is still said.
+    server.replies, server.refuses = ["done"], ()
+    model.complete(dataclasses.replace(request, tool_choice="none"))
+    assert server.bodies[1]["tool_choice"] == {"type": "none"}

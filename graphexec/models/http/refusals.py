@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeAlias, final
@@ -24,16 +24,23 @@ class Parameter:
     """An optional parameter of a protocol.
 
     `path` is its place in the body, such as `reasoning.effort`; `*` stands for every item of a list. `other_name` is
-    the name that some models want instead. `aliases` are further names in refusals.
+    the name that some models want instead. `aliases` are further names in refusals. Values that are not `optional` are
+    always sent.
     """
 
     path: str
     other_name: str = ""
     aliases: tuple[str, ...] = ()
+    optional: Callable[[object], bool] = lambda _: True
 
-    def names(self, name: str) -> frozenset[str]:
-        """Return the names by which a refusal may call it, if the body has it under `name`."""
-        return frozenset({_last_part(name), *(self.aliases if name == self.path else ())})
+    def find(self, body: JSON) -> str:
+        """Return the path under which a body has it, or an empty string."""
+        paths = (self.path, self.other_name)
+        return next((path for path in paths if path and any(map(self.optional, _values(body, path.split("."))))), "")
+
+    def names(self, path: str) -> frozenset[str]:
+        """Return the names by which a refusal may call it, if the body has it under `path`."""
+        return frozenset({_last_part(path), *(self.aliases if path == self.path else ())})
 
 
 # The most characters of a message that are searched; a server may quote the whole request.
@@ -111,76 +118,73 @@ def _last_part(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last).lower()
 
 
-# Any: a part of a body.
-_Part: TypeAlias = Any
-
-
 @final
 class Refusals:
     """The parameters that a server has refused. The calls of one model share it, from all threads and event loops."""
 
     def __init__(self, known: Sequence[Parameter]) -> None:
         self._known = known
-        # How many names of a parameter, by its path, have been refused.
-        self._refused: Mapping[str, int] = {}
+        # Paths, and other names of parameters. Replaced as a whole, so that it can be read without the lock.
+        self._refused: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def apply(self, body: JSON) -> None:
-        """Remove the refused parameters from a body, or rename them. Applying it again changes nothing more."""
+        """Remove the refused parameters from a body, or rename them."""
         refused = self._refused
         for parameter in self._known:
-            names = refused.get(parameter.path, 0)
-            if not names:
-                continue
-            value = _remove(body, parameter.path.split("."))
-            if not parameter.other_name:
-                continue
-            if names > 1:
-                body.pop(parameter.other_name, None)
-            elif value is not None:
-                body[parameter.other_name] = value
+            path, other = parameter.find(body), parameter.other_name
+            if path in refused:
+                value = _remove(body, path.split("."))
+                if path == parameter.path and other and other not in refused:
+                    body[other] = value
 
     def learn(self, body: JSON, status: int, report: ErrorReport) -> list[Refused]:
         """Remember the parameters of `body` that the server refuses, and return them; an empty list if it names none.
 
-        A body to which `apply` has been called since then has none of them, so a call can be repeated only as often
-        as there are names.
+        `apply` removes them from the body, so a call can be repeated only as often as there are names.
         """
-        wanted = find_refused_names(status, report)
+        named = find_refused_names(status, report)
         learned: list[Refused] = []
         for parameter in self._known:
-            sent = next((name for name in (parameter.path, parameter.other_name) if name and _has(body, name)), "")
-            if not sent or wanted.isdisjoint(parameter.names(sent)):
-                continue
-            renamed = sent == parameter.path and bool(parameter.other_name)
-            with self._lock:
-                names = max(self._refused.get(parameter.path, 0), 1 if renamed else 2)
-                self._refused = {**self._refused, parameter.path: names}
-            learned.append(Refused(sent.rpartition("*.")[2], parameter.other_name if renamed else ""))
+            path, other = parameter.find(body), parameter.other_name
+            if path and not named.isdisjoint(parameter.names(path)):
+                with self._lock:
+                    self._refused |= {path}
+                instead = other if path == parameter.path and other not in self._refused else ""
+                learned.append(Refused(path.rpartition("*.")[2], instead))
         return learned
 
 
-def _has(part: _Part, path: str) -> bool:
-    first, _, rest = path.partition(".")
-    if first == "*":
-        return isinstance(part, list) and any(_has(item, rest) for item in part)  # pyright: ignore[reportUnknownVariableType]
-    if not isinstance(part, dict) or part.get(first) is None:  # pyright: ignore[reportUnknownMemberType]
-        return False
-    return not rest or _has(part[first], rest)
+# Any: a part of a body.
+_Part: TypeAlias = Any
 
 
-def _remove(part: _Part, path: list[str]) -> _Part:
-    """Remove the value at a path, and objects that are then empty; return the value, or `None` if there is none."""
+def _values(part: _Part, path: Sequence[str]) -> Iterator[_Part]:
+    """Yield the values at a path that are not `None`; several if it has a `*`."""
+    if not path:
+        yield from () if part is None else (part,)
+    elif path[0] != "*":
+        yield from _values(part.get(path[0]), path[1:]) if isinstance(part, dict) else ()  # pyright: ignore[reportUnknownMemberType]
+    elif isinstance(part, list):
+        for item in part:  # pyright: ignore[reportUnknownVariableType]
+            yield from _values(item, path[1:])
+
+
+def _remove(part: _Part, path: Sequence[str]) -> _Part:
+    """Remove the values at a path, and objects that are then empty; return the last value."""
     first, *rest = path
     if first == "*":
         for item in part:
             _remove(item, rest)
         return None
-    if not isinstance(part, dict) or first not in part:
-        return None
     if not rest:
-        return part.pop(first)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return part.pop(first, None)
     value = _remove(part[first], rest)
     if part[first] == {}:
         del part[first]
     return value
+
+
+def is_forced(tool_choice: object) -> bool:
+    """Return whether a tool choice forces a call, which models that reason may refuse."""
+    return tool_choice not in ("none", {"type": "none"})

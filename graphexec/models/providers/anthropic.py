@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect
 from graphexec.models.http.endpoint import Provider
-from graphexec.models.http.refusals import Parameter
+from graphexec.models.http.refusals import Parameter, is_forced
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
 from graphexec.models.providers.anthropic_request import encode, headers, route
@@ -31,7 +31,7 @@ MESSAGES = Dialect(
         Parameter("temperature"),
         Parameter("top_p"),
         Parameter("output_config.effort"),
-        Parameter("tool_choice"),
+        Parameter("tool_choice", optional=is_forced),
     ),
     reserved={
         **dict.fromkeys(

@@ -28,7 +28,7 @@ from graphexec.models.http.json_bodies import (
     returned_reasoning,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter
+from graphexec.models.http.refusals import Parameter, is_forced
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
 
@@ -120,7 +120,7 @@ RESPONSES = Dialect(
         Parameter("max_output_tokens"),
         Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Parameter("include"),
-        Parameter("tool_choice"),
+        Parameter("tool_choice", optional=is_forced),
     ),
     reserved={
         **dict.fromkeys(("input", "instructions", "tools", "stream", "text.format"), REQUEST_WRITES_IT),
