@@ -23,20 +23,20 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
     """
     splitter = ReasoningSplitter()
     reader = make_reader()
-    restarted = answered = False
+    restarted = answered = ended = False
 
     def read(piece: str) -> str:
-        nonlocal reader, restarted, answered
+        nonlocal reader, restarted, answered, ended
         in_content = splitter.in_content
         _, content = splitter.take(piece)
         if splitter.restarted and not restarted:
-            restarted, reader = True, make_reader()
+            restarted, ended, reader = True, answered, make_reader()
         elif in_content:
             # A reader needs no protection from half a tag: it starts again anyway.
             content = piece
         else:
             content += splitter.held
-        if not content or (restarted and answered):
+        if not content or ended:
             return ""
         text = reader(content)
         answered = answered or bool(text)

@@ -81,7 +81,7 @@ def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bo
 
 def begins(ours: Any, theirs: Any) -> bool:
     """Return whether our text is the beginning of LangChain's, which may lack its last character."""
-    return ours == theirs or theirs.strip().startswith(ours[:-1].strip())
+    return bool(ours == theirs or theirs.strip().startswith(ours[:-1].strip()))
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -1,0 +1,217 @@
+"""Reasoning in tags: it is neither parsed nor shown, from any model and in any pieces; tags in an answer are text."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, create_react_agent, create_tool_calling_agent
+from graphexec._parsing.reasoning import ReasoningSplitter, split_reasoning
+from graphexec.agents import chat_agent
+from graphexec.effects import CallModel
+from graphexec.kernel.events import Reported
+from graphexec.memory import SummaryMemory
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, Reasoning, ReplyDelta, UserMessage, check_reply
+from graphexec.models import ScriptedModel
+from tests.executor.actors import echo
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "content"),
+    [
+        ("<think>Hm.</think>42", "Hm.", "42"),
+        ("\n <think>\nHm.\n</think>\n\n42 ", "Hm.", "42 "),
+        ("<thinking>Hm.</thinking>\n42", "Hm.", "42"),
+        ("<THINK>Hm.</Think>42", "Hm.", "42"),
+        ("<seed:think>Hm.</seed:think>42", "Hm.", "42"),
+        ("[THINK]Hm.[/THINK]42", "Hm.", "42"),
+        ("<think>Hm.</think>\n<think>So.</think>42", "Hm.\n\nSo.", "42"),
+        ("<think></think>\n\n42", "", "42"),
+        # A prompt may have the opening tag.
+        ("Hm.\n</think>\n\n42", "Hm.", "42"),
+        ("Hm.</think>42", "Hm.", "42"),
+        ('{"a": 1}, say.\n</think>\n42', '{"a": 1}, say.', "42"),
+        ("The tag `<think>` is asked for.\n</think>\n42", "The tag `<think>` is asked for.", "42"),
+        ("Hm.\n</think>", "Hm.", ""),
+        # Without the closing tag, there is no answer.
+        ("<think>Final Answer: 42", "Final Answer: 42", ""),
+        ("<think>", "", ""),
+    ],
+)
+def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None:
+    assert split_reasoning(text) == (reasoning, content)
+    kept = (Reasoning(reasoning),) if reasoning else ()
+    assert check_reply(ModelReply(text), "model") == ModelReply(content, reasoning=kept)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "42",
+        "Models write <think> first, and </think> last.",
+        "Models end it with `</think>`.",
+        'Say "</think>".',
+        "The </think> tag.",
+        "```\nHm.\n</think>\n42\n```",
+        '{"answer": "a\n</think>\nb"}',
+        "I write <think>a</think> b.",
+        "</thinker>",
+        "<thinker>a</thinker>",
+        " " * 50 + "<think>a</think>",
+    ],
+)
+def test_tag_in_an_answer_is_text(text: str) -> None:
+    assert split_reasoning(text) == (None, text)
+    assert check_reply(ModelReply(text), "model") == ModelReply(text)
+
+
+def test_reasoning_of_the_provider_comes_first() -> None:
+    reply = ModelReply("<think>b</think>c", reasoning=(Reasoning("a"),))
+    assert check_reply(reply, "model") == ModelReply("c", reasoning=(Reasoning("a"), Reasoning("b")))
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        [
+            "<think>",
+            "</think>",
+            "[THINK]",
+            "[/THINK]",
+            "</",
+            "<",
+            "[",
+            "th",
+            "ink>",
+            "a",
+            " ",
+            "\n",
+            "`",
+            "```",
+            '"',
+            "{",
+            ",",
+        ]
+    )
+).map("".join)
+
+
+@given(TEXTS, st.lists(st.integers(0, 100)))
+def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) -> None:
+    splitter = ReasoningSplitter()
+    content = ""
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    for piece in [*(text[start:end] for start, end in itertools.pairwise(places)), None]:
+        restarted = splitter.restarted
+        new = splitter.rest() if piece is None else splitter.take(piece)[1]
+        content = new if splitter.restarted and not restarted else content + new
+    assert content == split_reasoning(text).content
+
+
+@pytest.mark.parametrize("piece", ["<think></think>", " </think> ", "<", " ", "<think>", "a</think>", "`</think>`"])
+def test_reasoning_is_separated_in_linear_time(piece: str) -> None:
+    text = piece * (30_000 // len(piece))
+    began = time.process_time()
+    split_reasoning(text)
+    splitter = ReasoningSplitter()
+    for character in text:
+        splitter.take(character)
+    assert time.process_time() - began < 3
+
+
+class Thinking(ScriptedModel):
+    """A scripted model that streams its replies in pieces of three characters."""
+
+    def stream(
+        self, request: ModelRequest, *, timeout: float | None = None
+    ) -> Generator[ReplyDelta | ModelReply, None, None]:
+        reply = self.complete(request, timeout=timeout)
+        for start in range(0, len(reply.content), 3):
+            yield ReplyDelta(reply.content[start : start + 3])
+        yield reply
+
+
+THOUGHT = "<think>\nAction: echo\nAction Input: no\nFinal Answer: no\n</think>\n\n"
+ACT = f"{THOUGHT}Action: echo\nAction Input: yes"
+
+
+def executor(model: Any, make: Callable[..., Agent] = create_react_agent) -> AgentExecutor:
+    return AgentExecutor(agent=make(model, [echo]), tools=[echo])
+
+
+def test_reasoning_is_not_in_the_next_prompt() -> None:
+    model = ScriptedModel([ACT, f"{THOUGHT}Final Answer: done"])
+    result = executor(model).run("q")
+    assert (result.output, [step.observation for step in result.steps]) == ("done", ["yes"])
+    assert "think" not in str(model.requests[1])
+
+
+def test_streamed_reasoning_is_reported_as_reasoning() -> None:
+    made = executor(Thinking([f"{THOUGHT}Final Answer: done"]))
+    news = [event.news for event in made.stream("q", tokens=True) if isinstance(event, Reported)]
+    deltas = [one for one in news if isinstance(one, ReplyDelta)]
+    assert "".join(delta.content for delta in deltas) == "Final Answer: done"
+    assert "".join(delta.reasoning for delta in deltas) == THOUGHT.strip().removeprefix("<think>").removesuffix(
+        "</think>"
+    )
+
+
+@pytest.mark.parametrize("make", [create_react_agent, create_tool_calling_agent], ids=["react", "tool calling"])
+def test_streamed_answer_has_no_reasoning(make: Callable[..., Agent]) -> None:
+    label = "Final Answer: " if make is create_react_agent else ""
+    assert "".join(executor(Thinking([f"{THOUGHT}{label}It is 42."]), make).stream_answer("q")) == "It is 42."
+
+
+CUTS = st.lists(st.integers(0, 100))
+
+
+@given(CUTS, st.sampled_from(["", "<think>"]), st.sampled_from(["I think.", "Final Answer soon: 1", "a\n\nb"]))
+def test_answer_reader_skips_reasoning_for_all_cuts(cuts: list[int], opening: str, thought: str) -> None:
+    reader = create_react_agent(ScriptedModel([]), []).answer
+    assert reader is not None
+    text = f"{opening}{thought}\n</think>\nFinal Answer: It is 42."
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    read = reader()
+    assert "".join(read(text[start:end]) for start, end in itertools.pairwise(places)) == "It is 42."
+
+
+def test_answer_that_turns_out_as_reasoning_ends() -> None:
+    reader = create_react_agent(ScriptedModel([]), []).answer
+    assert reader is not None
+    read = reader()
+    assert [read("Final Answer: 1"), read("\n</think>\n"), read("Final Answer: 2")] == ["1", "", ""]
+
+
+def test_agents_of_users_receive_content_only() -> None:
+    received: list[ModelReply] = []
+
+    def read(reply: ModelReply) -> AgentFinish:
+        received.append(reply)
+        return AgentFinish({"output": reply.content})
+
+    model = ScriptedModel([])
+    agent = chat_agent(lambda run: CallModel(ChatRequest((UserMessage("q"),))), read, model)
+    for reply in ("<think>a</think>b", "a\n</think>\nb"):
+        # A handler of the user's answers, so no code of ours receives the reply before the agent.
+        made = AgentExecutor(agent=agent, tools=[], handlers={CallModel: lambda effect, text=reply: ModelReply(text)})
+        assert made.run("q").output == "b"
+    assert received == [ModelReply("b", reasoning=(Reasoning("a"),))] * 2
+
+
+def test_summary_of_a_memory_has_no_reasoning() -> None:
+    memory = SummaryMemory(ScriptedModel(["<think>Hm.</think>They met."]), keep_turns=1)
+    for number in range(3):
+        memory.save({"input": f"q{number}"}, {"output": f"a{number}"})
+    assert "Hm." not in str(memory.load({}))
+
+
+def test_reasoning_alone_is_a_parse_error() -> None:
+    for make in (create_react_agent, create_tool_calling_agent):
+        with pytest.raises(ParseError):
+            executor(ScriptedModel(["<think>It may be 42."]), make).run("q")
