@@ -20,7 +20,8 @@ from graphexec.cli.exit_codes import UsageError
 from graphexec.errors import GraphError, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.tools import AnyTool, Tool
+from graphexec.tools import AnyTool
+from graphexec.tools.tool import is_tool
 from graphexec.verify import UnprovedError
 
 
@@ -111,10 +112,10 @@ class Target:
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
     """Load one tool, or a sequence of tools. Raises `UsageError` for anything else."""
     _, found = _load(reference, "tools:weather")
-    if _is_tool(found):
+    if is_tool(found):
         return (found,)
     members = tuple(found) if _is_collection(found) else None
-    tools = tuple(member for member in members or () if _is_tool(member))
+    tools = tuple(member for member in members or () if is_tool(member))
     if members and len(tools) == len(members):
         return tools
     raise UsageError(
@@ -286,7 +287,7 @@ def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
 
 def _kind(found: object, members: tuple[object, ...] | None) -> str:
     if members is not None:
-        others = [type(member).__name__ for member in members if not _is_tool(member)]
+        others = [type(member).__name__ for member in members if not is_tool(member)]
         return f"a {type(found).__name__} with a {others[0]}" if others else f"an empty {type(found).__name__}"
     name = type(found).__name__
     return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
@@ -299,10 +300,6 @@ def _remedy(found: object, members: tuple[object, ...] | None) -> str:
 
 
 # These guards give type checkers the type parameters, which isinstance alone does not.
-
-
-def _is_tool(value: object) -> TypeGuard[AnyTool]:
-    return isinstance(value, Tool)
 
 
 def _is_graph(value: object) -> TypeGuard[Graph[Any, Any]]:

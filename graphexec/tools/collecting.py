@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import Any
 
-from graphexec._arguments import validate
+from graphexec._arguments import NAME, validate
 from graphexec.errors import ToolDefinitionError
-from graphexec.tools.tool import TOOLS, AnyTool, Tool, tool, unwrap_method
+from graphexec.tools.json_schema import tool_from_schema
+from graphexec.tools.tool import TOOLS, AnyTool, Tool, is_tool, tool, unwrap_method
 
 
 def tools_of(source: object) -> tuple[AnyTool, ...]:
@@ -32,7 +33,7 @@ def tools_of(source: object) -> tuple[AnyTool, ...]:
 
 def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
     if isinstance(source, ModuleType):
-        yield from ((name, value) for name, value in vars(source).items() if _is_tool(value))
+        yield from ((name, value) for name, value in vars(source).items() if is_tool(value))
         return
     kinds = source.__mro__ if isinstance(source, type) else type(source).__mro__
     # Names in the order of their first definition. `vars` does not evaluate properties.
@@ -49,8 +50,9 @@ def _members(source: object) -> Iterator[tuple[str, AnyTool]]:
 def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
     """Return tools; functions and other callables among the values are made tools, as by `@tool`.
 
-    Raises `ToolDefinitionError` for a function that cannot be a tool, for a value that is not callable, and for an
-    object or a module with tools of its own.
+    So are LangChain's tools: objects with `invoke`, a name and a description. Raises `ToolDefinitionError` for a
+    function that cannot be a tool, for a value that is not callable, and for an object or a module with tools of its
+    own.
     """
     validate("", ("tools", values, TOOLS), error=ToolDefinitionError)
     return tuple(_to_tool(value) for value in values)
@@ -58,19 +60,51 @@ def to_tools(values: Iterable[object]) -> tuple[AnyTool, ...]:
 
 def _to_tool(given: Any) -> AnyTool:
     value: Any = unwrap_method(given)
-    if _is_tool(value):
+    if is_tool(value):
         return value
+    if _is_runnable(value):
+        return _wrap_runnable(value)
     if any(_members(value)):
         what = _describe(value)
         raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
     return tool(value)
 
 
+def _is_runnable(value: Any) -> bool:
+    texts = (getattr(value, key, None) for key in ("name", "description"))
+    return not isinstance(value, type) and callable(getattr(value, "invoke", None)) and all(map(NAME.fits, texts))
+
+
+# Any: an object of another library, which has these attributes.
+def _wrap_runnable(runnable: Any) -> AnyTool:
+    """Return a tool that invokes a tool of LangChain: with a dict of the arguments in its schema, or with a string."""
+    schema: Any = getattr(runnable, "args_schema", None)
+
+    def call(**arguments: Any) -> Any:
+        return runnable.invoke(arguments)
+
+    async def acall(**arguments: Any) -> Any:
+        return await runnable.ainvoke(arguments)
+
+    function, awaited = call, acall if hasattr(runnable, "ainvoke") else None
+    if schema is not None and not isinstance(schema, type):
+        return tool_from_schema(runnable.name, runnable.description, schema, function, async_function=awaited)
+    if schema is not None:
+        # Loads pydantic.
+        from graphexec.tools.arguments import define_model_tool
+
+        fields = define_model_tool(function, runnable.name, runnable.description, schema)._asdict()
+        return Tool(**fields, async_function=awaited)
+
+    def ask(tool_input: str) -> Any:
+        return runnable.invoke(tool_input)
+
+    async def aask(tool_input: str) -> Any:
+        return await runnable.ainvoke(tool_input)
+
+    return Tool(runnable.name, ask, runnable.description, coroutine=None if awaited is None else aask)
+
+
 def _describe(source: object) -> str:
     name: object = getattr(source, "__name__", None)
     return name if isinstance(name, str) else type(source).__name__.lower()
-
-
-# isinstance alone does not give type checkers the type parameters.
-def _is_tool(value: object) -> TypeGuard[AnyTool]:
-    return isinstance(value, Tool)

@@ -15,6 +15,7 @@ from typing import (
     ParamSpec,
     Self,
     TypeAlias,
+    TypeGuard,
     TypeVar,
     final,
     overload,
@@ -296,11 +297,16 @@ class Tool(Generic[P, R_co]):
 AnyTool: TypeAlias = Tool[..., Any]
 
 
+def is_tool(value: object) -> TypeGuard[AnyTool]:
+    """Return whether a value is a tool; isinstance alone does not give type checkers the type parameters."""
+    return isinstance(value, Tool)
+
+
 # Any: a value of a user's.
 def unwrap_method(value: Any) -> Any:
     """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
-    inner: Any = getattr(value, "__func__", None) if isinstance(value, MethodType) else None
-    return inner.__get__(value.__self__) if isinstance(inner, Tool) else value
+    inner: object = getattr(value, "__func__", None)
+    return inner.__get__(value.__self__) if is_tool(inner) else value
 
 
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:

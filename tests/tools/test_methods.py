@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from graphexec import AgentExecutor, Tool, tool
 from graphexec.errors import ToolDefinitionError
@@ -196,6 +198,48 @@ def test_functions_among_tools_become_tools() -> None:
     made: AnyTool = to_tools([plain])[0]
     assert isinstance(made, Tool)
     assert made("x") == "x"
+
+
+class Question(BaseModel):
+    """What to search for."""
+
+    query: str
+    limit: int = 3
+
+
+@dataclasses.dataclass
+class LangChainTool:
+    """Stands for a tool of LangChain."""
+
+    args_schema: Any
+    name: str = "search"
+    description: str = "Search the web."
+
+    def invoke(self, tool_input: Any, config: Any = None) -> str:
+        return f"invoked with {tool_input}"
+
+    async def ainvoke(self, tool_input: Any, config: Any = None) -> str:
+        return f"awaited with {tool_input}"
+
+
+SCHEMA = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+
+# The schema of a LangChain tool, its signature here, and its argument in a sync and an async run.
+LANGCHAIN = [
+    (Question, "query: string, limit?: integer", ("invoked", "awaited"), "{'query': 'tea', 'limit': 3}"),
+    (SCHEMA, "query: string", ("invoked", "awaited"), "{'query': 'tea'}"),
+    (None, "tool_input: string", ("invoked", "awaited"), "tea"),
+]
+
+
+@pytest.mark.parametrize(("schema", "signature", "ways", "argument"), LANGCHAIN)
+def test_tool_of_langchain_is_invoked(schema: Any, signature: str, ways: tuple[str, str], argument: str) -> None:
+    given: list[Any] = [LangChainTool(schema)]
+    (made,) = to_tools(given)
+    assert (made.signature, made.description) == (f"search({signature})", "Search the web.")
+    for run, way in zip((run_sync, run_async), ways, strict=True):
+        result = run(AgentExecutor(agent=scripted(act("search", **made.read("tea")), answer()), tools=[made]))
+        assert result.steps[0].observation == f"{way} with {argument}"
 
 
 @pytest.mark.parametrize(
