@@ -11,10 +11,18 @@ import openai
 import pydantic
 import pytest
 from anthropic import transform_schema
-from anthropic.types import ImageBlockParam, Message, MessageParam, ToolParam
+from anthropic.types import (
+    ImageBlockParam,
+    Message,
+    MessageParam,
+    ThinkingBlockParam,
+    ToolParam,
+    ToolUseBlockParam,
+)
 from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
 from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
 
+from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -29,6 +37,8 @@ from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
 from graphexec.models.providers.anthropic_request import close_schema
+from tests.executor.actors import echo
+from tests.models.picky_server import PickyServer, Protocol
 from tests.models.pictures import ADDRESS, CAT, DOG
 from tests.models.recorded_dialects import (
     MESSAGE,
@@ -226,6 +236,21 @@ def test_openai_package_sends_the_same_request() -> None:
     ITEMS.validate_python(
         [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in replies)]
     )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [("responses", list[ResponseInputItemParam]), ("anthropic", list[ThinkingBlockParam | ToolUseBlockParam])],
+)
+def test_package_types_describe_returned_reasoning(protocol: Protocol, kind: Any) -> None:
+    scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
+    agent = create_tool_calling_agent(scripted.model(), [echo])
+    AgentExecutor(agent=agent, tools=[echo]).run("q")
+    body = scripted.bodies[1]
+    sent = body["input"] if protocol == "responses" else body["messages"][1]["content"]
+    adapter = pydantic.TypeAdapter[Any](kind)
+    assert json.loads(adapter.dump_json(adapter.validate_python(sent), warnings=False)) == sent
+    assert "Hm." in json.dumps(sent)
 
 
 # Any: an item's JSON.
