@@ -111,20 +111,20 @@ def test_last_run_of_a_file_is_read(file: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        (b"{]\n", "line 21 of {} is not a record; "),
-        (b"\n[1]\n", "line 22 of {} is not a record; "),
-        (b"\xff\xfe\n", "line 21 of {} is not a record; "),
-        (b"3\n", "line 21 of {} is not a record; "),
-        (b'{"event": {}}\n', "line 21 of {} is not a record; "),
-        (b"[" * 100_000 + b"]" * 100_000 + b"\n", "line 21 of {} is not a record; "),
-        (b'{"event": "asked", "node": "plan"}\n', "line 21 of {} is not a valid record: asked.effects: "),
+        (b"{]\n", "line {next} of {file} is not a record; "),
+        (b"\n[1]\n", "line {after} of {file} is not a record; "),
+        (b"\xff\xfe\n", "line {next} of {file} is not a record; "),
+        (b"3\n", "line {next} of {file} is not a record; "),
+        (b'{"event": {}}\n', "line {next} of {file} is not a record; "),
+        (b"[" * 100_000 + b"]" * 100_000 + b"\n", "line {next} of {file} is not a record; "),
+        (b'{"event": "asked", "node": "plan"}\n', "line {next} of {file} is not a valid record: asked.effects: "),
     ],
 )
 def test_invalid_line_ends_the_feed(file: Path, wrong: bytes, expected: str) -> None:
     file.write_bytes(RECORDED.encode() + wrong + RECORDED.encode())
     feed = feed_of(file)
     assert (records(feed), feed.over) == (RECORDS, True)
-    assert feed.error.startswith(expected.format(file))
+    assert feed.error.startswith(expected.format(file=file, next=len(RECORDS) + 1, after=len(RECORDS) + 2))
 
 
 def test_records_without_a_start_are_invalid(file: Path) -> None:

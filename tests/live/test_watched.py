@@ -49,7 +49,7 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
         return f"<i>looked {step}</i>"
 
     replies = [*(tool_call_text("wait", step=step) for step in range(3)), answer_text("All is <b>done</b>.")]
-    agent = create_structured_agent(ScriptedModel(replies), [wait])
+    agent = create_structured_agent(ScriptedModel(replies), [wait], rules=())
     executor = AgentExecutor(agent=agent, tools=[wait], handle_parsing_errors=True)
     recorder = Recorder(executor.verify(), inputs=QUESTION)
 
