@@ -295,6 +295,7 @@ def test_any_pattern_has_none_or_a_match(pattern: str) -> None:
             "Convert an amount of money from one currency to another: amount 20, source EUR, target USD.",
             "Convert 20 from EUR to USD.",
         ),
+        ("The number of people in a city.", {"city": "Oslo"}, ..., "What is the number of people in Oslo?"),
         ("Set a reminder.", {"text": "Call", "hour": 9}, ..., "Set a reminder: text Call, hour 9."),
         (
             "Tell today's date and weekday.",

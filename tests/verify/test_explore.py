@@ -21,6 +21,7 @@ from graphexec import (
     ask,
     charged,
     chat_agent,
+    create_tool_calling_agent,
     edges,
     graph,
     node,
@@ -29,6 +30,7 @@ from graphexec import (
     tool,
 )
 from graphexec.actions import Run
+from graphexec.agents import RuleName
 from graphexec.draw import draw
 from graphexec.effects import CallAgent, CallModel, CallTool, agent_limits
 from graphexec.errors import InputError, ParseError
@@ -195,6 +197,18 @@ def test_pruning_does_not_change_results(limits: Limits, kind: Kind, both: bool)
     assert comparable_results(pruned) == comparable_results(every)
     assert every.runs == every.paths
     assert pruned.states <= every.states
+
+
+@pytest.mark.parametrize("rule", ["no_repeats", "no_immediate_repeats"])
+def test_pruning_keeps_calls_that_rules_look_at(rule: RuleName) -> None:
+    agent = create_tool_calling_agent(ScriptedModel(["never asked"]), (look_up,), rules=(rule,))
+    executor = AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True)
+    pruned, every = (
+        explore(executor.graph, Limits(iterations=2), READY, replies_of(executor), prune=prune)
+        for prune in (True, False)
+    )
+    assert comparable_results(pruned) == comparable_results(every)
+    assert pruned.model_calls == 3
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 15])

@@ -103,6 +103,8 @@ def _invert(asking: str, words: list[str]) -> list[str]:
 
 def _split_verb(words: list[str]) -> tuple[str | None, list[str]]:
     """Return the beginning of a question and the rest; without a verb that asks, `None` and all words."""
+    if words[0].casefold() in _ARTICLES:
+        return "What is", [words[0].casefold(), *words[1:]]
     if words[0].casefold() not in _ASKING:
         return None, words
     rest = words[1:]

@@ -10,7 +10,7 @@ from typing import Any, final
 
 from pydantic_core import to_jsonable_python
 
-from graphexec.actions import AgentAction, AgentStep, Run
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation, observation_text
 from graphexec.agents.rules import is_choice
@@ -112,7 +112,7 @@ class CallRules:
         arguments = None if tool is None or tool.repeatable else _validated(tool, action)
         if arguments is None:
             return None
-        for step in run.steps if strict else _last_calls(run):
+        for step in run.steps if strict else last_calls(run.steps):
             if step.status == "ok" and self.tool_of(step.action) is tool:
                 assert tool is not None, "it has arguments"
                 if step.action.tool_input == action.tool_input or _validated(tool, step.action) == arguments:
@@ -120,9 +120,9 @@ class CallRules:
         return None
 
 
-def _last_calls(run: Run) -> Sequence[AgentStep]:
+def last_calls(steps: Steps) -> Sequence[AgentStep]:
     """Return the steps of the last reply that called a tool; those that called none are skipped."""
-    called = [step for step in run.steps[-_RECENT:] if step.status not in ("parse_error", "bad_arguments")]
+    called = [step for step in steps[-_RECENT:] if step.status not in ("parse_error", "bad_arguments")]
     return next(iter(last_turns(called, 1)), ())
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from graphexec.actions import Run, Steps, steps_of
 from graphexec.agents import RuleName
 from graphexec.effects import CallAgent, CallModel, CallTool
-from graphexec.executor.rules.calls import HOPELESS
+from graphexec.executor.rules.calls import HOPELESS, last_calls
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -87,10 +87,11 @@ def _fields_of(value: object) -> dict[str, Any]:
 
 def known_calls(value: object, rules: Collection[RuleName]) -> Hashable:
     """Return the part of a run's steps that these rules look at."""
+    if not {"no_repeats", "no_immediate_repeats"} & {*rules}:
+        return None
     steps = steps_of(value)
-    made = [((step.action.tool, shape(step.action.tool_input, None)), step.status == "ok") for step in steps]
-    if "no_repeats" not in rules:
-        return made[-1] if made and "no_immediate_repeats" in rules else None
+    known = steps if "no_repeats" in rules else last_calls(steps)
+    made = [((step.action.tool, shape(step.action.tool_input, None)), step.status == "ok") for step in known]
     failed = Counter(call for call, succeeded in made if not succeeded)
     often = frozenset(call for call, times in failed.items() if times >= HOPELESS)
     return frozenset(call for call, succeeded in made if succeeded), frozenset(failed), often
