@@ -173,9 +173,11 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
     """Make the agent of that name."""
     match name:
         case "structured":
-            known = [tool.name for tool in tools if tool in EVERYDAY_TOOLS]
-            examples = [one for one in EVERYDAY_EXAMPLES if all(tool in known for tool, _, _ in one.calls)]
-            return create_structured_agent(model, tools, examples=examples or "auto")
+            if not tools or not all(tool in EVERYDAY_TOOLS for tool in tools):
+                return create_structured_agent(model, tools)
+            names = [tool.name for tool in tools]
+            examples = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
+            return create_structured_agent(model, tools, examples=examples)
         case "tool_calling" | "react":
             return create_agent_of_kind(name, model, tools)
         case _:
