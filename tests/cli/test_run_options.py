@@ -8,12 +8,16 @@ from typing import get_args
 
 import pytest
 
-from graphexec.cli.run_options import AgentName
+from graphexec.cli.run_options import AgentName, make_agent
 from graphexec.errors import WeightsError
 from graphexec.memory import FileHistory, Turn
+from graphexec.models import ScriptedModel
 from graphexec.models.local import weights
+from graphexec.tools import AnyTool
+from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import Conversation, Refusal, Reply, answer_text, native_tool_call, serving, tool_call_text
 from tests.cli.terminals import command
+from tests.executor.actors import echo
 
 FENCED = '```json\n{{"action": "{}", "action_input": "{}"}}\n```'
 TALKED = "Thought: Do I need to use a tool? No\nAI: It is 1776."
@@ -236,3 +240,15 @@ def test_ctrl_c_during_save_keeps_the_answer(
         ended = command(capsys, *asking(server, "tool_calling", "--memory", "talk.jsonl"))
     assert (ended.code, ended.out) == (130, "It is 1776.\n")
     assert "Interrupted at save_memory, after 0 steps" in ended.err
+
+
+@pytest.mark.parametrize("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
+def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
+    agent = make_agent("structured", ScriptedModel([]), tools)
+    assert agent.dummies["echo"] == {"text": ("The lantern is green", "We meet at the pier")}
+
+
+def test_everyday_tools_have_examples_of_their_own() -> None:
+    agent = make_agent("structured", ScriptedModel([]), EVERYDAY_TOOLS[:1])
+    assert agent.dummies == {"calculator": {"expression": ("36 * 52", "5 * 14", "84 * 19")}}
+    assert agent.rules == ("no_dummies", "no_repeats")
