@@ -33,7 +33,7 @@ def names_in(body: object, status: int = 400) -> set[str]:
 
 
 def error(message: str, **members: object) -> object:
-    return {"error": {"message": message, "type": "invalid_request_error", **members}}
+    return {"error": {"message": message, "type": "invalid_request_error"} | members}
 
 
 REFUSALS: list[tuple[object, set[str]]] = [
@@ -82,6 +82,19 @@ REFUSALS: list[tuple[object, set[str]]] = [
     (error("invalid temperature: only 1 is allowed for this model"), {"temperature"}),
     (error("openai does not support parameters: ['temperature', 'top_p'], for model=o1"), {"temperature", "top_p"}),
     (error("Unsupported parameter(s): `stop`"), {"stop"}),
+    (error("Unrecognized request arguments supplied: stop, seed"), {"stop", "seed"}),
+    (error("The following parameters are not supported: stop, seed"), {"stop", "seed"}),
+    (error("Additional properties are not allowed ('stop', 'seed' were unexpected)"), {"stop", "seed"}),
+    (error("json: unknown field `seed`, expected one of `model`, `temperature`, `stop`"), {"seed"}),
+    (error("Unknown parameter: 'seed', did you mean 'stop'?"), {"seed"}),
+    (error("Unknown parameter: 'seed'. Supported parameters: stop, temperature"), {"seed"}),
+    (error("'stop' is not a supported parameter of this model"), {"stop"}),
+    (error("This model does not support custom temperature."), {"temperature"}),
+    (error("temperature must be 1.0 for this model"), {"temperature"}),
+    (error("It is wrong.", param="seed", type="unsupported_parameter"), {"seed"}),
+    (error("temperature must be 1 or less"), set()),
+    (error("max_tokens must be 1 or more"), set()),
+    (error("top_p must be 1.5"), set()),
     # These name a parameter whose value is wrong, or something else.
     (error("Could not finish the message because max_tokens or model output limit was reached."), set()),
     (error("max_tokens is too large: 9. This model supports at most 8 tokens.", param="max_tokens"), set()),

@@ -51,6 +51,7 @@ _NAME = r"(?<!\w)[\"'`]?([A-Za-z_][\w.\[\]]{0,80})[\"'`]?"
 _REFUSED = (
     r"(?:(?:not|no longer|never)(?: currently| yet)? (?:supported|permitted|allowed|recognized|available|accepted)"
     r"|unsupported|unrecognized|deprecated|does not support|doesn't support|may only be set to|must be unset"
+    r"|not an? (?:supported|valid|recognized|known) (?:parameter|argument|option|property|field)"
     r"|cannot be (?:set|specified|used)|can only be|should not be (?:set|sent)|forces tool use"
     r"|extra (?:inputs|fields)(?: are)? not permitted|only [\w.]{1,20} is allowed)"
 )
@@ -58,12 +59,16 @@ _REFUSED = (
 _BEFORE = re.compile(
     r"(?:unsupported|unrecognized|unknown|unexpected)(?: request| keyword)? (?:parameter|value|argument|name|field|key)"
     r"(?:s|\(s\))?(?: supplied)?"
-    r"|(?:argument|parameter)s? not supported(?: on| with| by| for)?(?: this model)?"
+    r"|(?:argument|parameter)s?(?: is| are)? not supported(?: on| with| by| for)?(?: this model)?"
+    r"|additional properties are not allowed"
     r"|(?:does not|doesn't|do not) support (?:the |these )?(?:parameter|argument|option)(?:s|\(s\))?",
     re.IGNORECASE,
 )
-# The end of such a list of names.
-_END = re.compile(r"[.;](?:\s|$)|\n|\s(?:is|are|for|with|in|at|on|by)\s", re.IGNORECASE)
+# The end of such a list of names; other names may follow, which are supported.
+_END = re.compile(
+    r"[.;](?:\s|$)|\n|\s(?:is|are|was|were|for|with|in|at|on|by|expected|did|use|valid|supported|allowed)\s",
+    re.IGNORECASE,
+)
 _SINGLE = (
     # Such as "The 'a' parameter is not supported", or: a: Extra inputs are not permitted
     re.compile(
@@ -71,10 +76,11 @@ _SINGLE = (
         re.IGNORECASE,
     ),
     # "This model does not support the a parameter"
-    re.compile(r"(?:does not|doesn't|do not) support (?:the |this |setting |forced )?" + _NAME, re.IGNORECASE),
+    re.compile(r"(?:does not|doesn't|do not) support (?:the |this |setting |custom |forced )?" + _NAME, re.IGNORECASE),
     re.compile(r"extra inputs are not permitted, field: " + _NAME, re.IGNORECASE),
     # "a must be at least 0.95 or unset"
     re.compile(_NAME + r" must be [^.;\n]{0,60}(?:\.\d+)?[^.;\n]{0,20}\bunset\b", re.IGNORECASE),
+    re.compile(r"[\"'`]?\b(temperature|top_p)[\"'`]? must be (?:set to |equal to |exactly )?1(?:\.0)?(?![\d.]*\d| or)"),
     # "a and b cannot both be specified": the first is kept.
     re.compile(r"\band " + _NAME + r" (?:cannot|can't|must not|should not) both be", re.IGNORECASE),
 )
@@ -85,7 +91,7 @@ _WORD = re.compile(r"[A-Za-z_][\w.\[\]]*")
 _ANY_REFUSAL = re.compile(rf"\b{_REFUSED}|\bunknown\b", re.IGNORECASE)
 # The parameter is known and only its value is wrong, so the user has to choose another one.
 _OTHER_VALUES = re.compile(r"supported values are", re.IGNORECASE)
-_CODES = {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+_CODE = re.compile(r"unsupported|not_supported|unrecognized|unknown_(?:parameter|argument|field)", re.IGNORECASE)
 
 
 def find_refused_names(status: int, report: ErrorReport) -> frozenset[str]:
@@ -95,7 +101,7 @@ def find_refused_names(status: int, report: ErrorReport) -> frozenset[str]:
         return frozenset()
     found = [*_names_in(message)]
     named = report.members.get("param")
-    if isinstance(named, str) and (report.code in _CODES or _ANY_REFUSAL.search(message)):
+    if isinstance(named, str) and (_CODE.search(f"{report.code} {report.kind}") or _ANY_REFUSAL.search(message)):
         found.append(named)
     return frozenset(_last_part(name) for name in found)
 
@@ -131,7 +137,8 @@ class Refusals:
     def apply(self, body: JSON) -> None:
         """Remove the refused parameters from a body, or rename them."""
         refused = self._refused
-        for parameter in self._known:
+        # Most servers refuse nothing, so most bodies are not searched.
+        for parameter in self._known if refused else ():
             path, other = parameter.find(body), parameter.other_name
             if path in refused:
                 value = _remove(body, path.split("."))
