@@ -160,8 +160,13 @@ def decides(region: Region) -> bool:
     try:
         value = read_container(region.text)
     except ValueError:
-        return not region.closed or _ACTION_KEY.search(region.text) is not None
+        return not region.closed or mentions_action(region)
     return any(isinstance(item, dict) and "action" in read_fields(item) for item in _items(value))
+
+
+def mentions_action(region: Region) -> bool:
+    """Return whether a region that cannot be read has the name of the action."""
+    return _ACTION_KEY.search(region.text) is not None
 
 
 def _items(value: dict[str, Any] | list[Any]) -> list[Any]:

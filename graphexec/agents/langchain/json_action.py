@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
 from graphexec.agents.answers import make_json_reader
-from graphexec.agents.json_text import Region, ReplyText, decides, is_answer, read_decision_fields
+from graphexec.agents.json_text import Region, ReplyText, is_answer, mentions_action, read_decision_fields
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.text_parsing import find_tool, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -47,7 +47,7 @@ def is_action(region: Region) -> bool:
     try:
         fields = read_decision_fields(region, ModelReply(""), lambda why: action_error(why, region.text))
     except ParseError:
-        return decides(region)
+        return mentions_action(region)
     return not is_answer(fields["action"])
 
 

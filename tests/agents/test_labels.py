@@ -1,0 +1,195 @@
+"""Labels in the ways in which models write them, and text that only looks like a label."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import Agent, AgentExecutor, AgentFinish, ParseError, create_react_agent
+from graphexec.agents import (
+    Decision,
+    create_chat_agent,
+    create_conversational_agent,
+    create_json_chat_agent,
+    create_mrkl_agent,
+    create_structured_agent,
+    create_structured_chat_agent,
+    create_xml_agent,
+    react,
+)
+from graphexec.agents.labels import ACTION, FINAL, INPUT, OBSERVATION, TRANSLATIONS, may_become
+from graphexec.agents.langchain import conversational, mrkl
+from graphexec.messages import ModelReply
+from graphexec.models import ScriptedModel
+from tests.executor.actors import echo, fail
+
+READERS = [react.read, mrkl.read]
+NAMES = ("weather", "Intermediate Answer")
+
+
+def meaning_of(decision: Decision) -> tuple[Any, ...]:
+    if isinstance(decision, AgentFinish):
+        return (decision.output,)
+    (action,) = decision
+    return action.tool, action.tool_input
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("**Action:** f\n**Action Input:** x", ("f", "x")),
+        ("**Action**: f\n**Action Input**: x", ("f", "x")),
+        ("**Action: f**\n**Action Input: x**", ("f", "x")),
+        ("### Action: f\n### Action Input: x", ("f", "x")),
+        ("- Action: `f`\n- Action Input: x", ("f", "x")),
+        ("1. Action: f\n2. Action Input: x", ("f", "x")),
+        ("> Action: f\n> Action Input: x", ("f", "x")),
+        ("[Action]: f\n[Action Input]: x", ("f", "x")),
+        ("Action：f\nAction Input：x", ("f", "x")),
+        ("Action\u00a0: f\nAction Input\u00a0: x", ("f", "x")),
+        ("思考：天气\n行动：f\n行动输入：x", ("f", "x")),
+        ("Gedanke: hm\nAktion: f\nAktionseingabe: x", ("f", "x")),
+        ("Action : f\nEntrée de l'action : x", ("f", "x")),
+        ("Action: f\n行动输入: x", ("f", "x")),
+        ("**Final Answer:** It is **42**", ("It is **42**",)),
+        ("**Final Answer: 42**", ("42",)),
+        ("**Final Answer**: **42**", ("**42**",)),
+        ("最终答案：42", ("42",)),
+        ("Réponse finale : 42", ("42",)),
+    ],
+)
+def test_label_is_read_however_it_is_written(
+    read: Callable[[ModelReply], Decision], text: str, meaning: tuple[str, ...]
+) -> None:
+    assert meaning_of(read(ModelReply(text))) == meaning
+
+
+@pytest.mark.parametrize("words", TRANSLATIONS)
+def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
+    label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL, "Observation": OBSERVATION}[words]
+    for translation in TRANSLATIONS[words]:
+        for line in (f"{translation}:", f"**{translation.upper()}** ：", f" {translation} 1 :"):
+            assert label.at_line.match(line)
+            assert may_become(label, line[:-1])
+        assert label.ways[-1].search(f"x {translation}:") is None
+        assert all(may_become(label, translation[:length]) for length in range(len(translation)))
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The steps:\naction: look\naction input: the sky",
+        "The form is\nfinal answer: x",
+        "计划：\n行动：散步\n行动输入：公园",
+        "It starts at\nfinal answer 10:30",
+    ],
+)
+def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], Decision], answer: str) -> None:
+    assert meaning_of(read(ModelReply(f"Thought: ok\nFinal Answer: {answer}"))) == (answer,)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decision]) -> None:
+    given = "Write:\nfinal answer: 42\naction: none"
+    assert meaning_of(read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Action: f\nAction Input: x\nAction: g\nAction Input: y",
+        "Action: f\nAction Input: x\nThought: z\n**Action:** g\n**Action Input:** y",
+        "Action: f\nAction Input: x\nAction Input: y",
+        "行动：f\n行动输入：x\n行动：g\n行动输入：y",
+        "Action: f\nAction Input: x\nFinal Answer: 42",
+        "action: f\naction input: x\nfinal answer: 42",
+        "action: f\naction input: x\nFinal Answer: 42",
+        "final answer: 42\nAction: f\nAction Input: x",
+        "行动：f\n行动输入：x\n最终答案：42",
+    ],
+)
+def test_several_decisions_are_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        react.read(ModelReply(text))
+
+
+@pytest.mark.parametrize(
+    ("written", "tool"),
+    [
+        ("weather", "weather"),
+        ("one of [weather]", "weather"),
+        ("One of: weather", "weather"),
+        ("[weather]", "weather"),
+        ("【weather】", "weather"),
+        ('"weather"', "weather"),
+        ("**weather**", "weather"),
+        ("weather()", "weather"),
+        ("weather.", "weather"),
+        ("[Intermediate Answer]", "Intermediate Answer"),
+        # Several or unknown tools: the run's observation names those that there are.
+        ("one of [weather, clock]", "one of [weather, clock]"),
+        ("one of [clock]", "one of [clock]"),
+        ("weather or clock", "weather or clock"),
+        ("!" * 300 + "weather", "!" * 300 + "weather"),
+    ],
+)
+def test_known_tool_is_found_in_its_decoration(written: str, tool: str) -> None:
+    decision = react.read(ModelReply(f"Action: {written}\nAction Input: x"), NAMES)
+    assert meaning_of(decision) == (tool, "x")
+
+
+PROMPTS: list[Callable[..., Agent]] = [
+    create_react_agent,
+    create_mrkl_agent,
+    create_conversational_agent,
+    create_chat_agent,
+    create_structured_chat_agent,
+    create_json_chat_agent,
+    create_structured_agent,
+    create_xml_agent,
+]
+
+
+@pytest.mark.parametrize("make", PROMPTS)
+def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent]) -> None:
+    model = ScriptedModel(["Final Answer: x"])
+    agent = make(model, [echo, fail])
+    inputs = dict.fromkeys(agent.input_keys, "q")
+    with contextlib.suppress(ParseError, AssertionError):
+        AgentExecutor(agent=agent, tools=[echo, fail]).run(inputs)
+    assert not re.search(r"(?i)action: *(?:one of|\[)", str(model.requests[0]))
+
+
+def test_agents_pass_the_names_of_their_tools() -> None:
+    for make in (create_react_agent, create_mrkl_agent):
+        agent = make(ScriptedModel([]), [echo])
+        assert meaning_of(agent.read(ModelReply("Action: one of [echo]\nAction Input: x"))) == ("echo", "x")
+    for make in (create_json_chat_agent, create_chat_agent, create_structured_chat_agent):
+        agent = make(ScriptedModel([]), [echo])
+        assert meaning_of(agent.read(ModelReply('{"action": "one of [echo]", "action_input": "x"}'))) == ("echo", "x")
+
+
+@pytest.mark.parametrize("text", ["Thought: no tool is needed. AI: Hello.", "AI：Hello.", "**AI:** Hello."])
+def test_spoken_answer_may_follow_on_the_line(text: str) -> None:
+    assert meaning_of(conversational.read(ModelReply(text))) == ("Hello.",)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["Action ", "**Action", "行动", "1. ", "> ", "Action Input:", "*" * 9, "\u3000", "Observation 1 ", "final\n"],
+)
+def test_labels_are_found_in_linear_time(piece: str) -> None:
+    for before in ("", "Action: f\nAction Input: ", "Final Answer: "):
+        text = before + piece * (100_000 // len(piece))
+        began = time.process_time()
+        for read in READERS:
+            with contextlib.suppress(ParseError):
+                read(ModelReply(text))
+        assert time.process_time() - began < 3
