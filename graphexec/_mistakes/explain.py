@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
+from graphexec._mistakes.remedies import CREATE_OPTIONS
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -40,6 +41,12 @@ def explain_calls(owner: str, form: str, options: Remedies) -> Callable[[Callabl
         return call_function
 
     return decorate
+
+
+def explain_creation(function: Callable[P, T]) -> Callable[P, T]:
+    """Explain calls of a function that makes an agent of a model and tools; a decorator."""
+    name = function.__name__
+    return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS)(function)
 
 
 # Any: the arguments of a call that does not fit.
@@ -91,25 +98,31 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def explain_class(
-    form: str,
+    form: str = "",
     *,
     name: str = "",
     options: Remedies = {},  # noqa: B006 - it is not changed
     attributes: Remedies = {},  # noqa: B006
     methods: Remedies = {},  # noqa: B006
+    statics: Remedies = {},  # noqa: B006
     item: str = "",
     called: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Make a class decorator that explains wrong arguments, missing attributes, `object[key]` and `object(...)`.
 
-    `form` is a valid call of the class, and `name` its name in messages, if it has another one. `methods` are the
-    methods whose calls are explained, with a valid call of each. `item` and `called` are remedies; without one,
-    Python's own error is raised.
+    `form` is a valid call of the class; without it, wrong arguments are not explained. `name` is the class's name in
+    messages, if it has another one. `methods` are the methods whose calls are explained, with a valid call of each, and
+    `statics` the missing attributes of the class itself. `item` and `called` are remedies; without one, Python's own
+    error is raised.
     """
 
     def decorate(kind: type[T]) -> type[T]:
         owner = name or kind.__name__
-        added: dict[str, Any] = {"__init__": explain_calls(owner, form, options)(kind.__init__)}
+        added: dict[str, Any] = {
+            attribute: _Missing(f"{owner} has no {attribute}; {remedy}") for attribute, remedy in statics.items()
+        }
+        if form:
+            added["__init__"] = explain_calls(owner, form, options)(kind.__init__)
         for method, written in methods.items():
             added[method] = explain_calls(f"{owner}.{method}", written, {})(getattr(kind, method))
         if attributes:
@@ -123,6 +136,19 @@ def explain_class(
         return kind
 
     return decorate
+
+
+@final
+class _Missing:
+    """An attribute of a class that is not there."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, instance: object, owner: type) -> None:
+        raise AttributeError(self._text)
 
 
 def _raise_missing(self: object, attributes: Remedies, name: str) -> None:

@@ -20,6 +20,9 @@ def missing_name(package: str, name: str) -> Exception:
     Python replaces an `AttributeError` in a `from` import with an error that has no remedy.
     """
     remedy = _remedy(package, name)
+    if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}") is not None:
+        # A `from` import loads the module after this error.
+        return AttributeError(f"{package}.{name} is a module that is not loaded; write import {package}.{name}")
     if remedy is None:
         return AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
     text = f"{package} has no {name}; {remedy}"

@@ -68,7 +68,10 @@ EXECUTOR_ATTRIBUTES = _by_name(
     ("add_tool register_tool bind_tools", "an executor does not change; make another one with tools=[...]"),
     ("max_iterations", "write executor.limits.iterations"),
     ("max_execution_time", "write executor.limits.seconds"),
-    ("from_agent_and_tools", "write AgentExecutor(agent=agent, tools=tools)"),
+)
+
+EXECUTOR_STATICS = _by_name(
+    ("from_agent_and_tools from_llm_and_tools from_tools", "write AgentExecutor(agent=agent, tools=tools)")
 )
 
 # A valid call of each method that runs an executor. An async function is not wrapped: that would cost memory while it
@@ -106,11 +109,21 @@ CREATE_OPTIONS = _by_name(
     ),
     ("temperature max_tokens api_key base_url timeout", "it is an option of the model: OpenAICompatible(name, ...)"),
     ("response_format output_type", "let the answer be the arguments of a tool: @tool(return_direct=True)"),
+    (
+        "system_prompt system_message instructions state_modifier prefix role",
+        "instructions are system=... in agents with messages, and a part of prompt=... in the others",
+    ),
+    (
+        "messages chat_history message_history",
+        "they are an input: {'input': question, 'chat_history': messages}",
+    ),
+    ("output_parser", "write chat_agent(ask, read, model), where read makes the decision of a reply"),
+    ("stop_sequence stop_sequences", "write stop=[...], a list of strings"),
 )
 
 RESULT_ATTRIBUTES = _by_name(
     (
-        "content text response final_output data raw answer result final_answer value message",
+        "content text response final_output data raw answer result final_answer value message choices",
         "write result.output",
     ),
     ("messages all_messages new_messages intermediate_steps history new_items", "write result.steps"),
@@ -161,13 +174,23 @@ TOOL_OPTIONS = _by_name(
     ("retries retry_on retry_wait max_retries", "write tool(name=..., description=..., retries=2)(function)"),
     ("callbacks verbose", "an executor has observers=[...] and verbose=True"),
     ("tags metadata response_format output_type", "leave it out: a tool returns any value"),
+    ("infer_schema parse_docstring", "leave it out: the schema is that of the annotations, with the docstring's words"),
+    ("failure_error_function", "write on_error=..., a function of the exception"),
+    ("result_as_answer", "write return_direct=True"),
+    ("name_override", "write name=..."),
+    ("description_override", "write description=..."),
 )
 
 TOOL_ATTRIBUTES = _by_name(
-    ("invoke run ainvoke arun forward", "call it as a function: tool(...)"),
-    ("args args_schema schema input_schema inputs", "write tool.parameters, its JSON schema"),
+    ("invoke run ainvoke arun forward _run execute on_invoke_tool", "call it as a function: tool(...)"),
+    ("args args_schema schema input_schema inputs params_json_schema", "write tool.parameters, its JSON schema"),
     ("fn", "write tool.function"),
 )
+
+# Attributes of events; users look for the text of the answer in them.
+_TEXT = "it is an event of a run; an executor's stream_answer yields text, and its stream_chunks dictionaries"
+EVENT_ATTRIBUTES = _by_name(("content text output delta data messages type get items keys response", _TEXT))
+EVENT_ITEM = _TEXT
 
 GRAPH_ATTRIBUTES = _by_name(
     ("invoke kickoff run_sync execute", "write graph.run(value)"),

@@ -185,7 +185,7 @@ def callable_agent(
 def _agent_function(function: object, config: ConfigLike | None, *, streams: bool) -> AgentFunction:
     module = getattr(function, "__module__", None) or ""
     name = getattr(function, "__name__", "")
-    if name and module.startswith(_PACKAGE):
+    if name and module.startswith(_PACKAGE) and not isinstance(function, type):
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
     if module.startswith(_EXECUTOR) and not isinstance(function, type):
         raise InputError(

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Literal
 
 from graphexec._arguments import optional, validate, validate_each, whole
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_json_reader
@@ -52,6 +53,7 @@ MAX_ANSWER = 300
 RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
 
 
+@explain_creation
 def create_structured_agent(
     model: Model,
     tools: Sequence[AnyTool],

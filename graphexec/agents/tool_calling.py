@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from graphexec._arguments import STRING, Constraint, validate
+from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
@@ -34,6 +35,7 @@ from graphexec.tools import AnyTool
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
 
 
+@explain_creation
 def create_tool_calling_agent(
     model: Model,
     tools: Sequence[AnyTool],

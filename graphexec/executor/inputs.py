@@ -59,7 +59,8 @@ class InputKeys:
         missing = [key for key in self.needed if key not in names]
         if missing:
             wanted = ", ".join(f"{key!r}: ..." for key in dict.fromkeys([*self.passed, *missing]))
-            raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}", missing=missing)
+            other = ", and earlier messages as 'chat_history'" if "messages" in names else ""
+            raise InputError(f"the inputs lack {', '.join(missing)}; pass {{{wanted}}}{other}", missing=missing)
 
 
 def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import EXECUTOR_ATTRIBUTES, EXECUTOR_OPTIONS, RUNNING
+from graphexec._mistakes.remedies import EXECUTOR_ATTRIBUTES, EXECUTOR_OPTIONS, EXECUTOR_STATICS, RUNNING
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError
@@ -30,6 +30,7 @@ explain_executor = explain_class(
     options=EXECUTOR_OPTIONS,
     attributes=EXECUTOR_ATTRIBUTES,
     methods=RUNNING,
+    statics=EXECUTOR_STATICS,
     called="write executor.run(inputs), or executor.invoke(inputs)",
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,6 +44,22 @@ class RunResult:
     journal: Journal | None = field(default=None, compare=False, repr=False)
     observer_seconds: float = field(default=0.0, compare=False)
     node_seconds: float = field(default=0.0, compare=False)
+
+    def __str__(self) -> str:
+        """The answer as text, or the text of the stopped response."""
+        return str(self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output)
+
+    if not TYPE_CHECKING:
+        # Type checkers report the mistake, and at run time it does no harm.
+        def __await__(self) -> Generator[None, None, RunResult]:
+            """Return the result, with a warning: the run has ended already, and blocked the event loop."""
+            warnings.warn(
+                "executor.run is not async: it has blocked the event loop; write await executor.arun(...)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return self
+            yield
 
     @property
     def output(self) -> Any:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import EVENT_ATTRIBUTES, EVENT_ITEM
 from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -104,6 +106,10 @@ F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 
 
+_explained = explain_class(attributes=EVENT_ATTRIBUTES, item=EVENT_ITEM)
+
+
+@_explained
 @dataclass(frozen=True, slots=True)
 class Entered:
     """The run arrives at `node` with `value`; `spent` does not include the entry yet."""
@@ -114,6 +120,7 @@ class Entered:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@_explained
 @dataclass(frozen=True, slots=True)
 class Asked:
     """`node` asks for `effect`, which is charged and starts now. Each effect of a batch has its own event."""
@@ -123,6 +130,7 @@ class Asked:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@_explained
 @dataclass(frozen=True, slots=True)
 class Reported:
     """A handler reports `news` (a `ReplyDelta`, or a notice) while `effect` is answered."""
@@ -134,6 +142,7 @@ class Reported:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@_explained
 @dataclass(frozen=True, slots=True)
 class Answered:
     """`effect` was answered with `reply` after `seconds`; `spent` includes its cost."""
@@ -147,6 +156,7 @@ class Answered:
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
 
 
+@_explained
 @dataclass(frozen=True, slots=True)
 class Moved:
     """The run moves along one edge: from `node` with `outcome` to `target`, a node's name or `"END"`."""
@@ -158,6 +168,7 @@ class Moved:
 
 
 @final
+@_explained
 @dataclass(frozen=True, slots=True)
 class Done(Generic[F_co]):
     """The run has ended with the result `outcome`. This is the last event, unless an exception ends the run.
@@ -181,6 +192,7 @@ class Done(Generic[F_co]):
 
 
 @final
+@_explained
 @dataclass(frozen=True, slots=True)
 class Failed:
     """An exception ends the run at `snapshot`. This is the last event of observers; a stream raises `error` instead.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 
-from graphexec._mistakes import explain_class
+from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
 from graphexec.kernel.effects import O
@@ -89,6 +89,7 @@ class Table(Generic[F_co]):
 def on(outcome: type[O], target: End, *, resets: Sequence[Budget] = ()) -> Routes[O, O]: ...
 @overload
 def on(outcome: type[O], target: Node[O, object], *, resets: Sequence[Budget] = ()) -> Routes[O, Never]: ...
+@explain_calls("on", "on(Outcome, target)", {})
 def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Budget] = ()) -> Routes[Any, Any]:
     """Route outcomes of exactly the class `outcome` to the node `target`, or end the run with them (`END`).
 
@@ -106,6 +107,7 @@ def on(outcome: type[Any], target: Node[Any, Any] | End, *, resets: Sequence[Bud
     return Routes((Route(outcome, target, tuple(resets)),))
 
 
+@explain_calls("edges", "edges(node, on(Outcome, target))", {})
 def edges(source: Node[Never, O], routes: Callable[[O], F]) -> Table[F]:
     """Return the row of `source`: `routes` has one `on` for each outcome. Raises `NodeError` for other arguments."""
     require_node(source, "decorate the function with @node")
@@ -312,6 +314,7 @@ def require_graph(given: object, call: str) -> None:
         raise InputError(f"{format_value(given)} is not a graph; write {call}")
 
 
+@explain_calls("graph", "graph(edges(node, on(Outcome, target)) | ..., start=node)", {})
 def graph(table: Table[F], *, start: Node[S, object]) -> Graph[S, F]:
     """Build the machine. Raises `GraphError` with every fault of the table.
 

@@ -24,7 +24,7 @@ from typing import (
 from pydantic_core import ValidationError, from_json
 
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
-from graphexec._mistakes import explain_class
+from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
 from graphexec._parsing.json import read_container
 from graphexec.errors import ToolDefinitionError, described, format_value
@@ -309,6 +309,16 @@ def unwrap_method(value: Any) -> Any:
     return inner.__get__(value.__self__) if is_tool(inner) else value
 
 
+# Any: a value of a user's.
+def _remedy(given: Any) -> str:
+    """Return how to make a tool of what other libraries take for one."""
+    if isinstance(given, Mapping):
+        return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
+    if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
+        return "create_agent(model, tools) takes tools of LangChain"
+    return "decorate the function with @tool"
+
+
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
     """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
     if isinstance(tools, Tool):
@@ -319,8 +329,7 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
         one = unwrap_method(given)
         # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            name = getattr(one, "__name__", repr(one))
-            raise ToolDefinitionError(f"{name} is not a tool; decorate the function with @tool")
+            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {_remedy(one)}")
         if one.receiver is not None:
             raise ToolDefinitionError(
                 f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
@@ -350,6 +359,7 @@ def tool(
     repeatable: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 # One keyword for each setting, as in the decorators of other libraries.
+@explain_calls("tool", "@tool above def", TOOL_OPTIONS)
 def tool(  # noqa: PLR0913
     function: Callable[..., Any] | None = None,
     /,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
@@ -45,6 +46,7 @@ make_answer_reader = partial(make_label_reader, FINAL)
 STOP = ("\nObservation:",)
 
 
+@explain_creation
 def create_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from graphexec._arguments import STRING, validate
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_label_reader
@@ -46,6 +47,7 @@ The person now says: {input}
 STOP = ("\nObservation:", "\n\tObservation:")
 
 
+@explain_creation
 def create_conversational_agent(
     model: Model,
     tools: Sequence[AnyTool],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
+from graphexec._mistakes import explain_creation
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.images import observation_images
@@ -42,6 +43,7 @@ matters. Reply with one JSON object in a fence, and nothing else."""
 STOP = ("\nObservation:",)
 
 
+@explain_creation
 def create_json_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, make_label_reader
@@ -50,6 +51,7 @@ _FINISH = re.compile(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:ï
 _ANSWER = Label("So the final answer is")
 
 
+@explain_creation
 def create_self_ask_agent(
     model: Model,
     tools: Sequence[AnyTool],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.json_text import find_decisions, read_text
@@ -42,6 +43,7 @@ STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, re
 STOP = ("\nObservation:",)
 
 
+@explain_creation
 def create_structured_chat_agent(
     model: Model,
     tools: Sequence[AnyTool],

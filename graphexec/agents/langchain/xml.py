@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from functools import partial
 
+from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import AnswerReader, strip_blanks
@@ -48,6 +49,7 @@ _PLAIN = re.compile(rf"(<|&(?:amp;)*lt;){_BEHIND}")
 _ESCAPED = re.compile(rf"&((?:amp;)*)lt;{_BEHIND}")
 
 
+@explain_creation
 def create_xml_agent(
     model: Model,
     tools: Sequence[AnyTool],
