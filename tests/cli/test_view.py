@@ -223,7 +223,7 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
         assert viewing.process.stdout is not None
         url = viewing.process.stdout.readline().strip()
         with urlopen(url) as page:
-            assert "plan --Replied--&gt; avoid_dummies" in page.read().decode()
+            assert "plan --Replied--&gt; parse" in page.read().decode()
         ended = viewing.interrupt()
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
@@ -236,7 +236,7 @@ def test_live_waits_for_the_file(folder: Path) -> None:
         viewing.until("graphexec: following later.jsonl, which does not exist yet; press Ctrl-C to stop")
         (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
         with urlopen(url) as page:
-            assert "plan --Replied--&gt; avoid_dummies" in page.read().decode()
+            assert "plan --Replied--&gt; parse" in page.read().decode()
         assert viewing.interrupt().code == 0
 
 

@@ -20,7 +20,7 @@ def double(number: int) -> int:
 def make_executor(*first: str, max_iterations: int = 15) -> AgentExecutor:
     """Return an executor whose model gives the `first` replies, then calls the tool, and answers."""
     model = ScriptedModel([*first, tool_call_text("double", number=2), answer_text("It is 4.")])
-    agent = create_structured_agent(model, [double])
+    agent = create_structured_agent(model, [double], rules=())
     return AgentExecutor(agent=agent, tools=[double], handle_parsing_errors=True, max_iterations=max_iterations)
 
 

@@ -93,7 +93,7 @@ def test_page_connects_only_to_its_own_server() -> None:
     with TestClient(live_page(recorder_of(to=3)), base_url=HOST) as client:
         page = client.get("/")
     assert page.status_code == 200
-    assert "plan --Replied--&gt; avoid_dummies" in page.text
+    assert "plan --Replied--&gt; parse" in page.text
     assert "connect-src 'self'" in page.text
     assert page.headers["content-type"] == "text/html; charset=utf-8"
 
@@ -158,7 +158,7 @@ def test_missing_file_is_awaited(tmp_path: Path) -> None:
         assert (waiting.text, waiting.headers["refresh"]) == ("The run has not begun.\n", "1")
         file.write_text(record_run(), encoding="utf-8")
         records, last = reader.rest()
-        assert "plan --Replied--&gt; avoid_dummies" in httpx.get(url, trust_env=False, timeout=PATIENCE).text
+        assert "plan --Replied--&gt; parse" in httpx.get(url, trust_env=False, timeout=PATIENCE).text
     assert [record for _, record in records] == recorder_records(file)
     assert last.event == "end"
 
