@@ -12,7 +12,7 @@ from graphexec.errors import ToolDefinitionError
 from graphexec.kernel.effects import find_call_parameter
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
-from graphexec.tools.schemas import Schema, normalize_schema
+from graphexec.tools.schemas import Schema, copy_schema, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ def tool_from_schema(
     # Loads pydantic.
     from graphexec.tools.arguments import is_async, is_run, read_hints
 
-    schema = normalize_schema(parameters, name)
+    given = copy_schema(parameters, name)
+    validator_class = _check_schema(name, given)
+    schema = normalize_schema(given, name)
     hints = read_hints(function, name)
     run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     call_parameter, context_type = find_call_parameter(hints)
@@ -64,7 +66,7 @@ def tool_from_schema(
         description=description,
         parameters=schema,
         function=function,
-        arguments=_make_adapter(name, schema, parameters.get("$schema")),
+        arguments=_make_adapter(name, schema, validator_class),
         is_async=is_async(function),
         run_parameters=run_parameters,
         call_parameter=call_parameter,
@@ -98,20 +100,17 @@ def _check_function(name: str, function: Callable[..., Any], schema: Schema, fil
         raise ToolDefinitionError(f"{name} has a function that does not fit its schema: {'; '.join(faults)}")
 
 
-def _make_adapter(name: str, schema: Schema, draft: Any) -> TypeAdapter[Any]:
-    """Return a validator that reports the schema's errors as pydantic's. Raises `ToolDefinitionError`."""
-    from pydantic import AfterValidator, TypeAdapter
-    from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
-
+# Any: the package has no types.
+def _check_schema(name: str, schema: Schema) -> Any:
+    """Return the class of validators for a schema's draft. Raises `ToolDefinitionError` for an invalid schema."""
     try:
-        # Any: the package has no types.
         validators: Any = importlib.import_module("jsonschema.validators")
-        referencing: Any = importlib.import_module("referencing")
     except ImportError:
         raise ToolDefinitionError(
             f"{name} has a JSON schema, which needs jsonschema; pip install 'graphexec-agents[schema]'"
         ) from None
-    kind: Any = validators.validator_for({"$schema": draft}, default=validators.Draft202012Validator)
+    draft = {"$schema": str(schema.get("$schema"))}
+    kind: Any = validators.validator_for(draft, default=validators.Draft202012Validator)
     try:
         kind.check_schema(schema)
     except validators.exceptions.SchemaError as error:
@@ -119,8 +118,16 @@ def _make_adapter(name: str, schema: Schema, draft: Any) -> TypeAdapter[Any]:
         raise ToolDefinitionError(
             f"{name} has an invalid JSON schema: {error.message[:_LONGEST]} at #/{place}; correct it there"
         ) from None
+    return kind
+
+
+def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapter[Any]:
+    """Return a validator that reports the schema's errors as pydantic's."""
+    from pydantic import AfterValidator, TypeAdapter
+    from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
     # With an empty registry, the validator fetches nothing.
-    validator: Any = kind(schema, registry=referencing.Registry())
+    validator: Any = validator_class(schema, registry=importlib.import_module("referencing").Registry())
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
         details = [

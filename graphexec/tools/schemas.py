@@ -20,20 +20,26 @@ _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _DATA = frozenset({"const", "enum", "default", "examples"})
 
 
-def normalize_schema(schema: Mapping[str, Any], name: str) -> Schema:
-    """Return a JSON schema of the tool's arguments in the form that pydantic writes.
-
-    It is an object with `properties`, and its references are to `$defs`, of which each is used. A reference and `allOf`
-    at the top, which some providers refuse, are merged. Raises `ToolDefinitionError` if it is not JSON, if it describes
-    anything but an object, and for a reference to something outside it.
-    """
+def copy_schema(schema: Mapping[str, Any], name: str) -> Schema:
+    """Return a copy of a tool's JSON schema. Raises `ToolDefinitionError` if it is not JSON."""
     try:
-        root: Any = json.loads(json.dumps(dict(schema), allow_nan=False))
-    except (TypeError, ValueError) as error:
+        # Any: the result of loads.
+        copied: Any = json.loads(json.dumps(dict(schema), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
         raise ToolDefinitionError(
             f"{name} has parameters that are not a JSON schema: {error}; give a dict, such as "
             '{"type": "object", "properties": {"city": {"type": "string"}}}'
         ) from None
+    return copied
+
+
+def normalize_schema(root: Schema, name: str) -> Schema:
+    """Return the JSON schema of a tool's arguments in the form that pydantic writes.
+
+    It is an object with `properties`, and its references are to `$defs`, of which each is used. A reference and `allOf`
+    at the top, which some providers refuse, are merged. Raises `ToolDefinitionError` if it describes anything but an
+    object, and for a reference to something outside it.
+    """
     definitions = _Definitions(root, name)
     merged = _merge_parts(definitions.rewrite(_without_definitions(root)), definitions)
     merged.pop("title", None)

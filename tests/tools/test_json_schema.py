@@ -14,7 +14,7 @@ from graphexec import AgentExecutor, CallContext
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tool_from_schema
-from graphexec.tools.schemas import format_schema, normalize_schema
+from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
 
@@ -122,7 +122,7 @@ def test_signature_has_a_short_form(schema: Any, short: str) -> None:
 
 
 def test_parameters_are_in_the_form_of_typed_tools() -> None:
-    normal = normalize_schema(WEATHER, "weather")
+    normal = normalize_schema(copy_schema(WEATHER, "weather"), "weather")
     assert normal["properties"]["place"] == {"$ref": "#/$defs/Place"}
     assert normal["$defs"] == {"Place": PLACE}
     assert "definitions" not in normal
@@ -203,6 +203,48 @@ def test_schema_without_references_stays_as_it_is(properties: dict[str, Any]) ->
     assert with_schema(schema).signature.startswith("take(")
 
 
+keywords = st.sampled_from(
+    [
+        "$ref",
+        "$defs",
+        "$schema",
+        "$id",
+        "allOf",
+        "anyOf",
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "a",
+        "default",
+    ]
+)
+scalars = st.sampled_from([None, True, 1, "string", "object", "#", "#/$defs/a", "#/properties/a", "a"])
+documents = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keywords, inner, max_size=4), max_leaves=10
+)
+
+
+@given(st.dictionaries(keywords, documents, max_size=5))
+def test_any_document_is_a_schema_or_refused(document: dict[str, Any]) -> None:
+    try:
+        made = with_schema(document)
+    except ToolDefinitionError:
+        return
+    assert made.signature.startswith("take(")
+    # A schema in this form stays as it is.
+    assert normalize_schema(copy_schema(made.parameters, "take"), "take") == made.parameters
+
+
+def test_deep_schema_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"items": deep}
+    with pytest.raises(ToolDefinitionError, match="take has parameters that are not a JSON schema"):
+        with_schema({"properties": {"a": deep}})
+
+
 def missing(city: str) -> str:
     return city
 
@@ -217,6 +259,8 @@ REFUSED: list[tuple[Any, Any, str]] = [
     (of(a={"$ref": "#anchor"}), take, r"the \$ref '#anchor', which is not in it"),
     (of(a={"$ref": "#/properties/a/type/3"}), take, "which is not in it"),
     (of(a={1, 2}), take, "take has parameters that are not a JSON schema: .* give a dict"),
+    (of(a={"pattern": "["}), take, "take has an invalid JSON schema: '\\[' is not a 'regex' at #/properties/a/pattern"),
+    ({"properties": 3}, take, "take has an invalid JSON schema: 3 is not of type 'object' at #/properties"),
     (of(a={"maximum": float("nan")}), take, "take has parameters that are not a JSON schema"),
     ([], take, r"tool_from_schema has parameters=\[\]; give a JSON schema, as a dict"),
     (of(town={}), missing, "the function does not take town; add it, .*; the function requires city"),
