@@ -90,6 +90,8 @@ REFUSALS: list[tuple[object, set[str]]] = [
     (error("Unknown parameter: 'seed'. Supported parameters: stop, temperature"), {"seed"}),
     (error("'stop' is not a supported parameter of this model"), {"stop"}),
     (error("This model does not support custom temperature."), {"temperature"}),
+    (error("Stop sequences are not supported with this model."), {"stop"}),
+    (error("This model does not support stop sequences"), {"stop"}),
     (error("temperature must be 1.0 for this model"), {"temperature"}),
     (error("It is wrong.", param="seed", type="unsupported_parameter"), {"seed"}),
     (error("temperature must be 1 or less"), set()),

@@ -72,7 +72,9 @@ _END = re.compile(
 _SINGLE = (
     # Such as "The 'a' parameter is not supported", or: a: Extra inputs are not permitted
     re.compile(
-        _NAME + r"(?: parameter| argument| option| property| field| value)?(?:: | )(?:is |are |was )?" + _REFUSED,
+        _NAME
+        + r"(?: parameter| argument| option| property| field| value| sequences?)?(?:: | )(?:is |are |was )?"
+        + _REFUSED,
         re.IGNORECASE,
     ),
     # "This model does not support the a parameter"
