@@ -74,7 +74,7 @@ def test_label_is_read_however_it_is_written(
 def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
     label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL, "Observation": OBSERVATION}[words]
     for translation in TRANSLATIONS[words]:
-        for line in (f"{translation}:", f"**{translation.upper()}** ：", f" {translation} 1 :"):
+        for line in (f"{translation}:", f"**{translation.lower()}** ：", f" {translation} 1 :"):
             assert label.at_line.match(line)
             assert may_become(label, line[:-1])
         assert label.ways[-1].search(f"x {translation}:") is None
@@ -168,10 +168,12 @@ def test_no_prompt_shows_a_list_where_a_name_belongs(make: Callable[..., Agent])
 
 
 def test_agents_pass_the_names_of_their_tools() -> None:
-    for make in (create_react_agent, create_mrkl_agent):
+    labelled: list[Callable[..., Agent]] = [create_react_agent, create_mrkl_agent]
+    for make in labelled:
         agent = make(ScriptedModel([]), [echo])
         assert meaning_of(agent.read(ModelReply("Action: one of [echo]\nAction Input: x"))) == ("echo", "x")
-    for make in (create_json_chat_agent, create_chat_agent, create_structured_chat_agent):
+    in_json: list[Callable[..., Agent]] = [create_json_chat_agent, create_chat_agent, create_structured_chat_agent]
+    for make in in_json:
         agent = make(ScriptedModel([]), [echo])
         assert meaning_of(agent.read(ModelReply('{"action": "one of [echo]", "action_input": "x"}'))) == ("echo", "x")
 
