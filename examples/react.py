@@ -1,7 +1,7 @@
 """A ReAct agent: thought, action and observation in plain text.
 
 The model is scripted, so that the example runs anywhere; for a real one, write
-`model = OpenAICompatible("gpt-5-mini")` (with OPENAI_API_KEY set) or `model = LocalModel()`.
+`model = create_model("openai:gpt-5-mini")` (with OPENAI_API_KEY set) or `create_model("local")`.
 """
 
 from graphexec import AgentExecutor, create_react_agent, tool

@@ -115,6 +115,19 @@ def test_input_keys_are_prompt_variables() -> None:
     assert AgentExecutor(agent=scripted(answer()), tools=[]).agent.input_keys == ()
 
 
+def test_other_tools_than_the_agents_are_refused() -> None:
+    agent = create_react_agent(ScriptedModel([]), [echo])
+    with pytest.raises(InputError, match="the agent and the executor have different tools: only the agent has echo"):
+        AgentExecutor(agent=agent, tools=[])
+    assert AgentExecutor(agent=scripted(answer()), tools=[echo]).tools == {"echo": echo}
+
+
+def test_input_keys_are_the_agents() -> None:
+    agent = create_react_agent(ScriptedModel([]), [], prompt="{tools}{tool_names}{agent_scratchpad}{question}")
+    assert AgentExecutor(agent=agent, tools=[]).input_keys == ("question",)
+    assert AgentExecutor(agent=scripted(answer()), tools=[]).input_keys == ()
+
+
 # ---- 3.2 Inputs and outputs
 
 
