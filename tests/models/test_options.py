@@ -53,6 +53,11 @@ def test_unset_options_are_not_sent(protocol: Protocol) -> None:
     assert not sent & {"top_p", "seed", "reasoning_effort", "reasoning", "output_config", "tool_choice", "include"}
 
 
+@pytest.mark.parametrize("protocol", ["responses", "anthropic"])
+def test_absent_option_may_be_in_the_extra_body(protocol: Protocol) -> None:
+    assert body_of(protocol, extra_body={"seed": 3})["seed"] == 3
+
+
 @pytest.mark.parametrize("make", [OpenAIResponses, Anthropic])
 def test_absent_option_is_refused_with_its_remedy(make: Any) -> None:
     name = make.__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphexec._arguments import NAME, Constraint, number
@@ -41,8 +41,13 @@ def refuse_absent(owner: str, absent: Mapping[str, str], given: Mapping[str, obj
 
 
 # Any: JSON.
-def copy_extra_body(owner: str, extra: Mapping[str, Any] | None, reserved: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return a copy of `extra_body`. Raises `InputError` unless it is JSON, and for a member that is `reserved`."""
+def copy_extra_body(
+    owner: str, extra: Mapping[str, Any] | None, reserved: Mapping[str, str], absent: Iterable[str]
+) -> dict[str, Any] | None:
+    """Return a copy of `extra_body`.
+
+    Raises `InputError` unless it is JSON, for a member that is `reserved`, and for an option that is not `absent`.
+    """
     if extra is None:
         return None
     # Callers without a type checker may pass another type.
@@ -52,7 +57,7 @@ def copy_extra_body(owner: str, extra: Mapping[str, Any] | None, reserved: Mappi
         )
     faults = [
         f"{owner} has {path} in extra_body; {reserved.get(path, f'pass {path}')}"
-        for path in sorted({*_OPTIONS, *reserved})
+        for path in sorted({*_OPTIONS.difference(absent), *reserved})
         if _contains(extra, path)
     ]
     if faults:

@@ -164,7 +164,7 @@ class RemoteModel(ClosableModel):
             raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a string, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
         refuse_absent(owner, self._dialect.absent, given)
-        extra = copy_extra_body(owner, extra_body, self._dialect.reserved)
+        extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
         self._headers = copy_headers(owner, extra_headers)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
         self._sampling = Sampling(

@@ -100,7 +100,7 @@ class LocalModel(ClosableModel):
             ("download", download, FLAG),
         )
         refuse_absent("LocalModel", _ABSENT, {"reasoning_effort": reasoning_effort})
-        extra = copy_extra_body("LocalModel", extra_body, CHAT_COMPLETIONS.reserved)
+        extra = copy_extra_body("LocalModel", extra_body, CHAT_COMPLETIONS.reserved, _ABSENT)
         self._path = None if path is None else Path(path)
         self._name = model if self._path is None else self._path.stem
         # Distinguishes this model's replies from other models' replies in a cache.
