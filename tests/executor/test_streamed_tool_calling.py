@@ -10,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, AgentFinish, ParseError, create_react_agent, create_tool_calling_agent, tool
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    ParseError,
+    create_react_agent,
+    create_tool_calling_agent,
+    edges,
+    node,
+    on,
+    tool,
+)
 from graphexec.agents.answers import make_text_reader
 from graphexec.agents.tool_calling import read
-from graphexec.executor import AnswerDiscarded
+from graphexec.executor import AnswerDiscarded, parse
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.executor.actors import call, echo
@@ -113,6 +124,26 @@ def test_discarded_text_is_not_taken_for_the_beginning() -> None:
 def test_stopped_run_discards_the_text() -> None:
     found, answer = stream([ModelReply("I look.", (CALL,))], [], max_iterations=1)
     assert found == ["I look.", "\n", answer]
+
+
+def test_generated_answer_of_a_stopped_run_is_streamed() -> None:
+    model = Streaming([ModelReply("I look.", (CALL,)), ModelReply(ANSWER)], range(50))
+    agent = create_tool_calling_agent(model, [echo])
+    executor = AgentExecutor(agent=agent, tools=[echo], max_iterations=1, early_stopping_method="generate")
+    assert list(executor.stream_answer("?")) == [*"I look.", "\n", *ANSWER]
+
+
+@node
+def check(finish: AgentFinish) -> AgentFinish:
+    """Check every answer."""
+    return finish
+
+
+def test_guarded_answer_comes_in_one_piece() -> None:
+    agent = create_tool_calling_agent(Streaming([ModelReply(ANSWER)], range(50)), [echo])
+    plain = AgentExecutor(agent=agent, tools=[echo])
+    executor = plain.splice(edges(check, on(AgentFinish, END)), after=parse, on=AgentFinish)
+    assert list(executor.stream_answer("?")) == [ANSWER]
 
 
 def test_text_of_an_unreadable_call_is_discarded() -> None:
