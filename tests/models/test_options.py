@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphexec.errors import BadRequestError, InputError
 from graphexec.messages import ChatRequest, ModelReply, ToolSpec, UserMessage
@@ -143,6 +145,13 @@ def test_extra_body_is_merged_with_the_request() -> None:
         (OpenAICompatible, {"temperature": 0}, "temperature in extra_body; pass temperature"),
         (OpenAICompatible, {"max_completion_tokens": 9}, "max_completion_tokens in extra_body; pass max_tokens, which"),
         (OpenAICompatible, {"tool_choice": "auto"}, "tool_choice in extra_body; pass tool_choice to create_tool_"),
+        (
+            OpenAICompatible,
+            {"stream_options": {"include_usage": False}},
+            "stream_options.include_usage in extra_body; a",
+        ),
+        (OpenAICompatible, {"stream_options": 3}, "stream_options=3 in extra_body; give a dict"),
+        (OpenAIResponses, {"text": "x"}, "text='x' in extra_body; give a dict"),
         (OpenAIResponses, {"reasoning": {"effort": "low"}}, "reasoning.effort in extra_body; pass reasoning_effort"),
         (OpenAIResponses, {"text": {"format": {}}}, "text.format in extra_body; each request writes it; leave it out"),
         (Anthropic, {"output_config": {"effort": "low"}}, "output_config.effort in extra_body; pass reasoning_effort"),
@@ -152,6 +161,38 @@ def test_extra_body_is_merged_with_the_request() -> None:
 def test_extra_body_never_replaces_the_request(make: Any, extra: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{make.__name__} has {re.escape(message)}"):
         make("m", extra_body=extra)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+NAMES = st.sampled_from(["stream_options", "thinking", "include", "reasoning", "output_config", "text", "a", ""])
+
+
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+@given(extra=st.dictionaries(NAMES, VALUES, max_size=4))
+def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict[str, Any]) -> None:
+    offering = ChatRequest([UserMessage("hi")], (ADD,), schema={"type": "object"})
+    options: dict[str, Any] = {"temperature": 0.5, "max_tokens": 9, "reasoning_effort": "low"}
+    plain = body_of(protocol, offering, **options)
+    try:
+        merged = body_of(protocol, offering, extra_body=extra, **options)
+    except InputError:
+        return
+    assert contains(merged, plain)
+    assert contains(merged, extra)
+
+
+# Any: JSON.
+def contains(whole: Any, part: Any) -> bool:
+    """Return whether a value has all members and items of another one."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(name in whole and contains(whole[name], value) for name, value in part.items())
+    if isinstance(whole, list):
+        return all(item in whole for item in (part if isinstance(part, list) else [part]))
+    return bool(whole == part)
 
 
 def test_later_changes_of_extra_body_have_no_effect() -> None:

@@ -125,8 +125,9 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
         before = merged.get(name)
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(before, list) and isinstance(value, list):
-            merged[name] = before + [item for item in value if item not in before]  # pyright: ignore[reportUnknownVariableType]
+        elif isinstance(before, list):
+            further: list[Any] = value if isinstance(value, list) else [value]
+            merged[name] = before + [item for item in further if item not in before]  # pyright: ignore[reportUnknownVariableType]
         else:
             merged[name] = value
     return merged

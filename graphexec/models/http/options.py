@@ -60,6 +60,13 @@ def copy_extra_body(
         for path in sorted({*_OPTIONS.difference(absent), *reserved})
         if _contains(extra, path)
     ]
+    # A member that the request writes within an object would be lost in another value.
+    objects = sorted({path.partition(".")[0] for path in reserved if "." in path})
+    faults += [
+        f"{owner} has {name}={format_value(extra[name])} in extra_body; give a dict"
+        for name in objects
+        if name in extra and not isinstance(extra[name], Mapping)
+    ]
     if faults:
         raise InputError("; ".join(faults))
     try:
