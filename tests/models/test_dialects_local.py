@@ -9,10 +9,21 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from graphexec.errors import AuthenticationError, BadRequestError, ContextOverflowError, ModelNotFoundError
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ReplyDelta, SystemMessage, UserMessage
-from graphexec.models import Anthropic, OpenAIResponses, pull
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    ModelReply,
+    ReplyDelta,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
+from tests.models.pictures import CAT
 from tests.models.test_local_model import ADD, SUM, WITH_TOOLS
 
 pytestmark = pytest.mark.local_model
@@ -120,3 +131,17 @@ def test_only_anthropic_rejects_blank_stop_strings(make: Make) -> None:
                 model.complete(request)
         else:
             assert "\n" not in model.complete(request).content
+
+
+SHOWN = ChatRequest([UserMessage("Which?", (CAT,))])
+LOOKED = ChatRequest(
+    [UserMessage("Which?"), AssistantMessage("", (ToolCall("c1", "look", "{}"),)), ToolMessage("c1", "See:", (CAT,))]
+)
+
+
+@pytest.mark.parametrize("asked", [SHOWN, LOOKED], ids=["question", "result"])
+def test_server_finds_images_and_refuses_them(make: Make, server: LlamaProcess, asked: ChatRequest) -> None:
+    chat = OpenAICompatible("tiny", base_url=f"{server.url}/v1", api_key="the-key")
+    for made in (make(), chat):
+        with made as model, pytest.raises(BadRequestError, match=r"image input is not supported.*use a model that"):
+            model.complete(asked)
