@@ -109,10 +109,10 @@ def prepare_inputs(
     """
     for name in variables:
         if any(to_image(one) is not None for one in _items(inputs.get(name))):
-            raise InputError(
-                f"the input {name} is an image, but it is written into a text; pass text as {name}, and the image in "
-                f"the input {IMAGES}"
-            )
+            remedy = f"pass text as {name}, and the image in the input {IMAGES}"
+            if name == IMAGES:
+                remedy = f"remove {{{name}}} from the template"
+            raise InputError(f"the input {name} is an image, but it is written into a text; {remedy}")
     if _SINGULAR not in variables and isinstance(inputs.get(_SINGULAR), (Image, bytes, FilePath)):
         raise InputError(f"the input {_SINGULAR} is not sent to the model; name it {IMAGES}")
     if IMAGES not in inputs or IMAGES in variables:

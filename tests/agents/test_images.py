@@ -274,7 +274,10 @@ def test_template_may_have_a_variable_of_that_name() -> None:
         model = ScriptedModel(["Final Answer: done"])
         prompt = "{tools} {tool_names} {images}: {input} {agent_scratchpad}"
         agent = create_react_agent(model, [look], prompt=prompt, protocol=protocol)
-        AgentExecutor(agent=agent, tools=[look]).run({"input": "?", "images": "three photos"})
+        made = AgentExecutor(agent=agent, tools=[look])
+        with pytest.raises(InputError, match=r"written into a text; remove {images} from the template"):
+            made.run({"input": "?", "images": [CAT]})
+        made.run({"input": "?", "images": "three photos"})
         assert "three photos: ?" in str(model.requests[0])
 
 
