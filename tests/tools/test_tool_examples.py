@@ -26,6 +26,10 @@ def make_forecast(examples: Any, **options: Any) -> AnyTool:
     return forecast
 
 
+def look(city: str) -> str:
+    return city
+
+
 def request_of(agent: Agent) -> ChatRequest:
     effect = agent.ask(Run({"input": "q"}))
     assert isinstance(effect, CallModel)
@@ -41,10 +45,10 @@ def test_arguments_alone_are_an_example() -> None:
 
 def test_tool_from_a_schema_has_examples() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-    made = tool_from_schema("look", "Look.", schema, lambda city: city, examples=[{"city": "Oslo"}], repeatable=True)
+    made = tool_from_schema("look", "Look.", schema, look, examples=[{"city": "Oslo"}], repeatable=True)
     assert (made.examples, made.repeatable) == ((ToolExample({"city": "Oslo"}),), True)
     with pytest.raises(ToolDefinitionError, match=r"example 1 of look does not fit it: look was not called: .*town"):
-        tool_from_schema("look", "Look.", schema, lambda city: city, examples=[{"town": "Oslo"}])
+        tool_from_schema("look", "Look.", schema, look, examples=[{"town": "Oslo"}])
 
 
 # Wrong on purpose.

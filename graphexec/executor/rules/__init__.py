@@ -5,6 +5,6 @@ node that calls tools makes no call that a rule forbids: the call becomes a step
 """
 
 from graphexec.executor.rules.calls import CallRules
-from graphexec.executor.rules.nodes import add_rules, answer_repeats, avoid_dummies, dispatch_allowed, rules_of
+from graphexec.executor.rules.nodes import add_rules, answer_repeats, avoid_dummies, dispatch_allowed
 
-__all__ = ["CallRules", "add_rules", "answer_repeats", "avoid_dummies", "dispatch_allowed", "rules_of"]
+__all__ = ["CallRules", "add_rules", "answer_repeats", "avoid_dummies", "dispatch_allowed"]

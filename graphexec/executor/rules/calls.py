@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -101,6 +103,16 @@ class CallRules:
             return False
         failed = [step for step in run.steps if step.action.tool == action.tool and step.status in _FAILED]
         return sum(step.action.tool_input == action.tool_input for step in failed) >= HOPELESS
+
+    def distinguish(self, steps: Steps) -> Hashable:
+        """Return a value that is equal for steps that the rules against repetitions treat alike."""
+        if not {"no_repeats", "no_immediate_repeats"} & {*self.agent.rules}:
+            return None
+        known = steps if "no_repeats" in self.agent.rules else last_calls(steps)
+        calls = [(step.action.tool, json.dumps(step.action.tool_input, default=str)) for step in known]
+        failed = Counter(call for call, step in zip(calls, known, strict=True) if step.status != "ok")
+        succeeded = frozenset(call for call, step in zip(calls, known, strict=True) if step.status == "ok")
+        return succeeded, frozenset((call, min(times, HOPELESS)) for call, times in failed.items())
 
     def earlier_step(self, run: Run, action: AgentAction) -> AgentStep | None:
         """Return the first step in which the same call succeeded, if it must not be made again.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.rules import RuleName, validate_rules
+from graphexec.agents.rules import validate_rules
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.rules.calls import CallRules
@@ -25,7 +25,6 @@ from graphexec.executor.table import (
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import Graph, edges, on
 from graphexec.kernel.node import charged, node, rename
-from graphexec.kernel.signatures import unwrap_function
 from graphexec.kernel.surgery import replace, splice
 from graphexec.messages import ModelReply
 
@@ -131,11 +130,3 @@ def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
         machine = splice(machine, edges(one, routes), after=plan, on=Replied, allow_nonterminating=True)
         target = one
     return replace(machine, rename(dispatch_allowed, dispatch_tools.name), allow_nonterminating=True)
-
-
-def rules_of(machine: Graph[Any, Any]) -> frozenset[RuleName]:
-    """Return the names of the rules that nodes of a machine follow."""
-    of_rules = [one.function for one in (avoid_dummies, answer_repeats, dispatch_allowed)]
-    following = [one for one in machine if unwrap_function(one.function) in of_rules]
-    bound = [setting for one in following for setting in one.bound if isinstance(setting, CallRules)]
-    return frozenset(name for rules in bound for name in rules.agent.rules)

@@ -2,24 +2,21 @@
 
 A state keeps a run's node, the amounts left of its limits, the classes of the node's replies (if more than 5: their
 number, their set, and the last), and the *shape* of its values: classes, enums, booleans, and the strings of the
-oracle's replies. Of previous steps it keeps only what an agent's rules look at: the calls that have succeeded, and
-those that have failed. It leaves out other strings and large numbers: only `explore(..., prune=False)` visits a node
-that counts higher in its value at every count.
+oracle's replies. Of previous steps it keeps only what a setting of the nodes distinguishes (`LooksBack`). It leaves out
+other strings and large numbers: only `explore(..., prune=False)` visits a node that counts higher in its value at every
+count.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphexec.actions import Run, Steps, steps_of
-from graphexec.agents import RuleName
 from graphexec.effects import CallAgent, CallModel, CallTool
-from graphexec.executor.rules.calls import HOPELESS, last_calls
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -85,16 +82,24 @@ def _fields_of(value: object) -> dict[str, Any]:
     return held
 
 
-def known_calls(value: object, rules: Collection[RuleName]) -> Hashable:
-    """Return the part of a run's steps that these rules look at."""
-    if not {"no_repeats", "no_immediate_repeats"} & {*rules}:
-        return None
-    steps = steps_of(value)
-    known = steps if "no_repeats" in rules else last_calls(steps)
-    made = [((step.action.tool, shape(step.action.tool_input, None)), step.status == "ok") for step in known]
-    failed = Counter(call for call, succeeded in made if not succeeded)
-    often = frozenset(call for call, times in failed.items() if times >= HOPELESS)
-    return frozenset(call for call, succeeded in made if succeeded), frozenset(failed), often
+@runtime_checkable
+class LooksBack(Protocol):
+    """A setting of nodes that look at the earlier steps of a run, such as the rules of an agent."""
+
+    def distinguish(self, steps: Steps) -> Hashable:
+        """Return a value that is equal for steps that the nodes treat alike."""
+        ...
+
+
+def settings_that_look_back(graph: Graph[Any, Any]) -> tuple[LooksBack, ...]:
+    """Return the settings of a graph's nodes that look at earlier steps."""
+    found = {id(one): one for node in graph for one in node.bound if isinstance(one, LooksBack)}
+    return tuple(found.values())
+
+
+def earlier_steps(value: object, looking: Sequence[LooksBack]) -> Hashable:
+    """Return the part of a value's earlier steps that these settings distinguish."""
+    return tuple([one.distinguish(steps_of(value)) for one in looking])
 
 
 def asked_shape(effect: Request, words: Words) -> Hashable:

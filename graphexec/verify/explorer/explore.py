@@ -15,11 +15,18 @@ from typing import Any, TypeVar, final
 from graphexec._arguments import validate, whole
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import InputError, ParseError
-from graphexec.executor.rules import rules_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
-from graphexec.verify.explorer.abstraction import asked_shape, counters, grace_of, history, known_calls, shape
+from graphexec.verify.explorer.abstraction import (
+    asked_shape,
+    counters,
+    earlier_steps,
+    grace_of,
+    history,
+    settings_that_look_back,
+    shape,
+)
 from graphexec.verify.explorer.failure import Failure, Raised, raised_by
 from graphexec.verify.explorer.oracle import Oracle
 from graphexec.verify.explorer.search import Search
@@ -144,7 +151,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.advance(waiting, choice)
 
-    numbers, grace, rules = count(), grace_of(graph), rules_of(graph)
+    numbers, grace, looking = count(), grace_of(graph), settings_that_look_back(graph)
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:
@@ -152,7 +159,7 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
         left = counters(spent, limits, graph.budgets, grace=grace)
         asked = asked_shape(waiting.effect, oracle.words)
-        calls = known_calls(value, rules)
+        calls = earlier_steps(value, looking)
         return node, left, shape(value, oracle.words), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
