@@ -57,7 +57,7 @@ def numbers_in(text: str) -> tuple[float, ...]:
 
 @dataclass(slots=True)
 class Outcome:
-    """The data of a run: each tool call with its result, the tokens of the first prompt, the model calls, and the answer.
+    """The data of a run: its tool calls with results, the tokens of the first prompt, the model calls, and the answer.
 
     `stopped` is the limit that stopped the run.
     """

@@ -234,8 +234,9 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
         if _is_stock(source, plan, *_RULES):
             reads = _find_target(graph, source.name, Replied)
             # The nodes of the rules pass an answer on.
-            while reads in graph and _is_stock(graph[reads], *_RULES):
-                reads = _find_target(graph, reads, Replied)
+            for rule in _RULES:
+                if reads in graph and _is_stock(graph[reads], rule):
+                    reads = _find_target(graph, reads, Replied)
             if (
                 reads in graph
                 and _is_stock(graph[reads], parse, parse_or_raise)
