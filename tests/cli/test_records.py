@@ -15,8 +15,9 @@ from graphexec.cli import records
 from graphexec.cli.run_loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
+from graphexec.effects import CallModel
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.messages import ModelReply, Reasoning, ReplyDelta, ToolCall, Usage
+from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
 from graphexec.verify.audit.audit import audit
@@ -67,7 +68,8 @@ class Measure(Effect[float]):
 def asked_otherwise() -> list[dict[str, Any]]:
     """Return records of effects that the standard machine does not request."""
     recorder = Recorder(executing(ANSWER).verify())
-    for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here")), 1):
+    shown = CallModel(ChatRequest([UserMessage("What is this?", (Image("https://images.example/1.png"),))]))
+    for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here"), shown), 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
         call.charged = {"model_calls": 1}
         recorder(Asked("plan", effect, call))
