@@ -161,7 +161,7 @@ def write_repr(value: Any) -> str:
 _LISTS = frozenset[type]({list})
 
 
-def _dump_observation(observation: Any) -> Any:
+def dump_observation(observation: Any) -> Any:
     """Return an observation as JSON data with the same text for a model; if no data has it, the text itself."""
     if isinstance(observation, str):
         # Without the class of a string enumeration.
@@ -186,7 +186,7 @@ class _StoredAsText:
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
-        dump = core_schema.plain_serializer_function_ser_schema(_dump_observation, when_used="json")
+        dump = core_schema.plain_serializer_function_ser_schema(dump_observation, when_used="json")
         return core_schema.no_info_plain_validator_function(_restore_images, serialization=dump)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, Original, Run, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Original, Run, Steps, dump_observation
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import AssistantMessage, ToolCall
@@ -101,12 +101,12 @@ class RunnableFunction:
         return _configured(getattr(self.runnable, name, None))
 
     def inputs(self, run: Run) -> dict[str, Any]:
-        """Return the inputs of a run with `intermediate_steps`, whose actions have the classes that were decided."""
-        pairs = [
-            (step.action if step.action.original is None else step.action.original.value, step.observation)
-            for step in run.steps
-        ]
-        return {**run.inputs, "intermediate_steps": pairs}
+        """Return the inputs of a run with `intermediate_steps`, whose actions have the classes that were decided.
+
+        An observation is a string or JSON data, as in a run that was resumed: LangChain writes any other object as its
+        `str`. An observation that is too long for the model is cut.
+        """
+        return {**run.inputs, "intermediate_steps": [_pair(step) for step in run.steps]}
 
     def config_of(self, call: CallContext[Any]) -> dict[str, Any]:
         """Return the config of a call: the user's, and the ids of the run and of the call in its metadata.
@@ -117,6 +117,12 @@ class RunnableFunction:
         config = _require_config(given(call) if callable(given) else given or {})
         ids = {"graphexec_run_id": call.run_id, "graphexec_call_id": str(call.id)}
         return {**config, "metadata": {**ids, **(config.get("metadata") or {})}}
+
+
+def _pair(step: AgentStep) -> tuple[Any, Any]:
+    action = step.action
+    observation = dump_observation(step.observation) if step.model_text is None else step.model_text
+    return action if action.original is None else action.original.value, observation
 
 
 # The methods of a planner, by those of a runnable.

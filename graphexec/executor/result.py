@@ -51,15 +51,11 @@ class RunResult:
 
     if not TYPE_CHECKING:
         # Type checkers report the mistake, and at run time it does no harm.
-        def __await__(self) -> Generator[None, None, RunResult]:
+        def __await__(self) -> Generator[Any, None, RunResult]:
             """Return the result, with a warning: the run has ended already, and blocked the event loop."""
-            warnings.warn(
-                "executor.run is not async: it has blocked the event loop; write await executor.arun(...)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return self
-            yield
+            text = "executor.run is not async: it has blocked the event loop; write await executor.arun(...)"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return _return(self).__await__()
 
     @property
     def output(self) -> Any:
@@ -94,6 +90,10 @@ class RunResult:
     def usage(self) -> Usage:
         """The tokens of all model calls."""
         return Usage(*(int(self.spent[meter]) for meter in (PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS)))
+
+
+async def _return(result: RunResult) -> RunResult:
+    return result
 
 
 def make_result(done: Done[Ending], limits: Limits) -> RunResult:

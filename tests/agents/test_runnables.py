@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 import graphexec
 from graphexec import AgentExecutor, AgentFinish, CallContext, ParseError, Reported, Snapshot, callable_agent, tool
@@ -273,6 +274,31 @@ def test_resumed_native_calls_keep_their_classes() -> None:
     assert called == native({"text": "a"}, {"text": "b"})
     assert [one.tool_call_id for one in results] == ["c0", "c1"]
     assert Snapshot.from_json(text, resumed.graph).to_json() == text
+
+
+class Weather(BaseModel):
+    """A tool's result."""
+
+    celsius: float = Field(serialization_alias="degrees")
+
+
+@tool(name="echo")
+def measure(text: str) -> Weather:
+    """Return the weather."""
+    return Weather(celsius=3.5)
+
+
+def test_observation_is_data_before_and_after_a_resume() -> None:
+    chain = Invoked(ACT, Finish({"output": "done"}))
+    AgentExecutor(agent=callable_agent(chain), tools=[measure]).run("q")
+    assert chain.given[1]["intermediate_steps"] == [(ACT, {"degrees": 3.5})]
+
+
+def test_long_observation_is_cut_for_a_runnable() -> None:
+    chain = Invoked(AgentAction("echo", "x" * 99, ""), Finish({"output": "done"}))
+    executor(chain, max_observation=10).run("q")
+    ((_, observation),) = chain.given[1]["intermediate_steps"]
+    assert observation == "x" * 10 + "\n[... 89 more characters were cut; ask for less]"
 
 
 def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None:

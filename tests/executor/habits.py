@@ -101,8 +101,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ('tool("search")(plain)', "tool was given the string 'search'; write @tool(name='search'), say"),
         (
             "tool(args_schema=dict)(plain)",
-            "tool has no option args_schema; write Tool.from_function(func, args_schema=Model), or tool_from_schema for "
-            "a JSON schema",
+            "tool has no option args_schema; write Tool.from_function(func, args_schema=Model), or tool_from_schema "
+            "for a JSON schema",
         ),
         ('echo.invoke({"text": "a"})', "Tool has no invoke; call it as a function: tool(...)"),
         ('echo.run("a")', "Tool has no run; call it as a function: tool(...)"),
