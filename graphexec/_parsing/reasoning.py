@@ -86,7 +86,7 @@ class ReasoningSplitter:
     def __init__(self) -> None:
         self.restarted = False
         # "start", "reasoning", "between" two blocks, "content", or "answer": content in which no tag counts.
-        self._state = "start"
+        self._state: str = "start"
         self._waiting = ""
         # The content so far, and its tags: a closing tag may still show that it is reasoning.
         self._before: list[str] = []
@@ -104,7 +104,7 @@ class ReasoningSplitter:
                 reasoning.append(text)
             elif self._state == "content":
                 text, more = self._take_content()
-                content = [] if self._state == "between" else [*content, text]
+                content = [] if self.restarted else [*content, text]
             elif self._state == "answer":
                 content.append(self._waiting)
                 self._waiting, more = "", False

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.agents.json_text import decides, find_regions, is_answer, read_fields
+from graphexec.agents.json_text import decides, find_regions, is_answer, items_of, read_fields
 from graphexec.agents.labels import OBSERVATION, Label, may_become, opened_emphasis
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
@@ -178,8 +178,8 @@ def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
 
 def _fields(value: Any) -> dict[str, Any]:
     # The decision may be the only item of a list.
-    items: list[Any] = value if isinstance(value, list) else [value]
-    return read_fields(items[0]) if len(items) == 1 and isinstance(items[0], dict) else {}
+    items = items_of(value)
+    return read_fields(items[0]) if len(items) == 1 else {}
 
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.

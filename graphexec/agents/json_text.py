@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,7 +161,7 @@ def decides(region: Region) -> bool:
         value = read_container(region.text)
     except ValueError:
         return not region.closed or mentions_action(region)
-    return any(isinstance(item, dict) and "action" in read_fields(item) for item in _items(value))
+    return any("action" in read_fields(item) for item in items_of(value))
 
 
 def mentions_action(region: Region) -> bool:
@@ -169,8 +169,10 @@ def mentions_action(region: Region) -> bool:
     return _ACTION_KEY.search(region.text) is not None
 
 
-def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
-    return [value] if isinstance(value, dict) else value
+# Any: the values of JSON are arbitrary.
+def items_of(value: Any) -> list[Any]:
+    """Return the items of a JSON list, or a list with any other value."""
+    return value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
 
 
 def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str], ParseError]) -> dict[str, Any]:
@@ -183,12 +185,10 @@ def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str
     except ValueError as problem:
         cut = reply.finish_reason == "length"
         raise error("it was cut at the token limit" if cut else f"it is not JSON: {problem}") from None
-    items = _items(value)
+    items = items_of(value)
     if len(items) != 1:
         raise error(f"it is a list of {len(items)}; decide on one action at a time")
-    # Any: the values of JSON are arbitrary.
-    item: Any = items[0]
-    fields: dict[str, Any] = read_fields(item) if isinstance(item, dict) else {}
+    fields = read_fields(items[0])
     if not isinstance(fields.get("action"), str):
         raise error("it is not an object with an action")
     return fields
@@ -202,12 +202,15 @@ def is_answer(action: str) -> bool:
     return action.strip().lower().replace("_", " ") == "final answer"
 
 
-def read_fields(decision: Mapping[str, Any]) -> dict[str, Any]:
+def read_fields(decision: Any) -> dict[str, Any]:
     """Return the members of a decision by their names in lower case, without blanks and underscores.
 
-    Models write `Action Input` as well as `action_input`. Of two names for one member the first one counts.
+    Models write `Action Input` as well as `action_input`. Of two names for one member the first one counts. Other JSON
+    than an object has no members.
     """
     fields: dict[str, Any] = {}
-    for name, value in decision.items():
+    # The keys of a JSON object are strings.
+    members: dict[str, Any] = decision if isinstance(decision, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    for name, value in members.items():
         fields.setdefault(_NO_LETTER.sub("", name).lower(), value)
     return fields

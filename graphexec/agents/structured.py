@@ -205,7 +205,7 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     if not isinstance(given, (dict, str)):
         raise _unreadable(text, "its action has no action_input")
     # The keys of a JSON object are strings.
-    return (AgentAction(tool, given, text),)
+    return (AgentAction(tool, given, text),)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _is_answer(key: str, value: object) -> bool:

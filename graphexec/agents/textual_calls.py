@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from graphexec._parsing.json import read_beginning, read_container, read_object
-from graphexec.agents.json_text import find_end, find_regions
+from graphexec.agents.json_text import find_end, find_regions, items_of
 from graphexec.agents.text_parsing import strip_fence, unreadable_error
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
@@ -236,8 +236,7 @@ def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
         value = read_beginning(begun)
     except ValueError:
         return
-    items: list[Any] = value if isinstance(value, list) else [value]
-    if any(call.name in tools for item in items for call in _to_calls(item, tagged=True)):
+    if any(call.name in tools for item in items_of(value) for call in _to_calls(item, tagged=True)):
         _reject(text, "its tool call is not complete")
 
 

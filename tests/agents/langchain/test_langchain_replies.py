@@ -34,14 +34,13 @@ def read(kind: str, text: str) -> list[Any]:
     return [action.tool, action.tool_input]
 
 
-# Of LangChain's own replies, those that we read differently. It reads the first as an answer that is JSON, the second
-# as a call with an empty input, which may be a call that was cut, and it loses the beginning of the last answer.
-DIFFERENT = {
+# The written replies that we read differently. LangChain reads the first ones as answers that are JSON, and the other
+# one as a call with an empty input, but it may be a call that was cut.
+DIFFERENT: dict[str, dict[str, list[Any]]] = {
     "structured_chat": {
         text: read("json_chat", text) for text in WRITTEN["json_chat"] if "```" not in text and "{" in text
     },
     "xml": {"<tool>search</tool>": []},
-    "conversational": {},
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,8 +27,9 @@ def tagged(draw: Draw) -> tuple[Meaning, str]:
 
 
 def write_tags_otherwise(draw: Draw, text: str) -> str:
-    change = draw(st.sampled_from([str.upper, str.title, lambda tag: f"{tag} "]))
-    return re.sub(r"(?<=<)/?(?:tool_input|tool|final_answer)(?=>)", lambda found: str(change(found[0])), text)
+    changes: list[Callable[[str], str]] = [str.upper, str.title, "{} ".format]
+    change = draw(st.sampled_from(changes))
+    return re.sub(r"(?<=<)/?(?:tool_input|tool|final_answer)(?=>)", lambda found: change(found[0]), text)
 
 
 def space_tags(draw: Draw, text: str) -> str:
