@@ -434,6 +434,9 @@ def _make_tool(function: Any, name: str | None, description: str | None) -> AnyT
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.name} is a tool already; write @tool once")
     # Loads pydantic, which programs without tools do not need.
-    from graphexec.tools.arguments import define_tool
+    from graphexec.tools.arguments import define_text_tool, define_tool
 
-    return Tool(**define_tool(function, name, description)._asdict())
+    # A lambda cannot have annotations.
+    is_lambda = getattr(function, "__name__", "") == "<lambda>"
+    defined = (define_text_tool if is_lambda else define_tool)(function, name, description)
+    return Tool(**defined._asdict())

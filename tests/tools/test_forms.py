@@ -243,7 +243,6 @@ def test_every_callable_is_a_tool(called: Any, signature: str, description: str)
 
 def test_lambda_is_a_tool_with_name_and_description() -> None:
     shout: Any = lambda text: text.upper()  # noqa: E731
-    shout.__annotations__ = {"text": str}
     made: AnyTool = tool(name="shout", description="Shout it.")(shout)
     assert first(made, "hey") == "HEY"
     with pytest.raises(ToolDefinitionError, match="a lambda has no name; pass name"):
