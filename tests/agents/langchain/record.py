@@ -2,7 +2,8 @@
 
 It writes `recorded.json`: for each parser, replies and what LangChain makes of them, which is an action, an answer, or
 nothing. The replies are written as LangChain's own tests write them, and composed at random of the parts that
-models write. LangChain is needed only to write the file.
+models write. LangChain, of which the file has version 1.0.8 of
+langchain-classic, is needed only to write the file.
 """
 
 from __future__ import annotations
