@@ -69,7 +69,10 @@ def tool_of(annotations: Mapping[str, Any], *, optional: int = 0, doc: str = "Do
 
 
 def calls_of(*tools: AnyTool) -> list[tuple[str, dict[str, Any]]]:
-    return [(name, dict(arguments)) for one in synthesised_examples(tools) for name, arguments, _ in one.calls]
+    # Two to four tools have two examples each.
+    several = synthesised_examples((*tools, echo))
+    calls = [(name, dict(arguments)) for one in several for name, arguments, _ in one.calls]
+    return [(name, arguments) for name, arguments in calls if name != echo.name]
 
 
 # ---- arguments
@@ -337,15 +340,28 @@ def test_long_docstring_makes_a_short_question() -> None:
 
 
 def test_examples_of_few_tools_have_two_forms() -> None:
-    first, second, last = synthesised_examples([echo])
+    first, _, second, _, last = synthesised_examples([stock_level, echo])
     assert first == WorkedExample(
-        "Say it again: text The lantern is green.", (("echo", {"text": "The lantern is green"}, "37"),), "37"
+        "Tell how many pieces of an item are in stock: item lantern.",
+        (("stock_level", {"item": "lantern"}, "37"),),
+        "37",
     )
-    assert second.question == "Say it again: text We meet at the pier."
+    assert second.question == "How many pieces of rucksack are in stock?"
     assert last == GREETING
 
 
-@pytest.mark.parametrize(("tools", "examples"), [(0, 1), (1, 3), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
+def test_single_tool_has_one_example_after_the_greeting() -> None:
+    greeting, last = synthesised_examples([stock_level])
+    assert (greeting, last.question) == (GREETING, "How many pieces of lantern are in stock?")
+
+
+@tool
+def stock_level(item: str) -> int:
+    """Tell how many pieces of an item are in stock."""
+    raise AssertionError("no tool is called for an example")
+
+
+@pytest.mark.parametrize(("tools", "examples"), [(0, 1), (1, 2), (2, 5), (4, 9), (5, 6), (6, 7), (11, 12), (30, 12)])
 def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
     several = [tool(name=f"echo_{number}")(echo.function) for number in range(tools)]
     assert len(synthesised_examples(several)) == examples
@@ -354,7 +370,7 @@ def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
 def test_examples_of_the_author_replace_synthesised_ones() -> None:
     whole = ToolExample({"text": "a"}, question="Say a!", observation="a", answer="It says a.")
     made = tool(examples=[whole, {"text": "b"}, {"text": "c"}])(echo.function)
-    one, two, three, _ = synthesised_examples([made])
+    one, two, _, three = synthesised_examples([made])
     assert one == WorkedExample("Say a!", (("echo", {"text": "a"}, "a"),), "It says a.")
     assert (two.question, two.calls[0][1]) == ("Say it again: text b.", {"text": "b"})
     assert two.answer == two.calls[0][2]
@@ -368,7 +384,9 @@ def test_invalid_tools_are_refused() -> None:
 
 def test_structured_agent_shows_examples_by_default() -> None:
     request = request_of(create_structured_agent(ScriptedModel([]), [echo]))
-    assert [message.content for message in request.messages][1:5] == [
+    assert [message.content for message in request.messages][1:7] == [
+        "Hello!",
+        '{"action": "final_answer", "answer": "Hello! How can I help you?"}',
         "Say it again: text The lantern is green.",
         '{"action": "echo", "action_input": {"text": "The lantern is green"}}',
         "Observation: 37",

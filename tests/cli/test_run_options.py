@@ -245,7 +245,7 @@ def test_ctrl_c_during_save_keeps_the_answer(
 @pytest.mark.parametrize("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
 def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
     agent = make_agent("structured", ScriptedModel([]), tools)
-    assert agent.dummies["echo"] == {"text": ("The lantern is green", "We meet at the pier")}
+    assert agent.dummies["echo"]["text"][0] == "The lantern is green"
 
 
 def test_everyday_tools_have_examples_of_their_own() -> None:

@@ -23,17 +23,19 @@ GREETING = WorkedExample("Hello!", (), "Hello! How can I help you?")
 def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     """Return the worked examples that a structured agent makes for these tools if it is given none.
 
-    Those of a tool's author (`@tool(examples=...)`) are taken first, and replace as many. Up to four tools have two
-    examples each: a question that names the arguments, and one in natural words; more tools have one each, up to
-    twelve. The last example is a greeting, which needs no tool. Values, observations and answers are invented: no tool
+    Those of a tool's author (`@tool(examples=...)`) are taken first, and replace as many. Two to four tools have two
+    examples each: a question that names the arguments, and one in natural words. Other numbers of tools have one each,
+    in natural words, up to eleven. One more is a greeting, which needs no tool: the last example, or the one before it
+    if there is a single tool. Values, observations and answers are invented: no tool
     is called. A tool whose arguments a validator restricts to unknown values has no example.
 
     Raises `ToolDefinitionError` for invalid tools.
     """
     several = validate_tools(tools)
     values = ExampleValues()
-    # The natural form comes last: a model imitates what it read last. It has the optional arguments, too.
-    forms = [labelled_question, natural_question] if len(several) <= _FEW else [natural_question]
+    # These forms, and this order, scored best on the smallest model: benchmarks/figures.md.
+    alone = len(several) == 1
+    forms = [labelled_question, natural_question] if not alone and len(several) <= _FEW else [natural_question]
     examples: list[WorkedExample] = []
     for turn in range(max([len(forms), *(len(tool.examples) for tool in several)])):
         ask = forms[min(turn, len(forms) - 1)]
@@ -42,7 +44,8 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
                 examples.append(_complete(tool, tool.examples[turn], ask, values))
             elif turn < len(forms) and (arguments := values.arguments(tool, optional=turn > 0)) is not None:
                 examples.append(_complete(tool, ToolExample(arguments), ask, values))
-    return (*examples[: _MOST - 1], GREETING)
+    shown = examples[: _MOST - 1]
+    return (*shown[:-1], GREETING, *shown[-1:]) if alone else (*shown, GREETING)
 
 
 def _complete(
