@@ -351,6 +351,7 @@ def test_numbers_and_lists_are_found_in_the_question() -> None:
     assert outcome("Add 1,000 and 2, times 37.0!", [1000, 2], 37) == ["ok"]
     assert outcome("Add 3 and 4, times 370.", [3, 4], 37) == []
     assert outcome("Add 3 and 4, times 37.", [1000, 2], 37) == []
+    assert outcome("Add 3 and 4, times thirty-seven.", [3, 4], 37) == ["ok"]
     assert outcome("Add 3 and 4.", [3, 4], 5) == ["ok"]
 
 

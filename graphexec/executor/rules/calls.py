@@ -157,6 +157,13 @@ def _validated(tool: AnyTool, action: AgentAction) -> dict[str, Any] | None:
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?![\w])")
 
 
+# Where numbers are written in words, or a part is meant, any number may follow from the text.
+_NUMBER_WORD = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|twenty|thirty|forty|fifty|sixty|seventy"
+    r"|eighty|ninety|hundred|thousand|million|dozen|half|quarter|third|double|twice)\b"
+)
+
+
 def _known_text(run: Run) -> str:
     """Return the inputs and the observations as one text in lower case: what a model can know arguments from."""
     known = [format_observation(value) for value in run.inputs.values()]
@@ -175,7 +182,7 @@ def _stands_in(value: Any, text: str) -> bool:
     if isinstance(value, str):
         return _fold(value) in text
     if isinstance(value, (int, float)):
-        return any(number == value for number in _numbers(text))
+        return any(number == value for number in _numbers(text)) or _NUMBER_WORD.search(text) is not None
     # Any: JSON data that is neither is a list or an object.
     many: Any = value
     parts: Any = many.values() if isinstance(value, dict) else many
