@@ -269,6 +269,15 @@ def test_reply_is_cut_where_the_server_ignores_stop(protocol: Any) -> None:
     assert whole.usage.completion_tokens == streamed.usage.completion_tokens == 4
 
 
+@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic"])
+def test_single_stop_string_is_not_taken_apart(protocol: Any) -> None:
+    single: Any = "STOP"
+    server = PickyServer(protocol, ["Two words STOP here"])
+    assert server.model().complete(ChatRequest(HELLO.messages, stop=single)).content == "Two words "
+    sent = server.bodies[0]
+    assert sent.get("stop", sent.get("stop_sequences")) == (None if protocol == "responses" else ["STOP"])
+
+
 def test_refused_tool_choice_becomes_the_default() -> None:
     refusal = error("Thinking may not be enabled when tool_choice forces tool use.")
     server = PickyServer("anthropic", [ToolCall("1", "now", "{}")], ("tool_choice",), lambda _: (400, refusal))

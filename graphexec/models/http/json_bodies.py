@@ -85,6 +85,12 @@ def valid_arguments(arguments: str) -> str:
     return valid_json(arguments) if parse_arguments(arguments) else "{}"
 
 
+def stop_strings(request: ModelRequest) -> tuple[str, ...]:
+    """Return the stop strings of a request; a user may have written a single one."""
+    stop: str | Sequence[str] = request.stop
+    return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
 def forced_tool(request: ChatRequest, model: str) -> str | None:
     """Return the name of the tool that a request forces the model to call, if any.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect
 from graphexec.models.http.endpoint import Provider
+from graphexec.models.http.json_bodies import stop_strings
 from graphexec.models.http.refusals import Parameter, is_forced
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.anthropic_reply import AnthropicStream, decode
@@ -24,8 +25,8 @@ MESSAGES = Dialect(
     route,
     headers,
     encode,
-    lambda body, request, endpoint: decode(body, endpoint, stops=tuple(request.stop)),
-    lambda request, endpoint: AnthropicStream(endpoint, tuple(request.stop)),
+    lambda body, request, endpoint: decode(body, endpoint, stops=stop_strings(request)),
+    lambda request, endpoint: AnthropicStream(endpoint, stop_strings(request)),
     parameters=(
         Parameter("stop_sequences", aliases=("stop",)),
         Parameter("temperature"),

@@ -32,6 +32,7 @@ from graphexec.models.http.json_bodies import (
     merge_bodies,
     parse_arguments,
     returned_reasoning,
+    stop_strings,
 )
 from graphexec.models.providers.anthropic_reply import THINKING
 
@@ -116,7 +117,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "max_tokens": sampling.max_tokens,
         "messages": turns,
         "system": instructions(messages) or None,
-        "stop_sequences": _stops(request.stop, sampling.model) or None,
+        "stop_sequences": _stops(stop_strings(request), sampling.model) or None,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "stream": stream or None,

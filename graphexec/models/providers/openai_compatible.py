@@ -24,6 +24,7 @@ from graphexec.models.http.json_bodies import (
     forced_tool,
     merge_bodies,
     returned_reasoning,
+    stop_strings,
     valid_arguments,
 )
 from graphexec.models.http.refusals import Parameter, is_forced
@@ -40,7 +41,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     """Return the body of the POST. Raises `BadRequestError` for a tool choice that the request does not offer."""
     body: JSON = {
         "model": sampling.model,
-        "stop": request.stop or None,
+        "stop": stop_strings(request) or None,
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "seed": sampling.seed,
@@ -132,9 +133,9 @@ CHAT_COMPLETIONS = Dialect(
     bearer,
     encode,
     lambda body, request, endpoint: decode(
-        body, endpoint, chat=isinstance(request, ChatRequest), stops=tuple(request.stop)
+        body, endpoint, chat=isinstance(request, ChatRequest), stops=stop_strings(request)
     ),
-    lambda request, endpoint: ChatStream(endpoint, tuple(request.stop)),
+    lambda request, endpoint: ChatStream(endpoint, stop_strings(request)),
     parameters=(
         Parameter("stop"),
         Parameter("temperature"),

@@ -26,6 +26,7 @@ from graphexec.models.http.json_bodies import (
     instructions,
     merge_bodies,
     returned_reasoning,
+    stop_strings,
     valid_arguments,
 )
 from graphexec.models.http.refusals import Parameter, is_forced
@@ -112,8 +113,8 @@ RESPONSES = Dialect(
     route,
     bearer,
     encode,
-    lambda body, request, endpoint: decode(body, endpoint, stops=tuple(request.stop)),
-    lambda request, endpoint: ResponsesStream(endpoint, tuple(request.stop)),
+    lambda body, request, endpoint: decode(body, endpoint, stops=stop_strings(request)),
+    lambda request, endpoint: ResponsesStream(endpoint, stop_strings(request)),
     parameters=(
         Parameter("temperature"),
         Parameter("top_p"),
