@@ -13,8 +13,9 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.threads import run_on_own_loop
 
-# A function, `def` or `async def`, from a request to the reply, or to its text.
-ModelFunction: TypeAlias = Callable[[ModelRequest], "str | ModelReply | Awaitable[str | ModelReply]"]
+# A function, `def` or `async def`, from a request to the reply, or to its text. Any: all agents but those with a
+# completion protocol send a ChatRequest, so functions may be annotated with that class.
+ModelFunction: TypeAlias = Callable[[Any], "str | ModelReply | Awaitable[str | ModelReply]"]
 
 _FUNCTION = Constraint(
     "a function from a request to its reply", lambda value: callable(value) and not isinstance(value, type)

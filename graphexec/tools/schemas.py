@@ -23,8 +23,7 @@ _DATA = frozenset({"const", "enum", "default", "examples"})
 def copy_schema(schema: Mapping[str, Any], name: str) -> Schema:
     """Return a copy of a tool's JSON schema. Raises `ToolDefinitionError` if it is not JSON."""
     try:
-        # Any: the result of loads.
-        copied: Any = json.loads(json.dumps(dict(schema), allow_nan=False))
+        copied: Schema = json.loads(json.dumps(dict(schema), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise ToolDefinitionError(
             f"{name} has parameters that are not a JSON schema: {error}; give a dict, such as "

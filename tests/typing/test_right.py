@@ -52,7 +52,7 @@ from graphexec.executor import (
 )
 from graphexec.kernel import PendingEffect, begin, bind, rename
 from graphexec.kernel.graph import Routes, Table
-from graphexec.messages import CompletionRequest, ModelReply
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply
 from graphexec.runtime import arun, astream, make_run_context, run, stream
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
 
@@ -245,6 +245,11 @@ def test_create_agent_takes_typed_options() -> None:
     executor = create_agent("local", [double, Shop().price], max_iterations=3, verbose=False)
     assert_type(executor, AgentExecutor)
     assert_type(create_agent(lambda request: "hello", kind="react", system_prompt="Be short."), AgentExecutor)
+    assert_type(create_agent(reply), AgentExecutor)
+
+
+async def reply(request: ChatRequest) -> ModelReply:
+    return ModelReply(request.messages[-1].content)
 
 
 def double(number: int) -> int:
