@@ -286,6 +286,7 @@ class TracePrinter(AnswerPrinter):
                 thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])
                 lines.extend(self._action(action) for action in actions)
+                lines.extend(self._unread(action.unread) for action in actions if action.unread)
             case Observed(actions=actions, results=results):
                 times = self._times_of(len(results))
                 for action, result, seconds in zip(actions, results, times, strict=True):
@@ -301,6 +302,8 @@ class TracePrinter(AnswerPrinter):
                 lines.append(Text(str(limit), "yellow"))
             case AgentFinish(return_direct=True) if not is_save_node(moved.node):
                 lines.append(Text("the tool's result is the answer", "dim"))
+            case AgentFinish(unread=text) if text and not is_save_node(moved.node):
+                lines.append(self._unread(text))
             case _:
                 pass
         return Text("\n").join(lines)
@@ -315,6 +318,9 @@ class TracePrinter(AnswerPrinter):
         if reply.finish_reason == "length":
             text.append(", cut at the token limit", "yellow")
         return text
+
+    def _unread(self, text: str) -> Text:
+        return Text(f"not read, since the model invented it: {self._shorten(text)}", "yellow")
 
     def _action(self, action: AgentAction) -> Text:
         text = Text(clean(action.tool), "cyan")

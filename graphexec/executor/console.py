@@ -48,6 +48,7 @@ class ConsolePrinter:
                 for action in actions:
                     self._line(action.log.strip(), "action")
                     self._line(f"-> {action.tool}({format_observation(action.tool_input)})", "action")
+                    self._print_unread(action.unread)
             case Reported(news=news, call=call) if not isinstance(news, ReplyDelta):
                 self._line(f"   {name_in_batch(call)}{news}", "note")
             case Done(ending):
@@ -83,10 +84,15 @@ class ConsolePrinter:
     def _print_ending(self, ending: Ending) -> None:
         match ending:
             case AgentFinish():
+                self._print_unread(ending.unread)
                 self._line(format_observation(ending.answer), "answer")
             case StoppedResponse():
                 self._line(f"{ending.output}\n{ending.reason}", "error")
         self._line("> the run ends", "note")
+
+    def _print_unread(self, text: str) -> None:
+        if text:
+            self._line(f"   not read, since the model invented it: {text.strip()}", "note")
 
     def _print_failure(self, error: BaseException) -> None:
         if not isinstance(error, Exception):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AskHuman
+from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
 from graphexec.cli.run_loop import RunProgress
 from graphexec.cli.trace import TracePrinter, format_effects
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
-from graphexec.executor import Observed, Replied
+from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
@@ -104,6 +104,18 @@ def test_concurrent_tools_have_their_own_times() -> None:
     assert "quick 20 ms: one" in shown
     assert "slow 0.50 s: two" in shown
     assert "   slow: half done" in shown
+
+
+def test_invented_text_is_shown_as_unread() -> None:
+    out = io.StringIO()
+    trace = TracePrinter(io.StringIO(), out)
+    action = AgentAction("echo", "a", unread="Observation: b")
+    trace.on_event(Moved("parse", Acted(Run({}), (action,)), "dispatch_tools"))
+    trace.on_event(Moved("parse", AgentFinish({"output": "c"}, unread="Observation: d"), "END"))
+    assert [line.split("it: ")[1] for line in out.getvalue().splitlines() if "not read" in line] == [
+        "Observation: b",
+        "Observation: d",
+    ]
 
 
 def test_huge_counts_are_shortened() -> None:

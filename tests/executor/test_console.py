@@ -73,6 +73,14 @@ def test_run_is_printed_from_start_to_end() -> None:
     assert print_run(react(ACT, DONE)) == WHOLE
 
 
+def test_invented_text_is_printed_as_unread() -> None:
+    printed = print_run(react(f"{ACT}\nObservation: ho", f"{DONE}\nObservation: he"))
+    unread = "   not read, since the model invented it: Observation: "
+    assert printed == WHOLE.replace("-> echo(hi)\n", f"-> echo(hi)\n{unread}ho\n").replace(
+        "hi it is\n", f"{unread}he\nhi it is\n"
+    )
+
+
 @pytest.mark.parametrize("how", ["run", "arun", "stream"])
 def test_every_way_to_run_prints_to_stderr(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     executor = react(ACT, DONE, verbose=True)
