@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar, final
 
 from graphexec._mistakes.remedies import CREATE_OPTIONS
@@ -97,7 +98,7 @@ def _faults(
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def explain_class(
+def explain_class(  # noqa: PLR0913 - each is a kind of mistake
     form: str = "",
     *,
     name: str = "",
@@ -107,13 +108,14 @@ def explain_class(
     statics: Remedies = {},  # noqa: B006
     item: str = "",
     called: str = "",
+    awaited: str = "",
 ) -> Callable[[type[T]], type[T]]:
     """Make a class decorator that explains wrong arguments, missing attributes, `object[key]` and `object(...)`.
 
     `form` is a valid call of the class; without it, wrong arguments are not explained. `name` is the class's name in
     messages, if it has another one. `methods` are the methods whose calls are explained, with a valid call of each, and
     `statics` the missing attributes of the class itself. `item` and `called` are remedies; without one, Python's own
-    error is raised.
+    error is raised. An object with `awaited` can be awaited, which warns with that text.
     """
 
     def decorate(kind: type[T]) -> type[T]:
@@ -131,6 +133,8 @@ def explain_class(
             added["__getitem__"] = functools.partialmethod(_raise_type_error, f"{owner} has no items; {item}")
         if called:
             added["__call__"] = functools.partialmethod(_raise_type_error, f"{owner} cannot be called; {called}")
+        if awaited:
+            added["__await__"] = functools.partialmethod(_await_itself, awaited)
         for attribute, function in added.items():
             setattr(kind, attribute, function)
         return kind
@@ -157,6 +161,16 @@ def _raise_missing(self: object, attributes: Remedies, name: str) -> None:
         raise AttributeError(f"{kind} has no {name}; {attributes[name]}")
     # As Python does it: with the name and the object, so that a traceback suggests a similar name.
     raise AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+def _await_itself(self: T, text: str) -> Generator[Any, Any, T]:
+    """Warn, and return the object: code that awaits whatever can be awaited must not fail."""
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
+    return _return(self).__await__()
+
+
+async def _return(value: T) -> T:
+    return value
 
 
 def _raise_type_error(self: object, text: str, *args: object, **named: object) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,6 +24,7 @@ Ending: TypeAlias = AgentFinish | StoppedResponse
     "executor.run(inputs), which returns a result",
     attributes=RESULT_ATTRIBUTES,
     item="write result.output; executor.invoke(inputs) returns a dict",
+    awaited="executor.run is not async: it has blocked the event loop; write await executor.arun(...)",
 )
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -48,14 +47,6 @@ class RunResult:
     def __str__(self) -> str:
         """The answer as text, or the text of the stopped response."""
         return str(self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output)
-
-    if not TYPE_CHECKING:
-        # Type checkers report the mistake, and at run time it does no harm.
-        def __await__(self) -> Generator[Any, None, RunResult]:
-            """Return the result, with a warning: the run has ended already, and blocked the event loop."""
-            text = "executor.run is not async: it has blocked the event loop; write await executor.arun(...)"
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-            return _return(self).__await__()
 
     @property
     def output(self) -> Any:
@@ -90,10 +81,6 @@ class RunResult:
     def usage(self) -> Usage:
         """The tokens of all model calls."""
         return Usage(*(int(self.spent[meter]) for meter in (PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS)))
-
-
-async def _return(result: RunResult) -> RunResult:
-    return result
 
 
 def make_result(done: Done[Ending], limits: Limits) -> RunResult:
