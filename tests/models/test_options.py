@@ -189,9 +189,11 @@ def test_any_extra_body_leaves_the_request_alone(protocol: Protocol, extra: dict
 def contains(whole: Any, part: Any) -> bool:
     """Return whether a value has all members and items of another one."""
     if isinstance(part, dict) and isinstance(whole, dict):
-        return all(name in whole and contains(whole[name], value) for name, value in part.items())
+        members: dict[str, Any] = {**part}
+        return all(name in whole and contains(whole[name], value) for name, value in members.items())
     if isinstance(whole, list):
-        return all(item in whole for item in (part if isinstance(part, list) else [part]))
+        items: list[Any] = [*part] if isinstance(part, list) else [part]
+        return all(item in whole for item in items)
     return bool(whole == part)
 
 

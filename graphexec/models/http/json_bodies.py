@@ -132,7 +132,7 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(before, list):
-            further: list[Any] = value if isinstance(value, list) else [value]
+            further: list[Any] = [*value] if isinstance(value, list) else [value]
             merged[name] = before + [item for item in further if item not in before]  # pyright: ignore[reportUnknownVariableType]
         else:
             merged[name] = value
