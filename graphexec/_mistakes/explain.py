@@ -130,9 +130,9 @@ def explain_class(  # noqa: PLR0913 - each is a kind of mistake
         if attributes:
             added["__getattr__"] = functools.partialmethod(_raise_missing, attributes)
         if item:
-            added["__getitem__"] = functools.partialmethod(_raise_type_error, f"{owner} has no items; {item}")
+            added["__getitem__"] = _refusing(f"{owner} has no items; {item}")
         if called:
-            added["__call__"] = functools.partialmethod(_raise_type_error, f"{owner} cannot be called; {called}")
+            added["__call__"] = _refusing(f"{owner} cannot be called; {called}")
         if awaited:
             added["__await__"] = functools.partialmethod(_await_itself, awaited)
         for attribute, function in added.items():
@@ -164,7 +164,7 @@ def _raise_missing(self: object, attributes: Remedies, name: str) -> None:
 
 
 def _await_itself(self: T, text: str) -> Generator[Any, Any, T]:
-    """Warn, and return the object: code that awaits whatever can be awaited must not fail."""
+    """Warn, and return the object: a program may await every value that can be awaited."""
     warnings.warn(text, RuntimeWarning, stacklevel=2)
     return _return(self).__await__()
 
@@ -173,6 +173,9 @@ async def _return(value: T) -> T:
     return value
 
 
-def _raise_type_error(self: object, text: str, *args: object, **named: object) -> None:
-    del self, args, named
-    raise TypeError(text)
+def _refusing(text: str) -> Callable[..., None]:
+    def refuse(self: object, *args: object, **named: object) -> None:
+        del self, args, named
+        raise TypeError(text)
+
+    return refuse

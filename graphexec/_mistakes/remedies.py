@@ -1,4 +1,4 @@
-"""What to write for the names that other libraries have: options, attributes, and names to import.
+"""Remedies for the names that other libraries have: options, attributes, and names to import.
 
 A remedy follows "X has no option name; " or "X has no name; ".
 """
@@ -185,6 +185,15 @@ TOOL_ATTRIBUTES = _by_name(
     ("invoke run ainvoke arun forward _run execute on_invoke_tool", "call it as a function: tool(...)"),
     ("args args_schema schema input_schema inputs params_json_schema", "write tool.parameters, its JSON schema"),
     ("fn", "write tool.function"),
+)
+
+MODEL_ATTRIBUTES = _by_name(
+    (
+        "invoke ainvoke chat completions responses messages generate agenerate predict call run request",
+        "an agent asks its model by itself, create_agent(model, tools); or write model.complete(ChatRequest([...]))",
+    ),
+    ("bind bind_tools with_structured_output", "an agent passes its tools to the model: create_agent(model, tools)"),
+    ("with_retry with_fallbacks", "write retrying(model), or with_fallbacks(model, other), of graphexec.models"),
 )
 
 # Attributes of events; users look for the text of the answer in them.

@@ -316,7 +316,12 @@ def _remedy(given: Any) -> str:
         return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
     if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
         return "create_agent(model, tools) takes tools of LangChain"
-    return "decorate the function with @tool"
+    is_executor = type(given).__module__.startswith(_EXECUTOR)
+    return "write executor.as_tool(name, description)" if is_executor else "decorate the function with @tool"
+
+
+# An executor is in a layer above, and is recognized by its module.
+_EXECUTOR = "graphexec.executor"
 
 
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
@@ -401,6 +406,8 @@ def tool(  # noqa: PLR0913
         raise ToolDefinitionError(
             f"tool was given the string {format_value(function)}; write @tool(name={format_value(function)}), say"
         )
+    if type(function).__module__.startswith(_EXECUTOR):
+        raise ToolDefinitionError("tool was given an executor; write executor.as_tool(name, description)")
     subject = name if isinstance(name, str) and name else "a tool"
     validate(
         subject,

@@ -246,7 +246,7 @@ def test_content_blocks_are_read_as_text() -> None:
     assert action.message.content == "I look."
 
 
-def stored(chain: Chain) -> str:
+def store_crashed_run(chain: Chain) -> str:
     """Return the JSON of a run that fails at its second decision."""
     chain.decisions.insert(1, OSError("crash"))
     with pytest.raises(OSError, match="crash") as raised:
@@ -267,7 +267,7 @@ class Steady(ToolCalling):
 
 def test_resumed_native_calls_keep_their_classes() -> None:
     chain = Steady(native({"text": "a"}, {"text": "b"}), AIMessage(content="done"))
-    text = stored(chain)
+    text = store_crashed_run(chain)
     resumed = executor(chain)
     assert resumed.run(Snapshot.from_json(text, resumed.graph)).output == "done"
     called, *results = chain.given[1]["messages"]
@@ -303,7 +303,7 @@ def test_long_observation_is_cut_for_a_runnable() -> None:
 
 def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = Steady(native({"text": "a"}), AIMessage(content="done"))
-    text = stored(chain)
+    text = store_crashed_run(chain)
     resumed = executor(chain)
     monkeypatch.delattr(sys.modules[ToolAgentAction.__module__], "ToolAgentAction")
     with pytest.raises(SnapshotError, match=r"langchain_shapes\.ToolAgentAction, which this program has not loaded"):
@@ -313,7 +313,7 @@ def test_resumed_action_needs_its_class(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("name", ["subprocess:Popen", "os:system", "nowhere:Class", "graphexec.messages:Usage"])
 def test_snapshot_makes_actions_and_messages_only(name: str) -> None:
     chain = Steady(native({"text": "a"}), AIMessage(content="done"))
-    changed = stored(chain).replace(f"{ToolAgentAction.__module__}:ToolAgentAction", name)
+    changed = store_crashed_run(chain).replace(f"{ToolAgentAction.__module__}:ToolAgentAction", name)
     resumed = executor(chain)
     with pytest.raises(SnapshotError, match="which this program has not loaded; import it"):
         resumed.run(Snapshot.from_json(changed, resumed.graph))
@@ -321,7 +321,7 @@ def test_snapshot_makes_actions_and_messages_only(name: str) -> None:
 
 def test_stored_fields_must_fit_their_class() -> None:
     chain = Steady(native({"text": "a"}), AIMessage(content="done"))
-    changed = stored(chain).replace('"tool_call_id": "c0"', '"tool_call_id": 3')
+    changed = store_crashed_run(chain).replace('"tool_call_id": "c0"', '"tool_call_id": 3')
     resumed = executor(chain)
     with pytest.raises(SnapshotError, match="the stored fields do not make a ToolAgentAction"):
         resumed.run(Snapshot.from_json(changed, resumed.graph))

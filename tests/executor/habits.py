@@ -346,6 +346,12 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
             "graphexec has no OpenAI; write OpenAICompatible, Anthropic or LocalModel of graphexec.models",
         ),
         (
+            'model.chat.completions.create(messages=["How are you?"])',
+            "ScriptedModel has no chat; an agent asks its model by itself, create_agent(model, tools); or write "
+            "model.complete(ChatRequest([...]))",
+        ),
+        ("tool(executor)", "tool was given an executor; write executor.as_tool(name, description)"),
+        (
             'ChatRequest([{"role": "user", "content": "How are you?"}])',
             "ChatRequest has messages[0]={'role': 'user', 'content': 'How are you?'}; write UserMessage('How are "
             "you?')",

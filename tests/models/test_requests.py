@@ -24,7 +24,7 @@ MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMes
 
 
 class Loud(UserMessage):
-    """A message of a class of one's own."""
+    """A message of a user's class."""
 
 
 @pytest.mark.parametrize("messages", [(), [], MESSAGES, list(MESSAGES), [Loud("hi")], [*MESSAGES, Loud("hi")]])

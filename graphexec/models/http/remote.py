@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
@@ -47,6 +49,7 @@ _ASYNC = Constraint(
 )
 
 
+@explain_class(attributes=MODEL_ATTRIBUTES)
 class ClosableModel(ABC):
     """A model with connections: blocking and async methods, which use three methods of a subclass."""
 
