@@ -141,7 +141,7 @@ def make_instructed_agent(  # noqa: PLR0913
     steps: Callable[[Steps], Iterator[Message]] | None = None,
     examples: Sequence[Message] = (),
     specs: tuple[ToolSpec, ...] = (),
-    first_choice: str = "auto",
+    first: Callable[[ChatRequest, str], ChatRequest] | None = None,
     schema: Mapping[str, Any] | None = None,
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
@@ -151,10 +151,10 @@ def make_instructed_agent(  # noqa: PLR0913
 
     The steps are in the question's scratchpad, with their images in the question's message, or `steps` makes messages
     from them. The images in the inputs are in the question's message. `answer` makes the reader of a streamed answer.
-    `specs` are the tools that the model may call natively, and `first_choice` is the tool choice of the requests before
-    the first call. `narrow` returns a request that allows only calls of these tools; the last request of a run that is
-    stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop strings, an invalid model and
-    invalid rules.
+    `specs` are the tools that the model may call natively. `first` changes the requests before the first call of a
+    tool, given the text of the question. `narrow` returns a request that allows only calls of these tools; the last
+    request of a run that is stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop
+    strings, an invalid model and invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -171,10 +171,10 @@ def make_instructed_agent(  # noqa: PLR0913
         asked = UserMessage(question.render(run), images)
         head = (system, *examples, *history_messages(run.inputs, before), asked)
         messages = head if steps is None else Conversation(head, run.steps, steps)
+        made = ChatRequest(messages, tools=specs, stop=stops, schema=schema)
         # Only until a tool has been called: a model that must always call a tool never answers.
         called = any(step.status != "parse_error" for step in run.steps)
-        choice = "auto" if called else first_choice
-        return ChatRequest(messages, tools=specs, stop=stops, schema=schema, tool_choice=choice)
+        return made if first is None or called else first(made, asked.content)
 
     narrowed = narrow or (lambda asked, _: replace(asked, tool_choice="none"))
 

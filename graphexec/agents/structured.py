@@ -7,7 +7,7 @@ purpose: on 40 tool tasks, a model with 135 million parameters solved 43 % witho
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
 from graphexec.agents.json_text import find_decisions, is_answer, read_decision_fields
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
-from graphexec.agents.rules import RuleName, find_dummies
+from graphexec.agents.rules import RuleName, find_dummies, is_small_talk, is_tiny, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.text_parsing import find_tool, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -53,8 +53,9 @@ MAX_ANSWER = 300
 RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
 
 
+# Each parameter is a separate part of the agent.
 @explain_creation
-def create_structured_agent(
+def create_structured_agent(  # noqa: PLR0913
     model: Model,
     tools: Sequence[AnyTool],
     *,
@@ -63,6 +64,7 @@ def create_structured_agent(
     examples: Sequence[WorkedExample] | Literal["auto"] = "auto",
     history: str = "chat_history",
     max_answer: int | None = MAX_ANSWER,
+    tool_choice: str | None = None,
     rules: Sequence[RuleName] = RULES,
 ) -> Agent:
     """Make an agent whose replies are one JSON object per step.
@@ -71,6 +73,8 @@ def create_structured_agent(
     Their other variables are the inputs of a run. The worked `examples` are shown before the question: small models
     solve few tasks without them. "auto" makes them from the tools (see `synthesised_examples`), and `()` is for models
     that need none. An answer has at most `max_answer` characters (`None`: any number), if the model follows schemas.
+    `tool_choice` is as in `create_tool_calling_agent`; by default it is `auto`, but the default local model may answer
+    only small talk without a tool, because it hardly sees when it needs one.
 
     `rules` are checked by the executor before it calls tools; `()` turns them off. "no_dummies": a call with an
     argument of an example that stands in neither the inputs nor an observation is not made, and the model is asked
@@ -92,6 +96,8 @@ def create_structured_agent(
         wanted = "WorkedExample(question, calls, answer), or 'auto'"
         several = validate_each("examples", examples, WorkedExample, wanted)
 
+    first = _require_call(model, tools, tool_choice)
+
     def narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
         return replace(request, schema=decision_schema([tool for tool in tools if tool.name in names], max_answer))
 
@@ -106,10 +112,30 @@ def create_structured_agent(
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
+        first=first,
         narrow=narrow,
         rules=rules,
         dummies=find_dummies(several, tools),
     )
+
+
+def _require_call(
+    model: Model, tools: Sequence[AnyTool], tool_choice: str | None
+) -> Callable[[ChatRequest, str], ChatRequest] | None:
+    """Return what changes the requests before the first call of a tool; `None` if the model may always answer."""
+    if tool_choice is not None:
+        validate_tool_choice(tool_choice, [tool.name for tool in tools])
+    spares_small_talk = tool_choice is None and is_tiny(model)
+    every = spares_small_talk or tool_choice == "required"
+    required = [tool for tool in tools if every or tool.name == tool_choice]
+    if not required:
+        return None
+    schema = decision_schema(required, answers=False)
+
+    def first(request: ChatRequest, asked: str) -> ChatRequest:
+        return request if spares_small_talk and is_small_talk(asked) else replace(request, schema=schema)
+
+    return first
 
 
 def _step_messages(steps: Steps) -> Iterator[Message]:
@@ -130,10 +156,12 @@ def _write(decision: Mapping[str, Any]) -> str:
     return json.dumps(decision, ensure_ascii=False)
 
 
-def decision_schema(tools: Sequence[AnyTool], max_answer: int | None = MAX_ANSWER) -> dict[str, Any]:
+def decision_schema(
+    tools: Sequence[AnyTool], max_answer: int | None = MAX_ANSWER, *, answers: bool = True
+) -> dict[str, Any]:
     """Return the JSON schema of a decision: one branch per tool with its arguments, and one for the answer.
 
-    The answer has at most `max_answer` characters.
+    The answer has at most `max_answer` characters; unless it `answers`, the decision is a call.
     """
     answer: dict[str, Any] = {"type": "string"} if max_answer is None else {"type": "string", "maxLength": max_answer}
     definitions: dict[str, Any] = {}
@@ -143,7 +171,8 @@ def decision_schema(tools: Sequence[AnyTool], max_answer: int | None = MAX_ANSWE
         for name, definition in tool.parameters.get("$defs", {}).items():
             definitions[f"{tool.name}.{name}"] = _prefix_references(definition, tool.name)
         branches.append(_branch(tool.name, "action_input", _prefix_references(arguments, tool.name)))
-    branches.append(_branch(FINAL_ANSWER, "answer", answer))
+    if answers:
+        branches.append(_branch(FINAL_ANSWER, "answer", answer))
     schema: dict[str, Any] = {"anyOf": branches}
     if definitions:
         schema["$defs"] = definitions

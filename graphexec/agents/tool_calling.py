@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from graphexec._arguments import STRING, Constraint, validate
+from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
@@ -15,7 +15,7 @@ from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.answers import make_text_reader
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
-from graphexec.agents.rules import RuleName
+from graphexec.agents.rules import RuleName, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.agents.textual_calls import read_textual_calls
 from graphexec.errors import InputError, ParseError
@@ -58,11 +58,8 @@ def create_tool_calling_agent(
     invalid argument.
     """
     tools = validate_tools(tools)
-    names = [tool.name for tool in tools]
-    choices = ("auto", *(["required"] if names else []), *names)
-    words = f"auto, required, or the name of a tool: {', '.join(names)}" if names else "auto, since there are no tools"
-    choice = Constraint(words, lambda value: value in choices)
-    validate("", ("system", system, STRING), ("tool_choice", tool_choice, choice))
+    validate("", ("system", system, STRING))
+    validate_tool_choice(tool_choice, [tool.name for tool in tools])
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # In other agents the prompt is the instructions; here such a prompt would silently drop the question.
     if not question.inputs:
@@ -80,7 +77,7 @@ def create_tool_calling_agent(
         answer=make_text_reader,
         steps=step_messages,
         specs=tuple(tool.spec for tool in tools),
-        first_choice=tool_choice,
+        first=lambda request, _: replace(request, tool_choice=tool_choice),
         narrow=_narrow,
         rules=rules,
     )

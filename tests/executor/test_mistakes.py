@@ -87,7 +87,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], str]] = {
         (0, -1, 2.5, "x", True),
         "max_answer is {!r}; give a whole number of characters, 1 or more, or None for no limit",
     ),
-    "tool_choice": ((None, 3, "x", ["auto"]), "tool_choice is {!r}; give auto, required, or the name of a tool: echo"),
+    "tool_choice": ((3, "x", ["auto"]), "tool_choice is {!r}; give auto, required, or the name of a tool: echo"),
     "rules": ((None, 3, "no_repeats", [3]), f"rules is {{!r}}; give a list of names of rules: {RULES}"),
 }
 

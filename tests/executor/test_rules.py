@@ -358,6 +358,7 @@ def test_numbers_and_lists_are_found_in_the_question() -> None:
 def test_enumerations_are_never_dummies() -> None:
     scene = Scene(act(unit="C"), finish())
     assert scene.executor.agent.dummies == {
+        "final_answer": {"answer": ("Hello! How can I help you?",)},
         "weather": {"city": ("Lisbon", "Malmö")},
         "local_time": {"town": ("Turin", "Gdansk")},
     }

@@ -1,0 +1,113 @@
+"""A structured agent can require a call of a tool before its answer; the smallest models answer only small talk."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, create_structured_agent, tool
+from graphexec.agents.rules import is_small_talk, is_tiny
+from graphexec.errors import InputError
+from graphexec.messages import ChatRequest
+from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
+
+
+@tool
+def age(person: str) -> int:
+    """Look up the age of a person."""
+    return len(person)
+
+
+@tool
+def today() -> str:
+    """Tell the date of today."""
+    return "2031-05-17"
+
+
+CALL = json.dumps({"action": "age", "action_input": {"person": "Ada"}})
+DONE = json.dumps({"action": "final_answer", "answer": "3"})
+
+
+def choices(request: Any) -> list[str]:
+    """Return the actions that the schema of a request allows."""
+    assert isinstance(request, ChatRequest)
+    assert request.schema is not None
+    return [branch["properties"]["action"]["const"] for branch in request.schema["anyOf"]]
+
+
+class Tiny(ScriptedModel):
+    """A scripted model with the name of the default local one."""
+
+    name = LocalModel(download=False).name
+
+
+def first_choices(model: ScriptedModel, question: str, **options: Any) -> list[str]:
+    executor = AgentExecutor(agent=create_structured_agent(model, [age, today], **options), tools=[age, today])
+    executor.run(question)
+    return choices(model.requests[0])
+
+
+@pytest.mark.parametrize(("choice", "allowed"), [("required", ["age", "today"]), ("age", ["age"])])
+def test_call_is_required_until_a_tool_is_called(choice: str, allowed: list[str]) -> None:
+    model = ScriptedModel(["unreadable", CALL, DONE])
+    agent = create_structured_agent(model, [age, today], tool_choice=choice)
+    result = AgentExecutor(agent=agent, tools=[age, today], handle_parsing_errors=True).run("How old is Ada?")
+    assert result.output == "3"
+    assert list(map(choices, model.requests)) == [allowed, allowed, ["age", "today", "final_answer"]]
+
+
+def test_last_answer_needs_no_call() -> None:
+    model = ScriptedModel([CALL, DONE])
+    agent = create_structured_agent(model, [age], tool_choice="required")
+    executor = AgentExecutor(agent=agent, tools=[age], max_model_calls=0, early_stopping_method="generate")
+    executor.run("How old is Ada?")
+    assert choices(model.requests[0]) == ["final_answer"]
+
+
+@pytest.mark.parametrize("question", ["Hello!", "Thank you very much.", "How are you?", "Who are you?", "Hi", "..."])
+def test_smallest_models_answer_small_talk(question: str) -> None:
+    assert is_small_talk(question)
+    assert first_choices(Tiny([DONE]), question) == ["age", "today", "final_answer"]
+
+
+@pytest.mark.parametrize("question", ["How old is Ada?", "What day is it?", "12", "Hello, how old is Ada?", "Ada"])
+def test_smallest_models_must_call_a_tool(question: str) -> None:
+    assert not is_small_talk(question)
+    assert first_choices(Tiny([CALL, DONE]), question) == ["age", "today"]
+    assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
+
+
+@pytest.mark.parametrize("name", ["SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m"])
+def test_small_model_is_known_at_a_server_too(name: str) -> None:
+    assert is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1"))
+
+
+@pytest.mark.parametrize("name", ["SmolLM2-1.7B", "qwen3:0.6b", "gpt-5-mini"])
+def test_other_models_decide_themselves(name: str) -> None:
+    assert not is_tiny(OpenAICompatible(name, base_url="http://127.0.0.1:1/v1"))
+    assert first_choices(ScriptedModel([DONE]), "How old is Ada?")[-1] == "final_answer"
+
+
+def test_agent_without_tools_answers() -> None:
+    model = Tiny([DONE])
+    AgentExecutor(agent=create_structured_agent(model, []), tools=[]).run("How old is Ada?")
+    assert choices(model.requests[0]) == ["final_answer"]
+
+
+@pytest.mark.parametrize("choice", ["none", "add", "", 3, ["age"]])
+def test_unknown_choice_is_refused(choice: Any) -> None:
+    message = rf"tool_choice is {re.escape(repr(choice))}; give auto, required, or the name of a tool: age$"
+    with pytest.raises(InputError, match=message):
+        create_structured_agent(ScriptedModel([]), [age], tool_choice=choice)
+
+
+def test_answer_of_an_example_is_not_an_argument() -> None:
+    """The smallest models copy the answer to the greeting into a call."""
+    copied = json.dumps({"action": "age", "action_input": {"person": "Hello! How can I help you?"}})
+    model = ScriptedModel([copied, DONE])
+    agent = create_structured_agent(model, [age, today])
+    AgentExecutor(agent=agent, tools=[age, today]).run("How old is Ada?")
+    assert choices(model.requests[1]) == ["today", "final_answer"]
