@@ -79,6 +79,17 @@ PIECES = (
     "1",
     "☃",
     "\ud800",
+    "<think>",
+    "</think>",
+    "行动：",
+    "观察：",
+    "**",
+    "“",
+    "，",
+    "<tool_call>",
+    "</tool_call>",
+    "[TOOL_CALLS]",
+    '{"name": "f", "arguments":',
 )
 
 

@@ -10,12 +10,26 @@ import pytest
 from hypothesis import given
 
 from graphexec import AgentFinish, ParseError
-from graphexec.agents import Decision, react
+from graphexec.agents import Decision, react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.messages import ModelReply
 from tests.agents.strategies import PIECES, any_text
 
-READERS = [module.read for module in (react, mrkl, conversational, chat, structured_chat, json_chat, xml, self_ask)]
+READERS = [
+    module.read
+    for module in (
+        react,
+        mrkl,
+        conversational,
+        chat,
+        structured_chat,
+        json_chat,
+        xml,
+        self_ask,
+        structured,
+        tool_calling,
+    )
+]
 
 
 @given(any_text())
