@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
-from graphexec.errors import InputError
-from graphexec.messages import ModelReply, ModelRequest
+from graphexec.errors import InputError, format_value
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
@@ -49,6 +49,14 @@ _ASYNC = Constraint(
 )
 
 
+def _require_request(request: ModelRequest) -> ModelRequest:
+    """Return the request. Raises `InputError` for any other value: users without a type checker pass a prompt."""
+    if not isinstance(request, (ChatRequest, CompletionRequest)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        given = format_value(request)
+        raise InputError(f"the request is {given}; write model.complete(ChatRequest([UserMessage('...')]))")
+    return request
+
+
 @explain_class(attributes=MODEL_ATTRIBUTES)
 class ClosableModel(ABC):
     """A model with connections: blocking and async methods, which use three methods of a subclass."""
@@ -59,11 +67,11 @@ class ClosableModel(ABC):
         If a server stalls in the middle of its reply, the call can take up to twice the `timeout`, because a blocking
         read cannot be interrupted.
         """
-        return run_sync(self._complete(request, timeout, BLOCKING))
+        return run_sync(self._complete(_require_request(request), timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole reply, as `complete` does, and never later than `timeout`."""
-        return await self._complete(request, timeout, ASYNC)
+        return await self._complete(_require_request(request), timeout, ASYNC)
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
         """Yield the reply piece by piece while it is received, and finally the whole reply.
@@ -71,11 +79,11 @@ class ClosableModel(ABC):
         The request is sent at the first `next`. Raises `ModelError`, also in the middle of a reply; then there is no
         whole reply. Closing the iterator early closes the connection, and the server stops.
         """
-        return iterate_sync(self._stream(request, timeout, BLOCKING))
+        return iterate_sync(self._stream(_require_request(request), timeout, BLOCKING))
 
     def astream(self, request: ModelRequest, *, timeout: float | None = None) -> AsyncGenerator[Piece, None]:
         """Yield the reply piece by piece, as `stream` does."""
-        return self._stream(request, timeout, ASYNC)
+        return self._stream(_require_request(request), timeout, ASYNC)
 
     def close(self) -> None:
         """Close the connections of blocking calls, and stop a local server. A later call opens new ones."""
