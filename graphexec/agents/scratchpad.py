@@ -176,11 +176,14 @@ def make_instructed_agent(  # noqa: PLR0913
         called = any(step.status != "parse_error" for step in run.steps)
         return made if first is None or called else first(made, asked.content)
 
-    narrowed = narrow or (lambda asked, _: replace(asked, tool_choice="none"))
+    narrowed = narrow or _without_calls
 
     def conclude(run: Run) -> CallModel:
         asked = narrowed(request(run), frozenset())
         return CallModel(replace(asked, messages=conclude_messages(asked.messages)))
+
+    def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
+        return CallModel(narrowed(request(run), names))
 
     agent = chat_agent(
         lambda run: CallModel(request(run)),
@@ -199,6 +202,11 @@ def make_instructed_agent(  # noqa: PLR0913
     return replace(
         agent,
         rules=validate_rules(rules),
-        narrow=lambda run, names: CallModel(narrowed(request(run), names)),
+        narrow=narrow_run,
         dummies=dummies or {},
     )
+
+
+def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
+    del names
+    return replace(request, tool_choice="none")
