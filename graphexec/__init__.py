@@ -106,12 +106,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # The first proof loads the prover.
-    if name == "UnprovedError":
-        from graphexec.verify import UnprovedError
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
 
-        return UnprovedError
-    from graphexec._mistakes.imports import missing_name
+    def __getattr__(name: str) -> Any:
+        # The first proof loads the prover.
+        if name == "UnprovedError":
+            from graphexec.verify import UnprovedError
 
-    raise missing_name(__name__, name)
+            return UnprovedError
+        from graphexec._mistakes.imports import missing_name
+
+        raise missing_name(__name__, name)
