@@ -26,7 +26,7 @@ _TAG_BEGUN = re.compile(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
 # In the strings of JSON, a tag is text.
 _JSON = re.compile(r"\s*+[{\[]")
 _QUOTE = re.compile(r'(?<!\\)"')
-_BESIDE = frozenset(" \t`'\"“”「」«»()*,.;:!?")
+_BESIDE = frozenset(" \t`'\"“”「」«»()<>*,.;:!?")
 # Tags after these are text, so that the search is linear.
 _MOST_TAGS = 20
 

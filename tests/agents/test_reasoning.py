@@ -59,6 +59,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
         "Models end it with `</think>`.",
         'Say "</think>".',
         "The </think> tag.",
+        "<final_answer></think></final_answer>",
         "```\nHm.\n</think>\n42\n```",
         '{"answer": "a\n</think>\nb"}',
         "I write <think>a</think> b.",
@@ -112,6 +113,17 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
         new = splitter.rest() if piece is None else splitter.take(piece)[1]
         content = new if splitter.restarted and not restarted else content + new
     assert content == split_reasoning(text).content
+
+
+def test_end_of_a_reply_shows_what_was_held_back() -> None:
+    splitter = ReasoningSplitter()
+    assert (splitter.take("1 </thi"), splitter.rest(), splitter.restarted) == (("", "1 "), "</thi", False)
+    splitter = ReasoningSplitter()
+    assert (splitter.take("1\n</think>"), splitter.rest(), splitter.restarted) == (("", "1\n"), "", True)
+    splitter = ReasoningSplitter()
+    assert (splitter.take("<th"), splitter.rest()) == (("", ""), "<th")
+    splitter = ReasoningSplitter()
+    assert (splitter.take("<think>1</thi"), splitter.rest()) == (("1", ""), "")
 
 
 @pytest.mark.parametrize("piece", ["<think></think>", " </think> ", "<", " ", "<think>", "a</think>", "`</think>`"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError
@@ -32,6 +32,8 @@ def action(text: str) -> AgentAction:
 
 @given(names(), any_text() | TAGGED)
 def test_formatted_action_is_parsed_back(tool: str, text: str) -> None:
+    # A closing tag on a line of its own ends reasoning, wherever it is.
+    assume("think" not in text)
     tool_input = text.strip()
     reply = f"Hm.\n<tool>{tool}</tool><tool_input>{escape_tags(tool_input)}"
     # With and without the stop string, which may be cut off.
