@@ -145,7 +145,7 @@ def strip_quotes(text: str) -> str:
 
 
 # An opening fence: with the name of a language on its line, or directly before JSON.
-_BLOCK = re.compile(r"```[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
+_BLOCK = re.compile(r"```[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
 _INLINE = re.compile(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
 _FENCE = "```"
 

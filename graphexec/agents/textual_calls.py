@@ -33,6 +33,9 @@ _FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
 # What may stand between two calls, and behind the last one.
 _BETWEEN = re.compile(r"(?:[\s;,]|</s>|<\|(?:eom_id|eot_id|im_end|end)\|>|</(?:tool_calls?|tools|function_calls?)>)*+")
 
+# A call in Python, or a list of one, whose arguments would have to be evaluated.
+_PYTHON = re.compile(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
+
 _NAME_KEYS = ("name", "function", "tool", "tool_name", "action")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
 _OTHER_KEYS = frozenset({"id", "type", "index", "call_id"})
@@ -67,6 +70,9 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     except ValueError:
         _reject_cut_call(text, by_name)
         _reject_call_behind_prose(text, by_name)
+        python = _PYTHON.fullmatch(text)
+        if python and python[1] in by_name:
+            _reject(text, "its tool call is Python, not a call")
         return reply
     if not calls or not all(call.name in by_name for call in calls):
         return reply

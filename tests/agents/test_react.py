@@ -49,6 +49,7 @@ def read_decision(text: str) -> AgentAction | AgentFinish:
         ("Action: ```search```\nAction Input: cats", "search", "cats"),
         ("Action:\n```text\nsearch\n```\nAction Input: cats", "search", "cats"),
         ('Action: f\nAction Input: ```json\n{"a": 1}\n```', "f", '{"a": 1}'),
+        ('Action: f\nAction Input:\n``` json \n{"a": 1}\n```', "f", '{"a": 1}'),
         ('Action: f\nAction Input:\n```JSON {"a": 1}```\n', "f", '{"a": 1}'),
         ("Action: sql\nAction Input:\n```sql\nSELECT 1\n  FROM t\n```", "sql", "SELECT 1\n  FROM t"),
         ("Action: sql\nAction Input: ```SELECT 1```", "sql", "SELECT 1"),

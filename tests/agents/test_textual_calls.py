@@ -132,7 +132,8 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
         "[1, 2]",
         '{"name": "Osl',
         f"[{CALL}, 3]",
-        "```python\nweather('Oslo')\n```",
+        "```python\nforecast('Oslo')\n```",
+        "weather(city) returns rain (usually)",
         "Qwen writes calls in <tool_call> and </tool_call>.",
         f"A call is written as `<tool_call>{CALL}</tool_call>`.",
         f"It is written so:\n```\n<tool_call>{CALL}</tool_call>\n```\nThat is all.",
@@ -161,6 +162,8 @@ def test_other_text_is_the_answer(text: str) -> None:
         ('{"name": "weather", "arguments": [1]}', "the arguments of the call to weather are not a JSON object"),
         ('{"name": "weather", "arguments": "Oslo"}', "the arguments of the call to weather are not a JSON object"),
         (f"I look it up.\n{CALL}", "it has other text before its tool call"),
+        ('weather(city="Oslo")', "its tool call is Python"),
+        ('```python\n[weather(city="Oslo")]\n```', "its tool call is Python"),
         ("<think>Hm.", "neither an answer nor a tool call"),
     ],
 )
