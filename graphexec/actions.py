@@ -284,8 +284,7 @@ class Steps(Sequence[AgentStep]):
         return self._shared[position]
 
     def __iter__(self) -> Iterator[AgentStep]:
-        shared = self._shared
-        return (shared[position] for position in range(self._length))
+        return iter(self._shared[: self._length])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Steps) and tuple(self) == tuple(other)

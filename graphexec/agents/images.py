@@ -136,6 +136,9 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
 
     The labels in the observations are numbered in the order of all images.
     """
+    # The usual case, and each request has all steps.
+    if {type(step.observation) for step in run.steps} <= {str}:
+        return run, tuple(first)
     images = list(first)
     changed: list[AgentStep] = []
     for step in run.steps:

@@ -20,7 +20,7 @@ def format_observation(observation: Any) -> str:
     An image is written as its label, `[image 1: image/png, 12 kB]`. The parts of a list with images are written one
     below the other.
     """
-    return split_observation(observation)[0]
+    return observation if isinstance(observation, str) else split_observation(observation)[0]
 
 
 def split_observation(observation: Any) -> tuple[str, tuple[Image, ...]]:
