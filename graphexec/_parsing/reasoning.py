@@ -40,6 +40,9 @@ class Parts(NamedTuple):
 
 def split_reasoning(text: str) -> Parts:
     """Return the reasoning at the beginning of a reply and the rest. Linear in the length of the text."""
+    if "<" not in text and "[" not in text:
+        # No tag: this is faster than a search.
+        return Parts(None, text)
     reasoning: list[str] = []
     position = 0
     if not _FIRST.match(text):
@@ -118,7 +121,7 @@ class ReasoningSplitter:
         return self._state in ("content", "answer")
 
     @property
-    def held(self) -> str:
+    def waiting_text(self) -> str:
         """The content that is held back so far."""
         return self._waiting if self.in_content else ""
 
@@ -126,8 +129,8 @@ class ReasoningSplitter:
         """Return the content that was held back, when the reply has ended."""
         if self._state == "content" and self._waiting:
             text, _ = self._take_content(last=True)
-            return "" if self.restarted else text + self._cut(len(self._waiting))
-        rest = self._cut(len(self._waiting))
+            return "" if self.restarted else text + self._take_waiting(len(self._waiting))
+        rest = self._take_waiting(len(self._waiting))
         return "" if self._state == "reasoning" else rest
 
     def _begin(self) -> bool:
@@ -155,11 +158,11 @@ class ReasoningSplitter:
         tag = _TAG.search(self._waiting)
         if tag is None or (tag.end() == len(self._waiting) and not last):
             # The character behind a tag decides whether the tag is text.
-            text = self._release() if tag is None else self._cut(tag.start())
+            text = self._release() if tag is None else self._take_waiting(tag.start())
             self._before.append(text)
             return text, False
         following = self._waiting[tag.end() : tag.end() + 1]
-        text = self._cut(tag.end())
+        text = self._take_waiting(tag.end())
         self._before = ["".join((*self._before, text))]
         end = len(self._before[0])
         self._tags += 1
@@ -173,8 +176,8 @@ class ReasoningSplitter:
     def _release(self) -> str:
         """Return the waiting text without the beginning of what may be a tag, which goes on waiting."""
         begun = _TAG_BEGUN.search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
-        return self._cut(begun.start() if begun else len(self._waiting))
+        return self._take_waiting(begun.start() if begun else len(self._waiting))
 
-    def _cut(self, end: int) -> str:
+    def _take_waiting(self, end: int) -> str:
         text, self._waiting = self._waiting[:end], self._waiting[end:]
         return text

@@ -35,7 +35,7 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
             # A reader needs no protection from half a tag: it starts again anyway.
             content = piece
         else:
-            content += splitter.held
+            content += splitter.waiting_text
         if not content or ended:
             return ""
         text = reader(content)
