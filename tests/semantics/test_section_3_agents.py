@@ -43,11 +43,11 @@ PREVIOUS = "This was your previous work (but I haven't seen any of it! I only se
 
 # How it is made, what it says first, its stop words, and what its next prompt has of the step.
 AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
-    "react": (create_react_agent, ACT, ("\nObservation",), f"{ACT}\nObservation: a\nThought: "),
+    "react": (create_react_agent, ACT, ("\nObservation:",), f"{ACT}\nObservation: a\nThought: "),
     "structured chat": (
         create_structured_chat_agent,
         FENCED,
-        ("\nObservation",),
+        ("\nObservation:",),
         f"{PREVIOUS}{FENCED}\nObservation: a\nThought:",
     ),
     "xml": (
@@ -74,12 +74,12 @@ AGENTS: dict[str, tuple[Callable[..., Agent], str, tuple[str, ...], str]] = {
         ("\nObservation:", "\n\tObservation:"),
         f"{ACT}\nObservation: a\nThought:",
     ),
-    "chat": (create_chat_agent, FENCED, ("Observation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
+    "chat": (create_chat_agent, FENCED, ("\nObservation:",), f"{PREVIOUS}{FENCED}\nObservation: a\nThought:"),
 }
 
 
 @pytest.mark.parametrize("kind", AGENTS)
-def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
+def test_an_agent_has_its_stop_words_and_scratchpad(kind: str) -> None:
     make, text, stop, scratchpad = AGENTS[kind]
     tools: list[AnyTool] = [look_up if kind == "self ask" else echo]
     model = ScriptedModel([text, "?"])
@@ -90,11 +90,11 @@ def test_an_agent_has_langchains_stop_words_and_scratchpad(kind: str) -> None:
     assert scratchpad in (asked.prompt if isinstance(asked, CompletionRequest) else messages(asked)[-1].content)
 
 
-def test_json_chat_uses_langchain_stop_words() -> None:
+def test_json_chat_stops_at_the_label() -> None:
     model = ScriptedModel([BLOB, '{"action": "Final Answer", "action_input": "done"}'])
     agent = create_json_chat_agent(model, [echo], tool_response="Got {observation}")
     AgentExecutor(agent=agent, tools=[echo]).run("q")
-    assert model.requests[1].stop == ("\nObservation",)
+    assert model.requests[1].stop == ("\nObservation:",)
     assert messages(model.requests[1])[-2:] == [AssistantMessage(BLOB), UserMessage("Got a")]
 
 
