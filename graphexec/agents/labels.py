@@ -8,6 +8,10 @@ a number may follow it, and the colon may be a full-width one.
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import final
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
@@ -65,6 +69,39 @@ def _begin_line(words: str, colon: str) -> str:
     return rf"{_LINE}(?i:{words}){_CLOSED}{_NUMBER}{_CLOSED}{colon}"
 
 
+@final
+class LabelPattern:
+    """The pattern of a label. It is compiled and searched only for texts that have the first word of a spelling."""
+
+    def __init__(self, pattern: str, spellings: Iterable[str], *, any_case: bool) -> None:
+        self._any_case = any_case
+        self._source = pattern
+        self._words = tuple(dict.fromkeys(self._fold(one.split()[0]) for one in spellings))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        return re.compile(self._source)
+
+    def _fold(self, text: str) -> str:
+        return text.casefold().replace("’", "'") if self._any_case else text
+
+    def _may_match(self, text: str) -> bool:
+        folded = self._fold(text)
+        return any(word in folded for word in self._words)
+
+    def search(self, text: str, start: int = 0, end: int = sys.maxsize) -> re.Match[str] | None:
+        """Return the first match from `start` on."""
+        return self._pattern.search(text, start, end) if self._may_match(text) else None
+
+    def match(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """Return the match that begins at `start`."""
+        return self._pattern.match(text, start) if self._may_match(text) else None
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Return the matches in order."""
+        return self._pattern.finditer(text) if self._may_match(text) else iter(())
+
+
 class Label:
     """The patterns of a label: its three `ways`, and every way `at_line`, at the beginning of a line."""
 
@@ -75,11 +112,11 @@ class Label:
         spellings = [words, *TRANSLATIONS.get(words, ())]
         every = "|".join(map(_spell, spellings))
         self.ways = (
-            re.compile(exact),
-            re.compile(rf"{exact}|{_begin_line(_spell(words), colon)}"),
-            re.compile(rf"{exact}|{_begin_line(every, colon)}"),
+            LabelPattern(exact, [words], any_case=False),
+            LabelPattern(rf"{exact}|{_begin_line(_spell(words), colon)}", [words], any_case=True),
+            LabelPattern(rf"{exact}|{_begin_line(every, colon)}", spellings, any_case=True),
         )
-        self.at_line = re.compile(_begin_line(every, colon))
+        self.at_line = LabelPattern(_begin_line(every, colon), spellings, any_case=True)
         # In lower case, for text that may become the label.
         self.words = tuple(one.lower() for one in spellings)
 
@@ -129,7 +166,7 @@ def opened_emphasis(label: re.Match[str]) -> str:
     return "" if emphasis is None or emphasis[1] in label[0][emphasis.end() :] else emphasis[1]
 
 
-def find_last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+def find_last(pattern: LabelPattern, text: str) -> re.Match[str] | None:
     """Return the last match of a pattern."""
     found = None
     for found in pattern.finditer(text):  # noqa: B007 - only the last match is used
