@@ -287,7 +287,7 @@ def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[i
     # If any number is allowed, up to two: asking once and asking again make a difference.
     fan_out = limits.get("fan_out")
     most = 2 if fan_out is None else min(2, int(fan_out))
-    return sorted({one.asks, *range(1, most + 1)})
+    return sorted({one.asks, *range(max(1, one.asks), most + 1)})
 
 
 def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
