@@ -404,3 +404,15 @@ def test_cost_limit_does_not_surely_stop_visit() -> None:
     limits = agent_limits(iterations=None, cost=0.5)
     assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
+    kinds = ((("model_calls", 1),),)
+    spends = (("model_calls", least),)
+    again = Transition("a", "Again", "a", spends=spends, asks=least, most=None, effect_charges=kinds)
+    flow = Flow("a", ("a",), (again, Transition("a", "Done", END.name)), (), ())
+    limits = agent_limits(iterations=None, model_calls=least, fan_out=None)
+    moves = [move for move, _ in Product(flow, limits, sure=True).moves(Product(flow, limits, sure=True).begin)]
+    asked = [amount for move in moves if move.transition.target == "a" for _, amount in move.spends]
+    assert min(asked) == least
