@@ -101,7 +101,8 @@ def lowest(session: nox.Session) -> None:
     session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
     # Leaves what is installed as it is.
     session.install(*TEST_TOOLS)
-    session.run("python", "-m", "pytest", *(f"--ignore={path}" for path in NEED_MORE))
+    ignored = (f"--ignore={path}" for path in NEED_MORE)
+    session.run("python", "-m", "pytest", "--hypothesis-profile=quick", *ignored)
 
 
 @nox.session(name="all")

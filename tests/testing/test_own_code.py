@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any, final
@@ -30,6 +31,7 @@ from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ParseError
 from graphexec.memory import BufferMemory, SummaryMemory
 from graphexec.testing import ScriptedModel, verify_termination
+from graphexec.testing.own_code import watchdog
 from graphexec.testing.own_code.watchdog import HangError, Watchdog
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.oracle import Replies
@@ -174,6 +176,28 @@ def test_slow_check_without_user_code_is_not_interrupted() -> None:
         return "done"
 
     assert Watchdog(0.1).run(check) == "done"
+
+
+def test_code_of_a_tracer_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracer of coverage acquires a lock in Python code, which every other thread needs."""
+    held = threading.Lock()
+    tracer: dict[str, Any] = {"__name__": "tracing.collector", "held": held}
+    source = "def trace():\n    held.acquire()\n    for _ in range(2_000):\n        pass\n    held.release()\n"
+    exec(compile(source, "/usr/lib/site-packages/tracing/collector.py", "exec"), tracer)
+    monkeypatch.setattr(watchdog, "_tracing_package", lambda: "tracing")
+
+    def decide(steps: Any, inputs: Any) -> Any:
+        while True:
+            tracer["trace"]()
+            for _ in range(500):
+                pass
+
+    made = AgentExecutor(agent=decide, tools=[add], max_iterations=2)
+    for _ in range(5):
+        with pytest.raises(HangError):
+            Watchdog(0.05).run(lambda: made.run("q"))
+        assert held.acquire(timeout=10)
+        held.release()
 
 
 def test_hanging_code_is_interrupted() -> None:

@@ -8,8 +8,10 @@ import pytest
 
 from graphexec.effects import agent_limits
 from graphexec.kernel import END, Limits
+from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof.flow import Flow, Transition
-from graphexec.verify.proof.product import Product
+from graphexec.verify.proof.product import CountedMove, Product
+from graphexec.verify.proof.prove import prove_flow
 from tests.verify.flows import calling
 
 NO_LIMIT = Limits(iterations=None)
@@ -229,11 +231,23 @@ CLOCKED = flow_with(
 )
 
 
-@pytest.mark.parametrize(("seconds", "left"), [(5, 1), (0.5, 1), (0, 0)])
-def test_time_is_left_or_not(seconds: float, left: int) -> None:
-    assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", (2, left))
-    assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", (2,))
+@pytest.mark.parametrize(("seconds", "begin", "possible"), [(5, (2, 1), (2,)), (0.5, (2, 1), (2,)), (0, (0,), ())])
+def test_time_is_left_or_not(seconds: float, begin: tuple[int, ...], possible: tuple[int, ...]) -> None:
+    assert sure(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", begin)
+    assert Product(CLOCKED, Limits(iterations=None, seconds=seconds)).begin == ("a", possible)
     assert sure(CLOCKED, NO_LIMIT).begin == ("a", (2,))
+
+
+def test_without_time_no_visit_that_costs_is_possible() -> None:
+    flow = flow_with(way("a", "b", "x"), gate("a", "x"), way("b", "a", asks=1, **FREE), within("b", **FREE))
+    limits = Limits(iterations=None, seconds=0)
+    product = Product(flow, limits)
+    assert steps(product, "a") == [("gate", "END", ())]
+    assert steps(product, "b") == [("within", "END", ())]
+    certificate, _ = prove_flow(flow, limits)
+    assert certificate is not None
+    check_certificate(certificate)
+    assert (certificate.bounds.transitions.number, certificate.bounds.transitions.exact) == (1, True)
 
 
 def test_effects_may_take_all_remaining_time() -> None:
@@ -317,23 +331,23 @@ def test_edge_taken_at_deadline_resets_budgets() -> None:
 # ---- the longest run
 
 
-def _step(one: Transition) -> int:
+def _step(move: CountedMove) -> int:
     return 1
 
 
-def _spends(one: Transition) -> int:
-    return len(one.spends)
+def _spends(move: CountedMove) -> int:
+    return len(move.transition.spends)
 
 
-def _shut(one: Transition) -> int:
-    return int(one.kind == "gate")
+def _shut(move: CountedMove) -> int:
+    return int(move.transition.kind == "gate")
 
 
-def _calls(one: Transition) -> int:
-    return one.calls("model_calls") or 0
+def _calls(move: CountedMove) -> int:
+    return move.transition.calls("model_calls") or 0
 
 
-def _nothing(one: Transition) -> int:
+def _nothing(move: CountedMove) -> int:
     return 0
 
 
@@ -404,3 +418,15 @@ def test_cost_limit_does_not_surely_stop_visit() -> None:
     limits = agent_limits(iterations=None, cost=0.5)
     assert steps(Product(flow, limits, sure=True), "a") == [("ToEND", "END", ())]
     assert steps(Product(flow, limits), "a") == [("ToEND", "END", ()), ("within", "END", ())]
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_sure_visit_asks_for_no_fewer_effects_than_its_node(least: int) -> None:
+    kinds = ((("model_calls", 1),),)
+    spends = (("model_calls", least),)
+    again = Transition("a", "Again", "a", spends=spends, asks=least, most=None, effect_charges=kinds)
+    flow = Flow("a", ("a",), (again, Transition("a", "Done", END.name)), (), ())
+    limits = agent_limits(iterations=None, model_calls=least, fan_out=None)
+    moves = [move for move, _ in Product(flow, limits, sure=True).moves(Product(flow, limits, sure=True).begin)]
+    asked = [amount for move in moves if move.transition.target == "a" for _, amount in move.spends]
+    assert min(asked) == least

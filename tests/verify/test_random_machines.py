@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from graphexec import Limits
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, agent_limits
 from graphexec.kernel.meters import FrozenMapping
-from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode
+from graphexec.testing.random_graphs import METERS, DrawnEdge, DrawnGraph, DrawnNode, Errand
 from graphexec.testing.strategies import drawn_graphs
 from graphexec.verify import Verdict, check
 from graphexec.verify.explorer.stub_nodes import explore_table
@@ -48,7 +48,7 @@ def some_limits(draw: st.DrawFn) -> Limits:
         },
         iterations=draw(st.sampled_from([0, 1, 2, 3, None])),
         fan_out=few(2),
-        seconds=draw(st.sampled_from([None, None, 5])),
+        seconds=draw(st.sampled_from([None, None, 5, 0])),
     )
 
 
@@ -203,8 +203,29 @@ BEHIND_A_CALL = DrawnGraph(
     )
 )
 
+# Without time it asks for nothing, although it may return.
+NO_TIME = DrawnGraph((DrawnNode((DrawnEdge("Red", None),), asks="models", most=2, declared=False),))
+# Gold is charged by the first node or by the last, which is reached only if the first one charged silver instead.
+GOLD_ONCE = DrawnGraph(
+    (
+        DrawnNode(
+            (DrawnEdge("Red", 1),),
+            asks="errands",
+            least=1,
+            most=1,
+            errands=(Errand((("gold", 3),)), Errand((("silver", 1),))),
+        ),
+        DrawnNode(
+            (DrawnEdge("Red", None),), asks="errands", least=1, most=1, spent=2, errands=(Errand((("silver", 1),)),)
+        ),
+        DrawnNode((DrawnEdge("Red", None),), asks="errands", least=1, most=1, errands=(Errand((("gold", 3),)),)),
+    )
+)
+
 
 @FREELY
+@example(drawn=NO_TIME, limits=Limits(iterations=None, seconds=0, fan_out=2), seed=0)
+@example(drawn=GOLD_ONCE, limits=Limits({METERS[1]: 1}, iterations=None), seed=0)
 @example(drawn=BEHIND_A_CALL, limits=agent_limits(iterations=1, model_calls=0, fan_out=None), seed=0)
 @example(drawn=NEVER_ENTERED, limits=agent_limits(iterations=0, seconds=5, model_calls=1, fan_out=None), seed=0)
 @example(drawn=CUT_BEFORE_IT_ASKS, limits=Limits(iterations=0, seconds=5, fan_out=None), seed=0)

@@ -207,7 +207,41 @@ class _Begun:
     def interrupt(self) -> None:
         """End the loops of threads that hang; one in a blocking call continues as a daemon."""
         for ident in filter(_is_running, list(self.user_stacks())):
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
+            _raise_in(ident)
+
+
+# Seconds in which no other thread runs, and how often a moment is awaited in which a thread can be interrupted.
+_UNDISTURBED = 0.05
+_ATTEMPTS = 40
+
+
+def _raise_in(ident: int) -> None:
+    """Raise `_GivenUpError` in a running thread, but not in the code of a tracer that the thread is calling.
+
+    The tracer of coverage acquires a lock in Python code; an exception there would leave it locked, so that all threads
+    would hang.
+    """
+    tracer, interval = _tracing_package(), sys.getswitchinterval()
+    sys.setswitchinterval(_UNDISTURBED)
+    try:
+        for _ in range(_ATTEMPTS):
+            # The thread runs now. It then waits for its turn, and begins that with the exception.
+            time.sleep(0.001)
+            # There is no public way to read a thread's frame.
+            frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage]
+            if frame is None:
+                return
+            if str(frame.f_globals.get("__name__")).partition(".")[0] != tracer:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
+                return
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _tracing_package() -> str:
+    """Return the name of the package that traces this thread, and so those that it starts, such as `coverage`."""
+    tracer = sys.gettrace()
+    return str(getattr(tracer, "__module__", type(tracer).__module__)).partition(".")[0]
 
 
 def _is_running(ident: int) -> bool:

@@ -92,6 +92,9 @@ def is_possible(certificate: Certificate, one: Transition) -> bool:
     limits = certificate.limits
     if one.kind != "move" and not any(limits.get(cause) is not None for cause in one.causes):
         return False
+    # Without any time, no entry costs and no effect is asked, except in a grace period.
+    if limits.get("seconds") == 0 and not one.grace and (one.spends or one.asks):
+        return False
     fan_out = limits.get("fan_out")
     if one.most is None and fan_out is not None and one.asks > fan_out:
         return False

@@ -7,7 +7,6 @@ from typing import TypeAlias, final
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Potential
-from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.product import CountedMove, Product, State
 
 # The most states that are searched. A longer path, or one hidden among many, is not found.
@@ -18,7 +17,7 @@ _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], Count
 
 
 def is_attained(
-    product: Product, potential: Potential, weight: Callable[[Transition], int], caps: Mapping[str, int | None]
+    product: Product, potential: Potential, weight: Callable[[CountedMove], int], caps: Mapping[str, int | None]
 ) -> bool:
     """Return whether some run in the product counts as much as the potential at the start.
 
@@ -33,7 +32,7 @@ class _Search:
         self,
         product: Product,
         potential: Potential,
-        weight: Callable[[Transition], int],
+        weight: Callable[[CountedMove], int],
         caps: Mapping[str, int | None],
     ) -> None:
         self._product = product
@@ -63,7 +62,7 @@ class _Search:
             if move is None or state is None:
                 path.pop()
                 continue
-            counted += self._weight(move.transition)
+            counted += self._weight(move)
             if state[0] == END.name:
                 # Each move lowered the potential by exactly its count.
                 assert counted == most, "the count equals the potential"
@@ -78,9 +77,8 @@ class _Search:
         """Yield the moves that lower the potential by exactly their count."""
         value = self._value(state)
         for move, target in self._product.moves(state):
-            if (target[0] == END.name or target[0] in self._lines) and value - self._weight(
-                move.transition
-            ) == self._value(target):
+            known = target[0] == END.name or target[0] in self._lines
+            if known and value - self._weight(move) == self._value(target):
                 yield move, target
 
     def _after_rounds(self, path: Sequence[_Frame], move: CountedMove, state: State) -> tuple[State, int]:
@@ -97,7 +95,7 @@ class _Search:
         moves = [*(frame[3] for frame in path[start + 1 :]), move]
         states = [frame[0] for frame in path[start:]]
         rounds = _rounds(each, [(one, at[1]) for one, at in zip(moves, states, strict=True) if one is not None])
-        whole = path[-1][1] + self._weight(move.transition) - counted
+        whole = path[-1][1] + self._weight(move) - counted
         after = tuple(count - rounds * fall for count, fall in zip(left, each, strict=True))
         return (node, after), rounds * whole
 

@@ -18,7 +18,7 @@ from graphexec.verify.proof.certificate import NOTHING, TIMELY, Bound, Bounds, P
 from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_of, limits_of, possible_transitions
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
-from graphexec.verify.proof.product import Product, State
+from graphexec.verify.proof.product import CountedMove, Product, State
 
 # The most states of the product that are searched where lines are not tight.
 _STATES = 2_000
@@ -34,6 +34,8 @@ _DIGITS = 20
 
 # The charges that are repeated after crashes.
 More: TypeAlias = Callable[[Iterable[Transition]], Polynomial]
+# How much a move counts.
+Counts: TypeAlias = Callable[[CountedMove], int]
 
 _ZERO = polynomial.number(0)
 _ONE = polynomial.number(1)
@@ -73,7 +75,7 @@ def _bounds(prover: _Prover) -> Bounds:
     alone = {name: prover.bound_of_charges(name) for name in bounded_meters(flow, nested)}
     meters = alone if nested is None else {name: prover.with_nested_runs(name, alone, nested) for name in alone}
     depth, runs = (_bound_of_runs(name, limit) for name, limit in _limits_of_runs(limits))
-    return Bounds(prover.bound_of_weight(lambda _: _ONE), meters, seconds, depth, runs, alone)
+    return Bounds(prover.bound_of_weight(lambda _: _ONE, counts=lambda _: 1), meters, seconds, depth, runs, alone)
 
 
 def _limits_of_runs(limits: Limits) -> Iterable[tuple[str, int | None]]:
@@ -124,26 +126,21 @@ class _Prover:
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
 
-    def bound_of_weight(self, weight: Weight, more: More | None = None, *, charges: bool | None = None) -> Bound:
+    def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
 
-        `charges` is `None` for a bound on transitions. For a bound on charges, it is false if no run may reach the
-        bound; then the search for one is skipped.
+        `counts` says how much a sure move counts; it is `None` if no run may reach the bound, so that none is searched.
         """
 
-        def most(one: Transition) -> int:
-            return weight(one).at(self._caps)
-
-        def least(one: Transition) -> int:
-            # A visit that a limit stops may not have asked for anything.
-            return 0 if charges is not None and one.kind == "within" else most(one)
+        def most(move: CountedMove) -> int:
+            return weight(move.transition).at(self._caps)
 
         few = len(self._spent) <= _BUDGETS
         exact = close = False
 
         def is_enough(potential: Potential) -> bool:
             nonlocal exact, close
-            exact = charges is not False and is_attained(self._sure, potential, least, self._budgets)
+            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets)
             close = exact or is_attained(self._possible, potential, most, self._budgets)
             return close
 
@@ -153,7 +150,7 @@ class _Prover:
         if states is not None and states[self._possible.begin] < number:
             number = states[self._possible.begin]
             potential = self._table(states)
-        exact = exact or (charges is not False and few and self._is_sure(number, least))
+        exact = exact or (counts is not None and few and self._is_sure(number, counts))
         extra = _ZERO if more is None else more(self._always or self._transitions)
         form, value = self._form(weight, extra, number if close else None)
         if more is not None:
@@ -161,9 +158,9 @@ class _Prover:
             number += more(one for one in self._transitions if one.source in nodes).at(self._caps)
         return Bound(form, number, exact, value, potential=potential)
 
-    def _is_sure(self, number: int, weight: Callable[[Transition], int]) -> bool:
+    def _is_sure(self, number: int, counts: Counts) -> bool:
         """Return whether a run that reaches the proved number is found by searching all states."""
-        return self._sure.size() <= _STATES and self._sure.most(weight)[self._sure.begin] == number
+        return self._sure.size() <= _STATES and self._sure.most(counts)[self._sure.begin] == number
 
     def _potentials(
         self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
@@ -187,7 +184,7 @@ class _Prover:
         The search stops at the first lines that satisfy `is_enough`.
         """
         if self._by_states:
-            states = self._possible.most(lambda one: weight(one).at(self._caps))
+            states = self._possible.most(lambda move: weight(move.transition).at(self._caps))
             return states[self._possible.begin], self._table(states)
         caps = {name: polynomial.number(cap) for name, cap in self._caps.items()}
 
@@ -287,7 +284,7 @@ class _Prover:
             # Transitions without a bound are part of no run.
             return _most(one, name) if _is_bounded(one, self.limits) else _ZERO
 
-        return self.bound_of_weight(weight, again, charges=sure)
+        return self.bound_of_weight(weight, again, counts=(lambda move: move.charges(name)) if sure else None)
 
     def _bound_of_limit(self, name: str) -> Bound | None:
         """Return the bound that a limit gives, on the meter or on one that bounds it, plus reserved visits."""

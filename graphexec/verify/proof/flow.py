@@ -214,7 +214,8 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
     most = math.inf if limits.fan_out is None else limits.fan_out
     following: dict[str, list[Transition]] = {}
     for one in flow.variants:
-        if is_enabled(one, known) and is_affordable(one, caps) and (one.most is not None or one.asks <= most):
+        allowed = is_enabled(one, known) and is_affordable(one, caps) and is_timely(one, limits.seconds)
+        if allowed and (one.most is not None or one.asks <= most):
             following.setdefault(one.source, []).append(one)
     reached = {flow.start}
     waiting = [flow.start]
@@ -229,6 +230,11 @@ def possible_transitions(flow: Flow, limits: Limits) -> list[Transition]:
 def is_affordable(one: Transition, caps: Mapping[str, float | None]) -> bool:
     """Return whether the limits allow the least amounts that a transition spends."""
     return all((cap := caps.get(name)) is None or amount <= cap for name, amount in one.spends)
+
+
+def is_timely(one: Transition, seconds: float | None) -> bool:
+    """Return whether there is time for a visit. Without any, no entry costs and no effect is asked, except in grace."""
+    return seconds != 0 or bool(one.grace) or not (one.spends or one.asks)
 
 
 def flow_of(graph: Graph[Any, Any]) -> Flow:

@@ -17,7 +17,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END
 from graphexec.verify.paths import find_cycle, find_path, label_edges
 from graphexec.verify.proof.components import strongly_connected_components
-from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, is_enabled, limits_of
+from graphexec.verify.proof.flow import Charges, Flow, Transition, caps_of, is_enabled, is_timely, limits_of
 
 # A node, and the amount left of each counted budget.
 State: TypeAlias = tuple[str, tuple[int, ...]]
@@ -40,7 +40,7 @@ class Product:
         caps = caps_of(flow, limits)
         known = limits_of(flow, limits)
         every = flow.transitions if sure else flow.variants
-        transitions = [one for one in every if is_enabled(one, known)]
+        transitions = [one for one in every if is_enabled(one, known) and is_timely(one, limits.seconds)]
         # A visit that must ask for more effects than the fan-out allows does not return.
         limited = {one.source for one in transitions if "fan_out" in one.causes and limits.fan_out is not None}
         most = limits.fan_out or 0
@@ -64,9 +64,9 @@ class Product:
                 needs = _needs_of_next(each, place) if each.asked else usual
                 # Reserved visits are counted, too, but need nothing left.
                 move = (
-                    CountedMove(one, (), resets, needs, drains=spends)
+                    CountedMove(one, (), resets, needs, drains=spends, charged=each.charged)
                     if one.reserved
-                    else CountedMove(one, spends, resets, needs, timely)
+                    else CountedMove(one, spends, resets, needs, timely, charged=each.charged)
                 )
                 if graces:
                     clock = _Clock(len(place), len(graces), graces.index(one.grace or 0.0))
@@ -113,13 +113,13 @@ class Product:
             return False
         return len(strongly_connected_components(following)) == len(following)
 
-    def most(self, weight: Callable[[Transition], int]) -> dict[State, int]:
+    def most(self, weight: Callable[[CountedMove], int]) -> dict[State, int]:
         """Return the most that a run counts from each state. The flow must be proved to end."""
         best: dict[State, int] = {}
-        # Keyed by identity, because hashing a transition takes longer than weighing it.
-        weighed = {id(move.transition): weight(move.transition) for row in self._rows.values() for move in row}
+        # Keyed by identity, because hashing a move takes longer than weighing it.
+        weighed = {id(move): weight(move) for row in self._rows.values() for move in row}
         opened: set[State] = set()
-        waiting: list[tuple[State, list[tuple[Transition, State]] | None]] = [(self.begin, None)]
+        waiting: list[tuple[State, list[tuple[CountedMove, State]] | None]] = [(self.begin, None)]
         while waiting:
             state, steps = waiting.pop()
             if state in best:
@@ -127,7 +127,7 @@ class Product:
             if steps is None:
                 assert state not in opened, "a flow that is proved to end does not repeat a state"
                 opened.add(state)
-                steps = list(self.steps(state))
+                steps = list(self.moves(state))
                 waiting.append((state, steps))
                 waiting.extend((target, None) for _, target in steps if target not in best)
                 continue
@@ -194,7 +194,7 @@ class CountedMove:
 
     It is possible if `spends` are left, if at least the `timely` amounts are left, and if one of the counters in
     `needs` is below its number (`None`: no condition). It then subtracts `spends`, lowers counters by `drains` (at most
-    to 0), and sets the values in `sets`.
+    to 0), and sets the values in `sets`. In a sure move, `charged` is all that its effects charge, counted or not.
     """
 
     transition: Transition
@@ -203,6 +203,11 @@ class CountedMove:
     needs: tuple[tuple[int, int], ...] | None
     timely: tuple[tuple[int, int], ...] = ()
     drains: tuple[tuple[int, int], ...] = ()
+    charged: Charges = ()
+
+    def charges(self, meter: str) -> int:
+        """Return what the effects of a sure move charge a meter."""
+        return next((amount for name, amount in self.charged if name == meter), 0)
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
         """Return the amounts left after the move."""
@@ -234,6 +239,7 @@ class _Spending:
     spends: tuple[tuple[str, int], ...]
     compared: tuple[str, ...] = ()
     asked: int = 0
+    charged: Charges = ()
     wanted: tuple[tuple[str, int], ...] | None = None
 
 
@@ -271,7 +277,7 @@ def _spend_effects(
     compared = () if one.reserved else tuple(limited)
     if all(limits[name] for name in compared):
         charges = tuple((name, amount) for name, amount in charged.items() if amount)
-        yield _Spending((*entry, *charges), compared, count, wanted)
+        yield _Spending((*entry, *charges), compared, count, charges, wanted)
 
 
 def _sum_charges(kind: Charges, last: Charges, count: int) -> dict[str, int]:
@@ -284,10 +290,10 @@ def _usual_counts(one: Transition, limits: Mapping[str, float | None]) -> list[i
     """Return the numbers of effects that are tried for a returning visit: the least and the most."""
     if one.most is not None:
         return sorted({one.asks, one.most})
-    # If any number is allowed, up to two: asking once and asking again make a difference.
+    # If any number is allowed, up to two, because asking once and asking again make a difference.
     fan_out = limits.get("fan_out")
-    most = 2 if fan_out is None else min(2, int(fan_out))
-    return sorted({one.asks, *range(1, most + 1)})
+    ends = () if fan_out is None else (int(fan_out),)
+    return sorted({one.asks, *range(max(1, one.asks), min([2, *ends]) + 1), *(end for end in ends if end >= one.asks)})
 
 
 def _counts_until_spent(one: Transition, kind: Charges, limits: Mapping[str, float | None]) -> Iterable[int]:
