@@ -12,8 +12,8 @@ from graphexec._arguments import FUNCTION, MODEL, validate, validate_each
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
-from graphexec.agents.answers import AnswerReader, skip_reasoning
 from graphexec.agents.images import FileReader
+from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
 from graphexec.agents.rules import Dummies, RuleName
 from graphexec.agents.runnables import (
     ConfigLike,

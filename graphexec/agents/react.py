@@ -7,12 +7,12 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_label_reader
-from graphexec.agents.json_text import read_text
-from graphexec.agents.labels import FINAL
 from graphexec.agents.prompt import names_of, validate_tools
+from graphexec.agents.reading.answers import make_label_reader
+from graphexec.agents.reading.json_text import read_text
+from graphexec.agents.reading.labels import FINAL
+from graphexec.agents.reading.text_parsing import make_decision
 from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
-from graphexec.agents.text_parsing import make_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
-from graphexec.agents.answers import AnswerReader
 from graphexec.agents.conversation import Conversation, history_keys, history_messages
 from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
+from graphexec.agents.reading.answers import AnswerReader
 from graphexec.agents.rules import Dummies, RuleName, validate_rules
 from graphexec.effects import CallModel
 from graphexec.messages import (

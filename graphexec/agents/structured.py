@@ -16,14 +16,14 @@ from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_json_reader
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
-from graphexec.agents.json_text import find_decisions, is_answer, read_decision_fields
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
+from graphexec.agents.reading.answers import make_json_reader
+from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields
+from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
 from graphexec.agents.rules import RuleName, find_dummies, is_small_talk, is_tiny, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.agents.text_parsing import find_tool, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import (
     AssistantMessage,

@@ -12,12 +12,12 @@ from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_text_reader
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
+from graphexec.agents.reading.answers import make_text_reader
+from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.rules import RuleName, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
-from graphexec.agents.textual_calls import read_textual_calls
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import (
     AssistantMessage,

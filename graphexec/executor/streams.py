@@ -8,9 +8,9 @@ from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse, steps_of
 from graphexec.agents import Agent
-from graphexec.agents.answers import AnswerReader
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import observation_text
+from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
 from graphexec.executor.result import Ending

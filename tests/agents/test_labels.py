@@ -22,8 +22,8 @@ from graphexec.agents import (
     create_xml_agent,
     react,
 )
-from graphexec.agents.labels import ACTION, FINAL, INPUT, OBSERVATION, TRANSLATIONS, may_become
 from graphexec.agents.langchain import conversational, mrkl
+from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, OBSERVATION, TRANSLATIONS, may_become
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail

@@ -40,9 +40,9 @@ from graphexec.agents import (
     create_structured_chat_agent,
     create_xml_agent,
 )
-from graphexec.agents.answers import AnswerReader, make_label_reader
-from graphexec.agents.labels import FINAL, OBSERVATION, Label, may_become
 from graphexec.agents.langchain.xml import escape_tags
+from graphexec.agents.reading.answers import AnswerReader, make_label_reader
+from graphexec.agents.reading.labels import FINAL, OBSERVATION, Label, may_become
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import rename
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall

@@ -22,7 +22,7 @@ from graphexec import (
     on,
     tool,
 )
-from graphexec.agents.answers import make_text_reader
+from graphexec.agents.reading.answers import make_text_reader
 from graphexec.agents.tool_calling import read
 from graphexec.executor import AnswerDiscarded, parse
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall

@@ -10,12 +10,12 @@ from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_label_reader
-from graphexec.agents.json_text import read_text
-from graphexec.agents.labels import Label, text_after
 from graphexec.agents.prompt import names_of, validate_tools
+from graphexec.agents.reading.answers import make_label_reader
+from graphexec.agents.reading.json_text import read_text
+from graphexec.agents.reading.labels import Label, text_after
+from graphexec.agents.reading.text_parsing import BOTH, find_action, missing_error, read_action
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import BOTH, find_action, missing_error, read_action
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

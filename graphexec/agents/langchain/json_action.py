@@ -8,10 +8,10 @@ from typing import Any, TypeGuard
 
 from graphexec.actions import AgentAction, AgentFinish, ToolInput
 from graphexec.agents.agent import Decision
-from graphexec.agents.answers import make_json_reader
-from graphexec.agents.json_text import Region, ReplyText, is_answer, mentions_action, read_decision_fields
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.text_parsing import find_tool, unreadable_error
+from graphexec.agents.reading.answers import make_json_reader
+from graphexec.agents.reading.json_text import Region, ReplyText, is_answer, mentions_action, read_decision_fields
+from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply
 from graphexec.tools import AnyTool

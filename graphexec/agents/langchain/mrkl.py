@@ -8,12 +8,12 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import make_label_reader
-from graphexec.agents.json_text import ReplyText, read_text
-from graphexec.agents.labels import FINAL, text_after
 from graphexec.agents.prompt import names_of, validate_tools
+from graphexec.agents.reading.answers import make_label_reader
+from graphexec.agents.reading.json_text import ReplyText, read_text
+from graphexec.agents.reading.labels import FINAL, text_after
+from graphexec.agents.reading.text_parsing import find_action, make_decision
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import find_action, make_decision
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import AnswerReader, make_label_reader
-from graphexec.agents.json_text import read_text
-from graphexec.agents.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
-from graphexec.agents.labels import Label, text_after
 from graphexec.agents.prompt import observation_text, validate_tools
+from graphexec.agents.reading.answers import AnswerReader, make_label_reader
+from graphexec.agents.reading.json_text import read_text
+from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
+from graphexec.agents.reading.labels import Label, text_after
+from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import BOTH, reject_cut_reply
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool

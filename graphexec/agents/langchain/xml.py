@@ -9,11 +9,11 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.answers import AnswerReader, strip_blanks
-from graphexec.agents.json_text import ReplyText
 from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
+from graphexec.agents.reading.answers import AnswerReader, strip_blanks
+from graphexec.agents.reading.json_text import ReplyText
+from graphexec.agents.reading.text_parsing import BOTH, find_tool, reject_cut_reply, unreadable_error
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
-from graphexec.agents.text_parsing import BOTH, find_tool, reject_cut_reply, unreadable_error
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool

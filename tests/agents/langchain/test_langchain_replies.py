@@ -9,9 +9,9 @@ import pytest
 
 from graphexec import AgentFinish, ParseError
 from graphexec.agents import react
-from graphexec.agents.json_text import find_decisions
-from graphexec.agents.labels import ACTION, FINAL, INPUT, OBSERVATION
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
+from graphexec.agents.reading.json_text import find_decisions
+from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, OBSERVATION
 from graphexec.messages import ModelReply
 from tests.agents.langchain.record import RECORDED, WRITTEN
 

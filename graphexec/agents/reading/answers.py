@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.agents.json_text import decides, find_regions, is_answer, items_of, read_fields
-from graphexec.agents.labels import OBSERVATION, Label, may_become, opened_emphasis
+from graphexec.agents.reading.json_text import decides, find_regions, is_answer, items_of, read_fields
+from graphexec.agents.reading.labels import OBSERVATION, Label, may_become, opened_emphasis
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphexec._parsing.json import read_container
-from graphexec.agents.labels import ACTION, OBSERVATION, Label, find_last
+from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, find_last
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply, separate_reasoning
 

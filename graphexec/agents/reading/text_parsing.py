@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.agents.agent import Decision
-from graphexec.agents.json_text import ReplyText
-from graphexec.agents.labels import ACTION, FINAL, INPUT, WAYS, find_last, text_after
+from graphexec.agents.reading.json_text import ReplyText
+from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, WAYS, find_last, text_after
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from graphexec._parsing.json import read_beginning, read_container, read_object
-from graphexec.agents.json_text import find_end, find_regions, items_of
-from graphexec.agents.text_parsing import strip_fence, unreadable_error
+from graphexec.agents.reading.json_text import find_end, find_regions, items_of
+from graphexec.agents.reading.text_parsing import strip_fence, unreadable_error
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
