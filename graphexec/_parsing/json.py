@@ -25,10 +25,15 @@ def read_object(text: str) -> dict[str, Any]:
 
 def read_container(text: str) -> dict[str, Any] | list[Any]:
     """Return the JSON object or list in `text`. Raises `ValueError` as `read_object` does."""
-    value = _parse(valid_json(text))
+    value = read_value(text)
     if not _is_container(value):
         raise ValueError("it is a single value, not an object")
     return value
+
+
+def read_value(text: str) -> Any:
+    """Return the JSON value in `text`. Raises `ValueError` as `read_object` does."""
+    return _parse(valid_json(text))
 
 
 def valid_json(text: str) -> str:
@@ -77,13 +82,16 @@ def _reject_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Each alternative takes an unterminated string to the end of the text, so the search is linear.
-_TOKEN = re.compile(
-    r"""
+# A string in any quotes, also an unterminated one, which takes the rest of the text, so that a search is linear.
+STRING = r"""
     "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"?
     | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'?
     | [“”„](?P<curly>[^“”\\]*+(?:\\.[^“”\\]*+)*+)[“”]?
-    | (?P<trailing>(?<![{\[,，\s])[,，](?=\s*+[}\]]))
+"""
+_TOKEN = re.compile(
+    rf"""
+    {STRING}
+    | (?P<trailing>(?<![{{\[,，\s])[,，](?=\s*+[}}\]]))
     | (?P<wide>[：，])
     | (?P<word>\b(?:None|True|False)\b)
     """,

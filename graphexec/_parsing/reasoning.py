@@ -1,15 +1,20 @@
 """Separate the reasoning that a model writes in tags, such as `<think>`, from its answer.
 
 Reasoning stands at the beginning of a reply: in tags, or up to a closing tag whose opening tag the prompt contained, or
-up to the end if the tag is never closed. A tag anywhere else is text, and so is a closing tag in quotes, in code, or
-within a line between blanks: an answer may speak of tags.
+up to the end if the tag is never closed. A closing tag ends it wherever it stands. But a model may speak of tags: in
+quotes or in code within a line, tags are text.
+
+Unless the reply begins with an opening tag, it may also be an answer without reasoning. Therefore tags in a fence, in a
+string of JSON, and between an opening tag and the end of its line are text, too; an opening tag that begins or ends a
+line shows that all of the reply is text. Behind reasoning, tags are text.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import islice
 from typing import NamedTuple
+
+from graphexec._parsing.json import open_string
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
 _NAMES = "(?:think|thinking|thought|seed:think)"
@@ -17,17 +22,29 @@ _OPENING = rf"(?:<{_NAMES}>|\[THINK\])"
 _CLOSING = rf"(?:</{_NAMES}>|\[/THINK\])"
 _MOST_BLANKS = 40
 _FIRST = re.compile(rf"\s{{0,{_MOST_BLANKS}}}+{_OPENING}", re.IGNORECASE)
-_NEXT = re.compile(rf"\s*+{_OPENING}", re.IGNORECASE)
 _END = re.compile(_CLOSING, re.IGNORECASE)
 _TAG = re.compile(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
 _LONGEST_TAG = len("</seed:think>")
 _TAG_BEGUN = re.compile(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
-# In the strings of JSON, a tag is text.
-_JSON = re.compile(r"\s*+[{\[]")
-_QUOTE = re.compile(r'(?<!\\)"')
-_BESIDE = frozenset(" \t`'\"“”「」«»()<>*,.;:!?")
-# Tags after these are text, so that the search is linear.
+# Code and quotations within a line. A quote behind a letter or a digit is an apostrophe, or stands for inches.
+_QUOTED = re.compile(
+    r"""
+    (?<!`)(?P<code>`{1,3})(?!`)[^\n]*?(?<!`)(?P=code)(?!`)
+    | (?<!\w)"(?:[^"\\\n]|\\.)*"
+    | (?<!\w)'[^'\n]*'(?!\w)
+    | [“„][^“”\n]*[“”] | «[^»\n]*» | 「[^」\n]*」 | 『[^』\n]*』
+    """,
+    re.VERBOSE,
+)
+_OPENING_QUOTE = re.compile("[`\"'“„«「『]")
+# Characters of its line in which the quotes before and behind a tag are looked for.
+_REACH_BEFORE = 500
+_REACH_BEHIND = 100
+# A fence begins or ends with a line of its own; three backquotes within a line are code.
+_FENCE = re.compile(r"^[ \t>*+-]{0,8}```+[^`\n]*\n", re.MULTILINE)
+_JSON = re.compile(r"\s*+[{\[]\s*+\{?\s*+\"")
+# After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
 _MOST_TAGS = 20
 
 
@@ -43,77 +60,51 @@ def split_reasoning(text: str) -> Parts:
     if "<" not in text and "[" not in text:
         # No tag: this is faster than a search.
         return Parts(None, text)
-    reasoning: list[str] = []
-    position = 0
-    if not _FIRST.match(text):
-        closing = _find_unopened(text)
-        if closing is None:
-            return Parts(None, text)
-        reasoning.append(text[: closing.start()])
-        position = closing.end()
-    while opening := _NEXT.match(text, position):
-        closing = _END.search(text, opening.end())
-        reasoning.append(text[opening.end() : closing.start() if closing else len(text)])
-        position = closing.end() if closing else len(text)
-    return Parts("\n\n".join([part.strip() for part in reasoning if part.strip()]), text[position:].lstrip())
-
-
-def _find_unopened(text: str) -> re.Match[str] | None:
-    """Return the closing tag of reasoning that the prompt has opened."""
-    for tag in islice(_TAG.finditer(text), _MOST_TAGS):
-        if not _is_mention(text, tag):
-            return None if tag["opening"] else tag
-    return None
-
-
-def _is_mention(text: str, tag: re.Match[str]) -> bool:
-    return _is_text_around(text, tag.start(), tag.end())
-
-
-def _is_text_around(text: str, start: int, end: int) -> bool:
-    """Return whether a tag is in code, in a string of JSON, or within a line between blanks, quotes or punctuation."""
-    around = text[max(0, start - 1) : start], text[end : end + 1]
-    if all(character in _BESIDE for character in around) or text.count("```", 0, start) % 2 == 1:
-        return True
-    return _JSON.match(text) is not None and len(_QUOTE.findall(text, 0, start)) % 2 == 1
+    splitter = ReasoningSplitter()
+    splitter.take(text)
+    splitter.rest()
+    if not splitter.blocks:
+        return Parts(None, text)
+    blocks = (text[start:end].strip() for start, end in splitter.blocks)
+    return Parts("\n\n".join(block for block in blocks if block), text[splitter.content_start :])
 
 
 class ReasoningSplitter:
     """Separates reasoning from content while a reply is received, in time linear in its length.
 
-    `restarted` becomes true when a closing tag shows that all content so far was reasoning which the prompt had opened.
+    `blocks` are the positions at which each block of reasoning begins and ends. `restarted` becomes true when a closing
+    tag shows that all content so far was reasoning which the prompt had opened.
     """
 
-    __slots__ = ("_before", "_state", "_tags", "_waiting", "restarted")
+    __slots__ = ("_before", "_begun", "_end", "_line", "_opened", "_state", "_tags", "_waiting", "blocks", "restarted")
 
     def __init__(self) -> None:
         self.restarted = False
+        self.blocks: list[tuple[int, int]] = []
         # "start", "reasoning", "between" two blocks, "content", or "answer": content in which no tag counts.
         self._state: str = "start"
+        # The position at which the reasoning or the content begins, and that of the end of all received text.
+        self._begun = self._end = 0
         self._waiting = ""
-        # The content so far, and its tags: a closing tag may still show that it is reasoning.
-        self._before: list[str] = []
+        # The line before the waiting text, and the tags so far.
+        self._line = ""
         self._tags = 0
+        # The content so far, which a closing tag may still show to be reasoning, and the end of its last opening tag.
+        self._before: list[str] = []
+        self._opened: int | None = None
 
     def take(self, piece: str) -> tuple[str, str]:
-        """Return the reasoning and the content that a piece adds. The beginning of what may be a tag is held back."""
+        """Return the reasoning and the content that a piece adds.
+
+        The beginning of what may be a tag is held back, and a tag that may be in quotes.
+        """
         self._waiting += piece
-        reasoning: list[str] = []
-        content: list[str] = []
-        more = True
-        while more:
-            if self._state == "reasoning":
-                text, more = self._take_reasoning()
-                reasoning.append(text)
-            elif self._state == "content":
-                text, more = self._take_content()
-                content = [] if self.restarted else [*content, text]
-            elif self._state == "answer":
-                content.append(self._waiting)
-                self._waiting, more = "", False
-            else:
-                more = self._begin()
-        return "".join(reasoning), "".join(content)
+        self._end += len(piece)
+        return self._advance(last=False)
+
+    def rest(self) -> str:
+        """Return the content that was held back, when the reply has ended."""
+        return self._advance(last=True)[1]
 
     @property
     def in_content(self) -> bool:
@@ -121,63 +112,117 @@ class ReasoningSplitter:
         return self._state in ("content", "answer")
 
     @property
+    def content_start(self) -> int:
+        """The position at which the content begins; before that, the first one at which it may begin."""
+        return self._begun if self.in_content else self._end - len(self._waiting)
+
+    @property
     def waiting_text(self) -> str:
         """The content that is held back so far."""
         return self._waiting if self.in_content else ""
 
-    def rest(self) -> str:
-        """Return the content that was held back, when the reply has ended."""
-        if self._state == "content" and self._waiting:
-            text, _ = self._take_content(last=True)
-            return "" if self.restarted else text + self._take_waiting(len(self._waiting))
-        rest = self._take_waiting(len(self._waiting))
-        return "" if self._state == "reasoning" else rest
+    def _advance(self, *, last: bool) -> tuple[str, str]:
+        reasoning: list[str] = []
+        content: list[str] = []
+        more = True
+        while more:
+            if self._state == "reasoning":
+                text, more = self._take_reasoning(last=last)
+                reasoning.append(text)
+            elif self._state == "content":
+                text, more = self._take_content(last=last)
+                content = [] if self.restarted else [*content, text]
+            elif self._state == "answer":
+                content.append(self._take_waiting(len(self._waiting)))
+                more = False
+            else:
+                more = self._begin(last=last)
+        return "".join(reasoning), "".join(content)
 
-    def _begin(self) -> bool:
+    def _begin(self, *, last: bool) -> bool:
         """Find out what the waiting text begins with. Return false if that takes more text."""
         if self._state == "between":
             self._waiting = self._waiting.lstrip()
         if found := _FIRST.match(self._waiting):
-            self._state, self._waiting = "reasoning", self._waiting[found.end() :]
-            return True
-        begun = self._waiting.lstrip()
-        if len(self._waiting) - len(begun) <= _MOST_BLANKS and (begun == "" or _TAG_BEGUN.match(begun)):
-            return False
-        self._state = "answer" if self._state == "between" else "content"
+            self._take_waiting(found.end())
+            self._state, self._line, self._tags = "reasoning", "", 0
+        else:
+            begun = self._waiting.lstrip()
+            may_be_tag = len(self._waiting) - len(begun) <= _MOST_BLANKS and (not begun or _TAG_BEGUN.match(begun))
+            if may_be_tag and not last:
+                return False
+            self._state = "answer" if self._state == "between" else "content"
+        self._begun = self._end - len(self._waiting)
         return True
 
-    def _take_reasoning(self) -> tuple[str, bool]:
-        found = _END.search(self._waiting)
-        if found is None:
-            return self._release(), False
-        inner = self._waiting[: found.start()]
-        self._state, self._waiting = "between", self._waiting[found.end() :]
+    def _take_reasoning(self, *, last: bool) -> tuple[str, bool]:
+        tag = _END.search(self._waiting)
+        quoted = False if tag is None or self._tags == _MOST_TAGS else self._is_quoted(tag, last=last)
+        if tag is None or quoted is None:
+            text = self._release(tag, last=last)
+            if last:
+                self.blocks.append((self._begun, self._end))
+            return text, False
+        self._tags += 1
+        if quoted:
+            return self._take_waiting(tag.end()), True
+        inner = self._take_waiting(tag.start())
+        self.blocks.append((self._begun, self._end - len(self._waiting)))
+        self._take_waiting(len(tag[0]))
+        self._state = "between"
         return inner, True
 
-    def _take_content(self, *, last: bool = False) -> tuple[str, bool]:
+    def _take_content(self, *, last: bool) -> tuple[str, bool]:
         tag = _TAG.search(self._waiting)
-        if tag is None or (tag.end() == len(self._waiting) and not last):
-            # The character behind a tag decides whether the tag is text.
-            text = self._release() if tag is None else self._take_waiting(tag.start())
+        quoted = None if tag is None else self._is_quoted(tag, last=last)
+        if tag is None or quoted is None:
+            text = self._release(tag, last=last)
             self._before.append(text)
             return text, False
-        following = self._waiting[tag.end() : tag.end() + 1]
         text = self._take_waiting(tag.end())
         self._before = ["".join((*self._before, text))]
-        end = len(self._before[0])
         self._tags += 1
-        is_text = _is_text_around(self._before[0] + following, end - len(tag[0]), end)
-        if not is_text and not tag["opening"]:
-            self._state, self.restarted = "between", True
-        elif not is_text or self._tags == _MOST_TAGS:
+        if not quoted:
+            self._look_at(tag, self._before[0].removesuffix(tag[0]))
+        if self._tags == _MOST_TAGS and self._state == "content":
             self._state = "answer"
         return text, True
 
-    def _release(self) -> str:
-        """Return the waiting text without the beginning of what may be a tag, which goes on waiting."""
-        begun = _TAG_BEGUN.search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
+    def _look_at(self, tag: re.Match[str], before: str) -> None:
+        """Find out what a tag shows that is not in quotes."""
+        if len(_FENCE.findall(before)) % 2 == 1 or (_JSON.match(before) and open_string(before) is not None):
+            return
+        if tag["opening"]:
+            begins_line = not before.rpartition("\n")[2].strip()
+            if begins_line or self._waiting[:1] in {"", "\n"}:
+                self._state = "answer"
+            self._opened = len(before)
+        elif self._opened is None or "\n" in before[self._opened :]:
+            self._state, self.restarted = "between", True
+            self.blocks.append((0, len(before)))
+
+    def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
+        """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""
+        behind = self._waiting[tag.end() : tag.end() + _REACH_BEHIND]
+        line = _line_of(self._line + self._waiting[: tag.start()])
+        may_be_quoted = _OPENING_QUOTE.search(line) is not None
+        complete = last or "\n" in behind or len(behind) >= (_REACH_BEHIND if may_be_quoted else 1)
+        if not complete:
+            return None
+        around = line + tag[0] + behind.partition("\n")[0]
+        return may_be_quoted and any(found.start() < len(line) < found.end() for found in _QUOTED.finditer(around))
+
+    def _release(self, tag: re.Match[str] | None, *, last: bool) -> str:
+        """Return the waiting text up to a tag, or to the beginning of what may be a tag, unless it is the last."""
+        begun = None if last else tag or _TAG_BEGUN.search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
         return self._take_waiting(begun.start() if begun else len(self._waiting))
 
     def _take_waiting(self, end: int) -> str:
         text, self._waiting = self._waiting[:end], self._waiting[end:]
+        self._line = _line_of(self._line + text)
         return text
+
+
+def _line_of(text: str) -> str:
+    """Return the last line of a text, or its end if it is long."""
+    return text.rpartition("\n")[2][-_REACH_BEFORE:]

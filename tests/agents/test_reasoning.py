@@ -39,6 +39,12 @@ from tests.executor.actors import echo
         ('{"a": 1}, say.\n</think>\n42', '{"a": 1}, say.', "42"),
         ("The tag `<think>` is asked for.\n</think>\n42", "The tag `<think>` is asked for.", "42"),
         ("Hm.\n</think>", "Hm.", ""),
+        ("So it is 4.</think> The answer is 4.", "So it is 4.", "The answer is 4."),
+        ("So it is 4 </think> 4", "So it is 4", "4"),
+        ('It is "4"</think>"4"', 'It is "4"', '"4"'),
+        ("<tool>f</tool></think><tool>g</tool>", "<tool>f</tool>", "<tool>g</tool>"),
+        ("The user asks about <think> tags.\n</think>\n42", "The user asks about <think> tags.", "42"),
+        ("<think>What does `</think>` do? It ends.</think>It ends.", "What does `</think>` do? It ends.", "It ends."),
         # Without the closing tag, there is no answer.
         ("<think>Final Answer: 42", "Final Answer: 42", ""),
         ("<think>", "", ""),
@@ -58,8 +64,11 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
         "Models write <think> first, and </think> last.",
         "Models end it with `</think>`.",
         'Say "</think>".',
-        "The </think> tag.",
-        "<final_answer></think></final_answer>",
+        'Write "a </think> b".',
+        "Write `a\\n</think>` and ``</think>``.",
+        "Schreibe „</think>“, «</think>» oder '</think>'.",
+        'Here: {"answer": "say \\"</think>\\" now"}',
+        "The form is\n<think>\nhm\n</think>\nand so on.",
         "```\nHm.\n</think>\n42\n```",
         '{"answer": "a\n</think>\nb"}',
         "I write <think>a</think> b.",
@@ -71,6 +80,39 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
 def test_tag_in_an_answer_is_text(text: str) -> None:
     assert split_reasoning(text) == (None, text)
     assert check_reply(ModelReply(text), "model") == ModelReply(text)
+
+
+CLOSINGS = st.sampled_from(["</think>", "</Thinking>", "[/THINK]", "</seed:think>"])
+THOUGHTS = st.lists(
+    st.sampled_from(
+        [
+            *("So it is 4.", "It's 4!", "Is it 4?", "(It is 4)", '"4"', "`f(4)`", "'4'", "the cats' bowl", '5" of it'),
+            *("**4**", "Action: f", "Final Answer: no", "<b>4</b>", "`</think>` ends it.", 'I say "</think>".', "“4”"),
+        ]
+    ),
+    min_size=1,
+    max_size=4,
+)
+ANSWERS = st.sampled_from(["The answer is 4.", "4", '"4"', "`4`", "(4)", "*4*", "'4'", "“4”", "It's 4.", '{"a": "4"}'])
+
+
+@given(THOUGHTS, st.sampled_from([" ", "\n"]), CLOSINGS, st.sampled_from(["", " ", "\n", "\n\n"]), ANSWERS)
+def test_no_reasoning_leaks_into_the_answer(
+    thoughts: list[str], between: str, closing: str, blank: str, answer: str
+) -> None:
+    thought = between.join(thoughts)
+    for opening in ("", "<think>"):
+        for end in ("", blank):
+            assert split_reasoning(f"{opening}{thought}{end}{closing}{blank}{answer}").content == answer
+
+
+QUOTES = st.sampled_from(["``", '""', "''", "“”", "„“", "«»", "「」"])
+
+
+@given(THOUGHTS, QUOTES, st.sampled_from(["", "a ", "<think>"]), CLOSINGS, st.sampled_from(["", ".", " b"]))
+def test_quoted_tag_in_an_answer_is_kept(words: list[str], quotes: str, before: str, closing: str, behind: str) -> None:
+    text = f"{' '.join(words)} {quotes[0]}{before}{closing}{behind}{quotes[1]} {' '.join(words)}"
+    assert split_reasoning(text) == (None, text)
 
 
 def test_reasoning_of_the_provider_comes_first() -> None:
@@ -96,6 +138,8 @@ TEXTS = st.lists(
             "`",
             "```",
             '"',
+            "'",
+            "long " * 30,
             "{",
             ",",
         ]

@@ -34,7 +34,8 @@ class PickyServer:
     """A server of one `protocol`, which answers with the `replies` in order: texts, or calls of tools.
 
     It refuses the parameters `refuses` in the `shape` of a provider, one at a time. `bodies` are the requests that it
-    answered, `refused` the parameters that it refused. The text of each reply follows `thoughts`.
+    answered, `refused` the parameters that it refused. The text of each reply follows `thoughts`, which are a part of
+    the text if there are `tags` around them.
     """
 
     protocol: Protocol
@@ -42,6 +43,7 @@ class PickyServer:
     refuses: tuple[str, ...] = ()
     shape: Shape = openai_refusal
     thoughts: str = ""
+    tags: tuple[str, str] | None = None
     bodies: list[JSON] = field(default_factory=list[JSON])
     refused: list[str] = field(default_factory=list[str])
 
@@ -69,10 +71,12 @@ class PickyServer:
                 status, error = self.shape(name)
                 return httpx.Response(status, json=error)
         self.bodies.append(body)
-        reply = self.replies.pop(0)
+        reply, thoughts = self.replies.pop(0), self.thoughts
+        if self.tags is not None and isinstance(reply, str):
+            reply, thoughts = thoughts.join(self.tags) + reply, ""
         if not body.get("stream"):
-            return httpx.Response(200, json=_WHOLE[self.protocol](reply, self.thoughts))
-        events = "".join(f"data: {json.dumps(event)}\n\n" for event in _STREAMED[self.protocol](reply, self.thoughts))
+            return httpx.Response(200, json=_WHOLE[self.protocol](reply, thoughts))
+        events = "".join(f"data: {json.dumps(event)}\n\n" for event in _STREAMED[self.protocol](reply, thoughts))
         end = "data: [DONE]\n\n" if self.protocol == "chat" else ""
         return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=f"{events}{end}".encode())
 

@@ -164,6 +164,21 @@ def test_every_agent_answers_on_a_reasoning_model(name: str, protocol: Protocol,
     assert (result.spent["model_calls"], result.spent["tokens"], result.usage) == (2, 26, Usage(18, 8, 10))
 
 
+# The prompt may contain the opening tag.
+@pytest.mark.parametrize("tags", [("<think>", "</think>"), ("", "\n</think>\n\n")])
+@pytest.mark.parametrize("name", KINDS)
+def test_reasoning_in_the_content_misleads_no_agent(name: str, tags: tuple[str, str]) -> None:
+    kind = KINDS[name]
+    ways: list[tuple[Protocol, Any]] = [("chat", run_blocking), ("chat", run_streamed), ("responses", run_streamed)]
+    for protocol, mode in ways:
+        server = PickyServer(protocol, [kind.call, kind.answer], ("stop",), thoughts=MISLEADING, tags=tags)
+        result = mode(
+            AgentExecutor(agent=kind.create(server.model(), [kind.tool]), tools=[kind.tool]), dict(kind.inputs)
+        )
+        assert result.output == "done"
+        assert [(step.action.tool, step.observation) for step in result.steps] == [(kind.tool.name, "hi")]
+
+
 @pytest.mark.parametrize("protocol", REFUSED)
 @pytest.mark.parametrize("name", KINDS)
 def test_streamed_answer_has_no_reasoning(name: str, protocol: Protocol) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphexec._parsing.reasoning import split_reasoning
 from graphexec.models.http.stop_cutter import StopCutter
 
 # Few characters, so that stop strings occur, overlap and appear partially.
@@ -33,6 +34,28 @@ def test_cut_does_not_depend_on_the_pieces(text: str, stops: tuple[str, ...], cu
     ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(ends)]
     assert cut(pieces, stops) == before_the_first(text, stops)
+
+
+PARTS = ["<think>", "</think>", "a", "\n", "STOP", "ST", "OP", "`", " ", "<"]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=12).map("".join), st.lists(st.integers(0, 60)))
+def test_only_content_is_cut(text: str, cuts: list[int]) -> None:
+    ends = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    found = cut([text[begin:end] for begin, end in pairwise(ends)], ("STOP", "a\na"))
+    content = split_reasoning(text).content
+    assert found == text.removesuffix(content) + before_the_first(content, ("STOP", "a\na"))
+
+
+def test_closing_tag_revokes_a_cut_in_reasoning() -> None:
+    cut = StopCutter(("\nObservation:",))
+    shown = [
+        cut.take("If I act,\nObservation: 3."),
+        cut.take(" So.\n</think>\nAction: f"),
+        cut.take("\nObservation: 4"),
+    ]
+    assert shown == ["If I act,", "\nObservation: 3. So.\n</think>\nAction: f", ""]
+    assert (cut.done, cut.rest()) == (True, "")
 
 
 @pytest.mark.parametrize(
