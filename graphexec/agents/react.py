@@ -11,7 +11,7 @@ from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import FINAL
-from graphexec.agents.reading.text_parsing import make_decision
+from graphexec.agents.reading.text_parsing import make_decision, reject_more
 from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -78,7 +78,10 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or `Final Answer:`. The `names` are those of the known tools.
 
     An `Observation:` that the model invented, and everything after it, is `unread`. Raises `ParseError` if the reply
-    has neither an action nor an answer, or both, or several actions, and for an action in a reply that was cut at the
-    token limit.
+    has neither an action nor an answer, or both, or several actions, however they are spelled and whatever is missing
+    of them, and for an action in a reply that was cut at the token limit.
     """
-    return make_decision(read_text(reply), reply, names)
+    read = read_text(reply)
+    decision = make_decision(read, reply, names)
+    reject_more(read.text, names)
+    return decision

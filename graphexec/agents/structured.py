@@ -20,11 +20,11 @@ from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
-from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields
+from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields, reject_answer_tool
 from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
 from graphexec.agents.rules import RuleName, find_dummies, is_small_talk, is_tiny, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
-from graphexec.errors import ParseError, ToolDefinitionError
+from graphexec.errors import ParseError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -85,10 +85,7 @@ def create_structured_agent(  # noqa: PLR0913
     `history` and the errors raised are as in `create_chat_agent`.
     """
     tools = validate_tools(tools)
-    if any(tool.name == FINAL_ANSWER for tool in tools):
-        raise ToolDefinitionError(
-            f"a tool is named {FINAL_ANSWER}, which stands for the answer; rename it with @tool(name=...)"
-        )
+    reject_answer_tool(tools)
     validate("", ("max_answer", max_answer, optional(whole(1, "a whole number of characters, 1 or more"), "no limit")))
     if examples == "auto":
         several = synthesised_examples(tools)
@@ -201,15 +198,19 @@ def _prefix_references(schema: Any, prefix: str) -> Any:
     return schema
 
 
+# The members with the answer, as `read_fields` returns their names; the last one is also the input of a tool.
+_ANSWERS = ("answer", "finalanswer", "actioninput")
+
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_json_reader, ("answer", "actioninput"))
+make_answer_reader = partial(make_json_reader, _ANSWERS)
 
 
 def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
-    """Parse the only decision of the reply. The answer may also be the `action_input`, and any JSON but null.
+    """Parse the only decision of the reply. The answer may also be the `action_input`, and any JSON but null and `{}`.
 
     The input may be null, and of a tool in `tools` without required arguments it may be missing. Raises `ParseError`
-    for an invalid decision: even constrained output can be cut short.
+    for two different answers, an action with an answer, and any other invalid decision: even constrained output can be
+    cut short.
     """
     text = separate_reasoning(reply).content.strip()
     found = find_decisions(text)
@@ -219,13 +220,16 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     fields = read_decision_fields(found[0], reply, partial(_unreadable, text))
     action: str = fields["action"]
     given = fields.get("actioninput")
-    answers = [fields[key] for key in fields if _is_answer(key, fields[key])]
+    answers = [fields[name] for name in _ANSWERS if name in fields and fields[name] not in (None, {})]
     if is_answer(action):
-        answers += [given] if given is not None else []
+        # An empty string beside an answer is a member that was not filled in.
+        answers = [answer for answer in answers if answer != ""] or answers
         if not answers:
             raise _unreadable(text, "it is a final_answer without an answer")
+        if any(answer != answers[0] for answer in answers):
+            raise _unreadable(text, "it has two answers")
         return AgentFinish({"output": format_observation(answers[0])}, text)
-    if fields.get("answer"):
+    if any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
         raise _unreadable(text, "it has both an action and an answer")
     tool = find_tool(action.strip(), {tool.name for tool in tools})
     optional = any(one.name == tool and not one.parameters.get("required") for one in tools)
@@ -235,10 +239,6 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         raise _unreadable(text, "its action has no action_input")
     # The keys of a JSON object are strings.
     return (AgentAction(tool, given, text),)  # pyright: ignore[reportUnknownArgumentType]
-
-
-def _is_answer(key: str, value: object) -> bool:
-    return (key == "answer" and value is not None) or (key == "actioninput" and isinstance(value, str))
 
 
 def _unreadable(text: str, why: str) -> ParseError:

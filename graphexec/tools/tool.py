@@ -21,12 +21,12 @@ from typing import (
     overload,
 )
 
-from pydantic_core import ValidationError, from_json
+from pydantic_core import ValidationError
 
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
-from graphexec._parsing.json import read_container
+from graphexec._parsing.json import read_container, read_value
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
@@ -289,7 +289,7 @@ class Tool(Generic[P, R_co]):
             return as_text, {alone: decoded}
         # A schema, unlike pydantic, does not read a number in a string. The errors are those of the text.
         with contextlib.suppress(ValueError):
-            return as_text, {alone: from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False)}, as_text
+            return as_text, {alone: read_value(text)}, as_text
         return (as_text,)
 
 

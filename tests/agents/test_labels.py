@@ -95,10 +95,15 @@ def test_other_spellings_in_an_answer_are_text(read: Callable[[ModelReply], Deci
     assert meaning_of(read(ModelReply(f"Thought: ok\nFinal Answer: {answer}"))) == (answer,)
 
 
+@pytest.mark.parametrize("given", ["Write:\naction: none", "Write:\nfinal answer 10:30\naction"])
 @pytest.mark.parametrize("read", READERS)
-def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decision]) -> None:
-    given = "Write:\nfinal answer: 42\naction: none"
+def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decision], given: str) -> None:
     assert meaning_of(read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
+
+
+def test_input_with_another_answer_is_langchains() -> None:
+    given = "Write:\nfinal answer: 42"
+    assert meaning_of(mrkl.read(ModelReply(f"Action: f\nAction Input: {given}"))) == ("f", given)
 
 
 @pytest.mark.parametrize(
@@ -113,11 +118,30 @@ def test_other_spelling_in_an_input_is_text(read: Callable[[ModelReply], Decisio
         "action: f\naction input: x\nFinal Answer: 42",
         "final answer: 42\nAction: f\nAction Input: x",
         "行动：f\n行动输入：x\n最终答案：42",
+        "Action: f\nAction Input: x\naction input: y\nAction Input: z",
+        "Action: f\nAction Input: x\n**行动输入**：y",
+        "Action: f\nAction Input: x\nAction: g",
+        "Action: f\nAction: g\nAction Input: x",
+        "Action: f\nAction Input: x\naction: weather",
+        "Action: f\nAction Input: x\nAktion:\n[weather]",
+        "action: weather\naction input: y\nAction: f\nAction Input: x",
+        "Action: f\nAction Input: x\nFinal answer: 42",
+        "Action: f\nAction Input: x\n最终答案：42",
+        "Final Answer: 42\nAction: weather",
+        "Action: weather\nFinal Answer: 42",
+        "final answer: 42\naction: weather",
     ],
 )
 def test_several_decisions_are_refused(text: str) -> None:
     with pytest.raises(ParseError):
-        react.read(ModelReply(text))
+        react.read(ModelReply(text), NAMES)
+
+
+@pytest.mark.parametrize("read", [mrkl.read, conversational.read])
+def test_second_known_tool_is_refused(read: Callable[..., Decision]) -> None:
+    for second in ("action input: y", "Action: weather", "行动：weather"):
+        with pytest.raises(ParseError):
+            read(ModelReply(f"Action: f\nAction Input: x\n{second}"), names=NAMES)
 
 
 @pytest.mark.parametrize(

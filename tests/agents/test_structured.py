@@ -35,16 +35,18 @@ def test_action_and_answer_are_parsed() -> None:
     ("decision", "answer"),
     [
         ({"action_input": "a"}, "a"),
-        ({"action_input": "a", "answer": "b"}, "a"),
-        ({"answer": "b", "action_input": "a"}, "b"),
+        ({"action_input": "a", "answer": "a"}, "a"),
         ({"action_input": {}, "answer": "b"}, "b"),
+        ({"action_input": "a", "answer": ""}, "a"),
+        ({"Final Answer": "b"}, "b"),
+        ({"answer": ""}, ""),
         ({"answer": ["b"]}, '["b"]'),
         ({"answer": 3}, "3"),
         ({"action_input": 3.5}, "3.5"),
         ({"action_input": {"b": [1]}}, '{"b":[1]}'),
     ],
 )
-def test_answer_may_be_the_input_and_first_wins(decision: dict[str, Any], answer: str) -> None:
+def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
     finish = read(ModelReply(json.dumps({"action": "final_answer", **decision})))
     assert isinstance(finish, AgentFinish)
     assert finish.output == answer
@@ -84,6 +86,14 @@ def test_truncated_reply_says_so() -> None:
         '{"action": "echo", "action_input": ["a"]}',
         '{"action": "final_answer"}',
         '{"action": "final_answer", "answer": null}',
+        '{"action": "final_answer", "action_input": {}}',
+        '{"action": "final_answer", "action_input": "a", "answer": "b"}',
+        '{"action": "final_answer", "answer": "a", "Answer": "b"}',
+        '{"action": "final_answer", "answer": "a", "final_answer": 0}',
+        '{"action": "echo", "Action": "fail", "action_input": {}}',
+        '{"action": "echo", "action_input": {"text": "a"}, "Action Input": {"text": "b"}}',
+        '{"action": "echo", "action_input": {}, "Answer": 0}',
+        '{"action": "echo", "action_input": {}, "final_answer": "b"}',
         '{"answer": "42"}',
         "[" * 100_000,
         '{"a":' * 100_000,
@@ -164,7 +174,8 @@ def test_instructions_may_have_inputs() -> None:
 
 
 def test_reserved_tool_name_and_incomplete_prompt_are_rejected() -> None:
-    with pytest.raises(ToolDefinitionError, match="a tool is named final_answer, which stands for the answer"):
-        create_structured_agent(ScriptedModel([]), [tool(name="final_answer")(echo.function)])
+    for name in ("final_answer", "Final_Answer", "final answer", " FINAL ANSWER "):
+        with pytest.raises(ToolDefinitionError, match=f"a tool is named {name}, which stands for the answer"):
+            create_structured_agent(ScriptedModel([]), [tool(name=name)(echo.function)])
     with pytest.raises(InputError, match=r"the prompt lacks \{tools\}; write it"):
         create_structured_agent(ScriptedModel([]), [echo], prompt="Be good.")

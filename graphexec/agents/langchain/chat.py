@@ -8,10 +8,10 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import action_error, is_action, read_decision, reject_answer_tool
+from graphexec.agents.langchain.json_action import action_error, is_action, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
-from graphexec.agents.reading.json_text import decides, find_decisions, find_regions, read_text
+from graphexec.agents.reading.json_text import decides, find_decisions, find_regions, read_text, reject_answer_tool
 from graphexec.agents.reading.labels import FINAL, text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_answer
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent

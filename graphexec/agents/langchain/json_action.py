@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -12,9 +12,8 @@ from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import Region, ReplyText, is_answer, mentions_action, read_decision_fields
 from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
-from graphexec.errors import ParseError, ToolDefinitionError
+from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
-from graphexec.tools import AnyTool
 
 
 def read_decision(region: Region, read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:
@@ -49,15 +48,6 @@ def is_action(region: Region) -> bool:
     except ParseError:
         return mentions_action(region)
     return not is_answer(fields["action"])
-
-
-def reject_answer_tool(tools: Sequence[AnyTool]) -> None:
-    """Raise `ToolDefinitionError` if a tool has the name that stands for the answer."""
-    for tool in tools:
-        if is_answer(tool.name):
-            raise ToolDefinitionError(
-                f"a tool is named {tool.name}, which stands for the answer; rename it with @tool(name=...)"
-            )
 
 
 def action_error(why: str, text: str) -> ParseError:

@@ -9,9 +9,9 @@ from graphexec._mistakes import explain_creation
 from graphexec.actions import Steps
 from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.images import observation_images
-from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision, reject_answer_tool
+from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
-from graphexec.agents.reading.json_text import find_decisions, read_text
+from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
 from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage

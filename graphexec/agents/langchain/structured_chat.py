@@ -8,9 +8,9 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision, reject_answer_tool
+from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
-from graphexec.agents.reading.json_text import find_decisions, read_text
+from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
 from graphexec.agents.reading.text_parsing import find_action, names_action
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec._parsing.json import read_container
+from graphexec._parsing.json import STRING, read_container
 from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, find_last
-from graphexec.errors import ParseError
+from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply, separate_reasoning
+from graphexec.tools import AnyTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +40,9 @@ _PLAIN = frozenset(
 # In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
 _OBJECT = r"\{\s{0,99}(?:[\"'“”„}]|\Z)"
 _BEGINNING = re.compile(rf"{_FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
-# Fences and brackets in a JSON string are text. An unterminated string takes the rest, so the search is linear.
-_STRING = (
-    r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?'
-    r"|'[^'\\]*+(?:\\.[^'\\]*+)*+'?"
-    "|[“„”][^“”\\\\]*+(?:\\\\.[^“”\\\\]*+)*+[“”]?"
-)
-_STRING_OR_FENCE = re.compile(rf"{_STRING}|{_FENCE}", re.DOTALL)
-_STRING_OR_BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
+# Fences and brackets in a JSON string are text.
+_STRING_OR_FENCE = re.compile(rf"{STRING}|{_FENCE}", re.DOTALL | re.VERBOSE)
+_STRING_OR_BRACKET = re.compile(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 # Characters: a label and the blanks behind it.
 _LABEL_LENGTH = 60
@@ -178,7 +174,8 @@ def items_of(value: Any) -> list[Any]:
 def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str], ParseError]) -> dict[str, Any]:
     """Return the members of the decision in a region, by their names as `read_fields` returns them.
 
-    A list with one decision is that decision. Raises the `error` with the reason for anything else.
+    A list with one decision is that decision. Raises the `error` with the reason for anything else, and for two names
+    of one member with different values.
     """
     try:
         value = read_container(region.text)
@@ -191,6 +188,8 @@ def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str
     fields = read_fields(items[0])
     if not isinstance(fields.get("action"), str):
         raise error("it is not an object with an action")
+    if twice := [name for name, value in items[0].items() if fields[_member_name(name)] != value]:
+        raise error(f"it has two values for {twice[0]}")
     return fields
 
 
@@ -205,12 +204,25 @@ def is_answer(action: str) -> bool:
 def read_fields(decision: Any) -> dict[str, Any]:
     """Return the members of a decision by their names in lower case, without blanks and underscores.
 
-    Models write `Action Input` as well as `action_input`. Of two names for one member the first one counts. Other JSON
-    than an object has no members.
+    Models write `Action Input` as well as `action_input`. Of two names for one member the first one counts;
+    `read_decision_fields` refuses them. Other JSON than an object has no members.
     """
     fields: dict[str, Any] = {}
     # The keys of a JSON object are strings.
     members: dict[str, Any] = decision if isinstance(decision, dict) else {}  # pyright: ignore[reportUnknownVariableType]
     for name, value in members.items():
-        fields.setdefault(_NO_LETTER.sub("", name).lower(), value)
+        fields.setdefault(_member_name(name), value)
     return fields
+
+
+def _member_name(name: str) -> str:
+    return _NO_LETTER.sub("", name).lower()
+
+
+def reject_answer_tool(tools: Sequence[AnyTool]) -> None:
+    """Raise `ToolDefinitionError` if a tool has a name that a reader takes for the answer."""
+    for tool in tools:
+        if is_answer(tool.name):
+            raise ToolDefinitionError(
+                f"a tool is named {tool.name}, which stands for the answer; rename it with @tool(name=...)"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from graphexec.actions import AgentAction, AgentFinish
@@ -15,7 +15,7 @@ from graphexec.messages import ModelReply
 
 MISSING_ACTION = "Invalid Format: Missing 'Action:' after 'Thought:'"
 MISSING_INPUT = "Invalid Format: Missing 'Action Input:' after 'Action:'"
-BOTH = "Parsing LLM output produced both a final answer and a parse-able action:"
+BOTH = "Parsing LLM output produced both a final answer and a parse-able action"
 SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action Input:'."
 
 
@@ -51,12 +51,13 @@ def find_answer(text: str, way: int | None = None) -> re.Match[str] | None:
 def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names: Collection[str]) -> AgentAction:
     """Return the action behind the labels; `names` are those of the known tools.
 
-    Raises `ParseError` for a second input, and if the reply was cut at the token limit: the input may be incomplete.
+    Raises `ParseError` if a second input or another known tool is labelled at the beginning of a line, in any way, and
+    if the reply was cut at the token limit: the input may be incomplete.
     """
     text = read.text
-    more = INPUT.at_line.search(text, found.input.end())
-    if more and INPUT.ways[found.way].match(text, more.start()):
-        raise ParseError(f"the reply has several actions: {text}", observation=SEVERAL, llm_output=text)
+    inputs = any(label.end() != found.input.end() for label in INPUT.at_line.finditer(text))
+    if inputs or any(label.end() != found.action.end() for label in _known_actions(text, names)):
+        raise several_error(text)
     reject_cut_reply(reply, read)
     tool = strip_fence(text_after(text, found.action, found.input.start())).strip("`").strip()
     tool_input = text_after(text, found.input)
@@ -79,16 +80,44 @@ def find_tool(written: str, names: Collection[str]) -> str:
 
 
 def names_action(text: str, names: Collection[str]) -> bool:
-    """Return whether a line of the text is `Action:` with the name of a known tool."""
-    lines = (text[label.end() :].partition("\n")[0].strip() for label in ACTION.at_line.finditer(text))
-    return any(find_tool(line, names) in names for line in lines)
+    """Return whether a line of the text begins with `Action:`, and the name of a known tool follows."""
+    return next(_known_actions(text, names), None) is not None
+
+
+def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
+    """Yield each `Action:` at the beginning of a line that the name of a known tool follows."""
+    for label in ACTION.at_line.finditer(text):
+        line = text[label.end() : label.end() + 2 * _LONGEST_NAME].lstrip().partition("\n")[0]
+        if find_tool(line.rstrip(), names) in names:
+            yield label
+
+
+def reject_more(text: str, names: Collection[str]) -> None:
+    """Raise `ParseError` if a reply with an action or an answer has another decision, whatever is missing of it.
+
+    Those are a second `Action:` in the exact spelling, an answer behind an action, and an action of a known tool with
+    an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text.
+    """
+    for way in WAYS:
+        found, answer = find_action(text, way), find_answer(text, way)
+        if found:
+            behind = FINAL.at_line.search(text, found.input.end())
+            exact = (label for label in ACTION.ways[0].finditer(text) if ACTION.at_line.match(text, label.start()))
+            if behind:
+                raise ParseError(f"{BOTH}: {text}", llm_output=text)
+            if any(label.end() != found.action.end() for label in exact):
+                raise several_error(text)
+        if answer and any(ACTION.ways[way].match(text, label.start()) for label in _known_actions(text, names)):
+            raise several_error(text)
+        if found or answer:
+            return
 
 
 def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:
     """Return the action behind `Action:` and `Action Input:`, or the answer behind `Final Answer:`.
 
-    Once a reply has a label in the exact spelling, a label that is spelled otherwise is text, if it comes later. Raises
-    `ParseError` for neither, for both, and as `read_action` does.
+    The first of the ways of writing in which the reply has one of them counts. Raises `ParseError` for neither, for
+    both, and as `read_action` does.
     """
     text = read.text
     for way in WAYS:
@@ -108,6 +137,11 @@ def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) ->
         return (read_action(read, found, reply, names),)
     assert answer is not None, "there is an action or an answer"
     return AgentFinish({"output": text_after(text, answer)}, text, unread=read.unread)
+
+
+def several_error(text: str) -> ParseError:
+    """Return the error for a text with more than one decision."""
+    return ParseError(f"the reply has several actions: {text}", observation=SEVERAL, llm_output=text)
 
 
 def missing_error(text: str) -> ParseError:

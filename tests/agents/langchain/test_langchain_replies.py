@@ -72,7 +72,9 @@ def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bo
         case _ if not ours:
             invented = OBSERVATION.at_line.search(text) is not None
             both = answers and ACTION.ways[2].search(text) is not None
-            return invented or both or len(list(INPUT.ways[0].finditer(text))) > 1
+            # An action without an input of its own, which our own agent refuses.
+            acts = kind == "react" and len(list(ACTION.at_line.finditer(text))) > 1
+            return invented or both or acts or len(list(INPUT.ways[0].finditer(text))) > 1
         case _:
             # The text up to an invented observation or to an action behind the answer, without surrounding blanks.
             return len(ours) == len(theirs) and all(map(begins, ours, theirs))
