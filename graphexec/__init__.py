@@ -115,6 +115,6 @@ if not TYPE_CHECKING:
             from graphexec.verify import UnprovedError
 
             return UnprovedError
-        from graphexec._mistakes.imports import missing_name
+        from graphexec._mistakes import missing_name
 
         raise missing_name(__name__, name)

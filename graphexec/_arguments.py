@@ -85,6 +85,11 @@ def optional(constraint: Constraint, without: str = "none") -> Constraint:
     )
 
 
+def is_executor(value: object) -> bool:
+    """Return whether a value is an `AgentExecutor`, also of a subclass; the class is in a layer above."""
+    return getattr(type(value), "runs_agent", False) is True
+
+
 STRING = Constraint("a string", lambda value: isinstance(value, str))
 NAME = Constraint("a name, as a string", lambda value: isinstance(value, str) and bool(value.strip()))
 FUNCTION = Constraint("a function", callable)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
-from graphexec._mistakes.messages import find_wrong_message
+from graphexec._mistakes.remedies import find_wrong_message
 from graphexec._parsing.reasoning import split_reasoning
 from graphexec.errors import InputError, InvalidReplyError, format_value, repr_fields
 from graphexec.kernel.meters import is_number, is_whole

@@ -1,18 +1,30 @@
-"""Explain calls that do not fit a signature, and attributes that a class lacks: with what to write instead.
+"""Explain calls that do not fit a signature, and names that a class or the package lacks: with what to write instead.
 
-The remedies are for habits from other libraries. They cost nothing until a mistake is made, and type checkers, which do
-not see them, report the mistake as well.
+The remedies are for habits from other libraries. Type checkers do not see them, and report the mistake as well. An
+explained call passes through one more function, which costs about a tenth of a microsecond; no step of a run makes such
+a call. A missing name costs nothing until it is looked up.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.util
 import inspect
+import sys
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, final
 
-from graphexec._mistakes.remedies import CREATE_OPTIONS
+from graphexec._mistakes.remedies import (
+    CREATE_OPTIONS,
+    EXECUTOR_ATTRIBUTES,
+    EXECUTOR_OPTIONS,
+    EXECUTOR_STATICS,
+    IMPORTS,
+    RUNNING,
+)
 from graphexec.errors import SignatureError, did_you_mean
 
 P = ParamSpec("P")
@@ -22,10 +34,13 @@ T = TypeVar("T")
 Remedies = Mapping[str, str]
 
 
-def explain_calls(owner: str, form: str, options: Remedies) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def explain_calls(
+    owner: str, form: str, options: Remedies, *, others: Collection[str] = ()
+) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a decorator: a call that does not fit the function's signature raises `SignatureError`.
 
     `owner` is the function's name for its users, `form` a valid call, and `options` the remedies for unknown options.
+    `others` are the options that a function with `**options` takes.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -37,7 +52,8 @@ def explain_calls(owner: str, form: str, options: Remedies) -> Callable[[Callabl
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                raise _explain(owner, form, options, function, args, named, error) from None
+                faults = list(_faults(owner, form, options, function, others, args, named))
+                raise (SignatureError(join_faults(faults)) if faults else error) from None
 
         return call_function
 
@@ -50,39 +66,48 @@ def explain_creation(function: Callable[P, T]) -> Callable[P, T]:
     return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS)(function)
 
 
-# Any: the arguments of a call that does not fit.
-def _explain(
-    owner: str,
-    form: str,
-    options: Remedies,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    named: Mapping[str, Any],
-    error: TypeError,
-) -> Exception:
-    """Return the error that explains a call, or the original one if the call fits."""
-    parameters = inspect.signature(function).parameters
-    # The first parameter of a method is the object itself.
-    known = {name: one for position, (name, one) in enumerate(parameters.items()) if position or name != "self"}
-    given = len(args) - (len(parameters) - len(known))
-    faults = list(_faults(owner, form, options, known, given, named))
-    return SignatureError("; ".join(faults).replace("?; ", "? ")) if faults else error
+def unknown_options(
+    owner: str, remedies: Remedies, known: Collection[str], given: Iterable[str], form: str = ""
+) -> Iterator[str]:
+    """Yield what to write for each of the given options that is not known; `form` is a valid call of the owner."""
+    others: list[str] = []
+    for name in given:
+        if name in known:
+            continue
+        if remedy := remedies.get(name) or did_you_mean(name, known):
+            yield f"{owner} has no option {name}; {remedy}"
+        else:
+            others.append(name)
+    if others:
+        usual = f"write {form}" if form else f"the options are {', '.join(known)}"
+        yield f"{owner} has no option {' or '.join(others)}; {usual}"
 
 
+def join_faults(faults: Iterable[str]) -> str:
+    """Return the errors of one call as one line."""
+    return "; ".join(faults).replace("?; ", "? ")
+
+
+# Any: a function of any signature, and the arguments of a call that does not fit.
 def _faults(
     owner: str,
     form: str,
     options: Remedies,
-    known: Mapping[str, inspect.Parameter],
-    given: int,
+    function: Callable[..., Any],
+    others: Collection[str],
+    args: tuple[Any, ...],
     named: Mapping[str, Any],
 ) -> Iterator[str]:
-    takes_any = any(one.kind is one.VAR_KEYWORD for one in known.values())
-    unknown = [] if takes_any else [name for name in named if name not in known]
-    for name in unknown:
-        usual = did_you_mean(name, known, f"write {form}")
-        yield f"{owner} has no option {name}; {options.get(name, usual)}"
+    """Yield what is wrong with a call, and what to write; nothing if the call fits the signature."""
+    parameters = inspect.signature(function).parameters
+    # The first parameter of a method is the object itself.
+    known = {name: one for position, (name, one) in enumerate(parameters.items()) if position or name != "self"}
+    given = len(args) - (len(parameters) - len(known))
     positional = [name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    names = [*(name for name, one in known.items() if one.kind not in _VARIADIC), *others]
+    takes_any = not others and any(one.kind is one.VAR_KEYWORD for one in known.values())
+    unknown = [] if takes_any else [name for name in named if name not in names]
+    yield from unknown_options(owner, options, names, unknown, form)
     if given > len(positional):
         by_position = f"{len(positional)} by position" if positional else "its arguments by name"
         yield f"{owner} takes {by_position}, and was given {given}; write {form}"
@@ -115,7 +140,8 @@ def explain_class(  # noqa: PLR0913 - each is a kind of mistake
     `form` is a valid call of the class; without it, wrong arguments are not explained. `name` is the class's name in
     messages, if it has another one. `methods` are the methods whose calls are explained, with a valid call of each, and
     `statics` the missing attributes of the class itself. `item` and `called` are remedies; without one, Python's own
-    error is raised. An object with `awaited` can be awaited, which warns with that text.
+    error is raised. With `awaited`, the class's objects can be awaited: that returns the object, and warns with this
+    text.
     """
 
     def decorate(kind: type[T]) -> type[T]:
@@ -130,9 +156,9 @@ def explain_class(  # noqa: PLR0913 - each is a kind of mistake
         if attributes:
             added["__getattr__"] = functools.partialmethod(_raise_missing, attributes)
         if item:
-            added["__getitem__"] = _refusing(f"{owner} has no items; {item}")
+            added["__getitem__"] = _make_refusal(f"{owner} has no items; {item}")
         if called:
-            added["__call__"] = _refusing(f"{owner} cannot be called; {called}")
+            added["__call__"] = _make_refusal(f"{owner} cannot be called; {called}")
         if awaited:
             added["__await__"] = functools.partialmethod(_await_itself, awaited)
         for attribute, function in added.items():
@@ -173,9 +199,59 @@ async def _return(value: T) -> T:
     return value
 
 
-def _refusing(text: str) -> Callable[..., None]:
+def _make_refusal(text: str) -> Callable[..., None]:
+    """Return a method that raises `TypeError` with this text, whatever its arguments are."""
+
     def refuse(self: object, *args: object, **named: object) -> None:
         del self, args, named
         raise TypeError(text)
 
     return refuse
+
+
+# Explains mistakes with the class `AgentExecutor`.
+explain_executor = explain_class(
+    "AgentExecutor(agent=agent, tools=tools)",
+    options=EXECUTOR_OPTIONS,
+    attributes=EXECUTOR_ATTRIBUTES,
+    methods=RUNNING,
+    statics=EXECUTOR_STATICS,
+    called="write executor.run(inputs), or executor.invoke(inputs)",
+)
+
+
+# The modules that export names which users expect in the package. The package `testing` needs an extra.
+_PUBLIC = ("models", "memory", "messages", "actions", "agents", "tools", "effects", "errors", "executor", "kernel")
+
+
+def missing_name(package: str, name: str) -> Exception:
+    """Return the error for a name that the package lacks: `ImportError` in a `from` import, else `AttributeError`.
+
+    Python replaces an `AttributeError` in a `from` import with an error that has no remedy.
+    """
+    # Python and its tools look for names such as `__path__`, and `getattr` may be given any string.
+    public = name.isidentifier() and not name.startswith("_")
+    if public and importlib.util.find_spec(f"{package}.{name}") is not None:
+        # A `from` import loads the module after this error.
+        return AttributeError(f"{package}.{name} is a module that is not loaded; write import {package}.{name}")
+    remedy = (IMPORTS.get(name) or _find_export(package, name)) if public else None
+    if remedy is None:
+        return AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+    text = f"{package} has no {name}; {remedy}"
+    # A `from` import looks its names up in this function of Python's import system. This one was called by the
+    # package's `__getattr__`.
+    looks_up = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage]
+    return ImportError(text, name=package) if looks_up == "_handle_fromlist" else AttributeError(text, name=name)
+
+
+def _find_export(package: str, name: str) -> str | None:
+    """Return how to import a name from the module that exports it, or `None`."""
+    modules = (importlib.import_module(f"{package}.{module}") for module in _PUBLIC)
+    found = next((module.__name__ for module in modules if name in _exported(module)), None)
+    return None if found is None else f"write from {found} import {name}"
+
+
+def _exported(module: ModuleType) -> Iterable[str]:
+    """Return the names of `__all__`, or the classes and functions that the module defines."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    return getattr(module, "__all__", own)

@@ -1,9 +1,14 @@
-"""Remedies for the names that other libraries have: options, attributes, and names to import.
+"""Remedies for the names that other libraries have: options, attributes, and names to import; and for their messages.
 
-A remedy follows "X has no option name; " or "X has no name; ".
+The remedy of a name follows "X has no option name; " or "X has no name; ".
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphexec.errors import format_value
 
 
 def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
@@ -120,6 +125,31 @@ CREATE_OPTIONS = _by_name(
     ("output_parser", "write chat_agent(ask, read, model), where read makes the decision of a reply"),
     ("stop_sequence stop_sequences", "write stop=[...], a list of strings"),
 )
+
+# Options that other libraries have where `create_agent` makes an agent and its executor.
+CREATE_AGENT_OPTIONS = {
+    **CREATE_OPTIONS,
+    **EXECUTOR_OPTIONS,
+    **_by_name(
+        ("llm chat_model language_model model_client model_name", "write model, the first argument"),
+        ("functions toolkit", "write tools, the second argument"),
+        ("agent_type agent_kind", "write kind='react', kind='structured' or kind='tool_calling'"),
+        ("agent", "write AgentExecutor(agent=agent, tools=tools)"),
+        (
+            "system_message system instructions prompt prefix role goal backstory state_modifier",
+            "write system_prompt=...",
+        ),
+        (
+            "temperature api_key base_url top_p seed stop reasoning_effort",
+            "it is an option of the model: OpenAICompatible(name, ...), which create_agent takes as model",
+        ),
+        (
+            "output_parser",
+            "write AgentExecutor(agent=chat_agent(ask, read, model), tools=tools), where read makes the decision of a "
+            "reply",
+        ),
+    ),
+}
 
 RESULT_ATTRIBUTES = _by_name(
     (
@@ -248,3 +278,54 @@ IMPORTS = _by_name(
     ("UsageLimits RecursionLimit", "write agent_limits(...), or AgentExecutor(max_iterations=...)"),
     ("ConversationBufferMemory ConversationMemory", "write BufferMemory of graphexec.memory"),
 )
+
+# Our classes by the roles of OpenAI's messages, and by the types of LangChain's.
+_CLASSES = {
+    **dict.fromkeys(("system", "developer"), "SystemMessage"),
+    **dict.fromkeys(("assistant", "ai"), "AssistantMessage"),
+    "tool": "ToolMessage",
+}
+
+
+def find_wrong_message(messages: object, kinds: tuple[type, ...]) -> str | None:
+    """Return what is wrong with the messages of a request, and what to write; `None` if nothing is.
+
+    `kinds` are the classes of messages. The items of a sequence that is not a list or a tuple are not read.
+    """
+    # Any: values that users without a type checker pass.
+    several: Any = messages
+    if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
+        written = format_value(messages) if isinstance(messages, kinds) else _suggest(messages)
+        return f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])"
+    if not isinstance(messages, (list, tuple)):
+        return None
+    for place, given in enumerate(several):
+        if not isinstance(given, kinds):
+            return f"ChatRequest has messages[{place}]={format_value(given)}; write {_suggest(given)}"
+    return None
+
+
+# The number of items of LangChain's short form of a message: a role and a content.
+_PAIR = 2
+
+
+def _suggest(given: object) -> str:
+    """Return how to write a message that has another form elsewhere."""
+    # Any: a string, or a message of another library.
+    message: Any = given
+    role: Any = "user"
+    content: Any = message
+    if isinstance(given, Mapping):
+        role, content = message.get("role"), message.get("content")
+    elif isinstance(given, tuple) and len(message) == _PAIR:
+        role, content = message
+    elif hasattr(message, "content"):
+        role, content = getattr(message, "type", "user"), message.content
+    kind = _CLASSES.get(role, "UserMessage") if isinstance(role, str) else "UserMessage"
+    text = format_value(content) if isinstance(content, str) else "'...'"
+    return f"{kind}({'call_id, ' if kind == 'ToolMessage' else ''}{text})"
+
+
+def is_message(given: object) -> bool:
+    """Return whether a value looks like a message of any library."""
+    return isinstance(given, Mapping) or hasattr(given, "content")

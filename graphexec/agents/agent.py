@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import FunctionType
 from typing import Any, TypeAlias
 
-from graphexec._arguments import FUNCTION, MODEL, validate, validate_each
+from graphexec._arguments import FUNCTION, MODEL, is_executor, validate, validate_each
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
@@ -148,9 +149,8 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     return (*before, last, UserMessage(FINAL))
 
 
-# The package of the functions that make agents; users sometimes pass such a function without calling it.
-_PACKAGE = __name__.rpartition(".")[0]
-_EXECUTOR = f"{_PACKAGE.rpartition('.')[0]}.executor"
+# The modules of the functions that make agents; users sometimes pass such a function without calling it.
+_OWN = ("graphexec.agents.", "graphexec.executor.")
 
 
 def callable_agent(
@@ -183,15 +183,14 @@ def callable_agent(
 
 
 def _agent_function(function: object, config: ConfigLike | None, *, streams: bool) -> AgentFunction:
-    module = getattr(function, "__module__", None) or ""
-    name = getattr(function, "__name__", "")
-    if name and module.startswith(_PACKAGE) and not isinstance(function, type):
-        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
-    if module.startswith(_EXECUTOR) and not isinstance(function, type):
+    if is_executor(function) or is_executor(getattr(function, "__self__", None)):
         raise InputError(
             "agent is an executor, which runs an agent already; run it as it is, or pass "
             "executor.as_tool(name, description) in tools"
         )
+    if isinstance(function, FunctionType) and (function.__module__ or "").startswith(_OWN):
+        name = function.__name__
+        raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
     if is_runnable(function):
         return make_runnable_function(function, config, streams=streams)
     # Users may pass a class, a model, or a name.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from graphexec.agents import (
     Agent,
@@ -22,8 +22,8 @@ from graphexec.agents import (
 from graphexec.agents.structured import EVERYDAY_EXAMPLES
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
-from graphexec.errors import InputError, close_names
-from graphexec.executor.creation import make_agent as create_agent_of_kind
+from graphexec.errors import InputError
+from graphexec.executor.creation import make_agent_of_kind
 from graphexec.messages import Model
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -95,55 +95,49 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         )
     if name is None and base_url is not None:
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
-    if name is not None and base_url is None and _has_provider(name):
-        return _name_model(name, retries)
     from graphexec.models import LocalModel, OpenAICompatible
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
-    from graphexec.models.naming import suggest_name
+    from graphexec.models.naming import has_own_server
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
-    # Otherwise the request would go to OpenAI's server, with the user's key. A name alone is one of its models.
-    elsewhere = base_url or os.environ.get(OPENAI.base_url_variable)
-    meant = None if elsewhere else suggest_name(named)
-    if meant is not None and not meant.startswith("openai:"):
-        raise UsageError(
-            f"there is no model {named}; did you mean --model {meant.removeprefix('local:')}? Else name its server "
-            "with --base-url"
-        )
-    # Without a name and password in it.
-    where = f" at {urlsplit(base_url).netloc.rpartition('@')[2]}" if base_url else ""
-    server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
-    return ChosenModel(server, f"{named}{where}", local=False)
+    address = base_url or os.environ.get(OPENAI.base_url_variable)
+    if address and (base_url is not None or not has_own_server(named)):
+        # The whole name is the server's: `mistral:7b` is not a model of Mistral's then.
+        server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
+        return ChosenModel(server, f"{named} at {_host(address)}", local=False)
+    return _name_model(named, retries)
 
 
-def _has_provider(name: str) -> bool:
-    """Return whether a name begins with a provider. Raises `UsageError` if it begins with a misspelt one."""
-    from graphexec.models.naming import PROVIDERS, has_provider
-
-    before, colon, model = name.partition(":")
-    known = has_provider(name)
-    if colon and not known and (close := close_names(before.lower(), PROVIDERS)):
-        raise UsageError(f"{before} is not a known provider; did you mean --model {close[0]}:{model}?")
-    return known
+def _host(address: str) -> str:
+    """Return the host and port of an address, without the name and the password before them."""
+    return re.split(r"[/?#]", address.partition("//")[2], maxsplit=1)[0].rpartition("@")[2]
 
 
 def _name_model(name: str, retries: int | None) -> ChosenModel:
     from graphexec.models.local.weights import CATALOGUE
-    from graphexec.models.naming import LOCAL, create_model, split_name
+    from graphexec.models.name_suggestions import suggest_names
+    from graphexec.models.naming import create_model, has_provider, split_name
+    from graphexec.models.provider_names import LOCAL
 
+    # A name alone is one of OpenAI's models, if it looks like one.
+    openai = f"openai:{name.strip()}"
+    full_name = openai if suggest_names(name.strip()) == (openai,) else name
     try:
-        provider, model = split_name(name)
+        provider, model = split_name(full_name)
         if provider != LOCAL:
-            made = create_model(name, max_retries=_RETRIES if retries is None else retries)
-            return ChosenModel(made, name, local=False, named=name)
+            client = create_model(full_name, max_retries=_RETRIES if retries is None else retries)
+            return ChosenModel(client, name, local=False, named=full_name)
         _refuse_retries(retries)
-        made = create_model(name, max_tokens=_LONGEST)
+        client = create_model(full_name, max_tokens=_LONGEST)
     except InputError as error:
-        raise UsageError(f"--{error}") from error
-    return ChosenModel(made, model, local=True, weights=model if model in CATALOGUE else None, named=name)
+        otherwise = " Else name" if str(error).endswith("?") else "; or name"
+        raise UsageError(
+            f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"
+        ) from error
+    return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, named=name)
 
 
 def _refuse_retries(retries: int | None) -> None:
@@ -179,7 +173,7 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
             examples = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
             return create_structured_agent(model, tools, examples=examples)
         case "tool_calling" | "react":
-            return create_agent_of_kind(name, model, tools)
+            return make_agent_of_kind(name, model, tools)
         case _:
             return _FACTORIES[name](model, tools)
 

@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
 from graphexec.cli.exit_codes import UsageError
-from graphexec.errors import GraphError, did_you_mean
+from graphexec.errors import GraphError, ToolDefinitionError, an, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.tools import AnyTool
-from graphexec.tools.tool import is_tool
+from graphexec.tools import AnyTool, tools_of
+from graphexec.tools.collecting import to_tools
 from graphexec.verify import UnprovedError
 
 
@@ -110,17 +110,41 @@ class Target:
 
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
-    """Load one tool, or a sequence of tools. Raises `UsageError` for anything else."""
+    """Load tools: an object, a list of them, or those of a module or a file. Functions are made tools, as by `@tool`.
+
+    Raises `UsageError` for anything else.
+    """
+    if _is_module(reference):
+        return _tools_in(reference)
     _, found = _load(reference, "tools:weather")
-    if is_tool(found):
-        return (found,)
-    members = tuple(found) if _is_collection(found) else None
-    tools = tuple(member for member in members or () if is_tool(member))
-    if members and len(tools) == len(members):
-        return tools
-    raise UsageError(
-        f"{reference} is {_kind(found, members)}, not a tool or a list of tools; {_remedy(found, members)}"
-    )
+    values = tuple(found) if _is_collection(found) else (found,)
+    if not values:
+        raise UsageError(f"{reference} is an empty {type(found).__name__}; name a tool or a list of tools")
+    try:
+        # Of an object that cannot be called, the tools are its methods.
+        is_callable = callable(found) or hasattr(found, "invoke") or _is_collection(found)
+        return to_tools(values) if is_callable else tools_of(found)
+    except ToolDefinitionError as error:
+        raise UsageError(f"{reference} is not a tool or a list of tools: {error}") from error
+
+
+def _tools_in(reference: str) -> tuple[AnyTool, ...]:
+    """Load the tools that a module defines; those that it imports only if it defines none."""
+    module = _module(reference)
+    try:
+        found = tools_of(module)
+    except ToolDefinitionError as error:
+        functions = [name for name, value in vars(module).items() if _is_own_function(module, value)]
+        example = f", or name one, such as {reference}:{functions[0]}" if functions else ""
+        raise UsageError(f"{reference} has no tools; write @tool above its functions{example}") from error
+    own = tuple(one for one in found if getattr(one.function, "__module__", None) == module.__name__)
+    return own or found
+
+
+def _is_own_function(module: ModuleType, value: object) -> bool:
+    if not isinstance(value, FunctionType):
+        return False
+    return value.__module__ == module.__name__ and not value.__name__.startswith("_")
 
 
 def machine_at(reference: str) -> Target:
@@ -133,7 +157,7 @@ def machine_at(reference: str) -> Target:
     machine = _machine(reference, found, module)
     if machine is None:
         raise UsageError(
-            f"{reference} is {_kind(found, None)}, not a graph; name a Graph, or an object whose .graph is one"
+            f"{reference} is {an(type(found).__name__)}, not a graph; name a Graph, or an object whose .graph is one"
         )
     return machine
 
@@ -283,20 +307,6 @@ def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:
     known = list(names)
     listed = f"{of} has {', '.join(known[:_SHOWN])}{', ...' if len(known) > _SHOWN else ''}"
     return did_you_mean(name, known, listed if known else "check how it is spelled", most=3)
-
-
-def _kind(found: object, members: tuple[object, ...] | None) -> str:
-    if members is not None:
-        others = [type(member).__name__ for member in members if not is_tool(member)]
-        return f"a {type(found).__name__} with a {others[0]}" if others else f"an empty {type(found).__name__}"
-    name = type(found).__name__
-    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"
-
-
-def _remedy(found: object, members: tuple[object, ...] | None) -> str:
-    if callable(found) or (members and any(callable(member) for member in members)):
-        return "decorate the function with @tool"
-    return "name an object made by @tool"
 
 
 # These guards give type checkers the type parameters, which isinstance alone does not.

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
-from graphexec._arguments import MODEL, STRING, optional, validate
-from graphexec._mistakes import explain_calls
-from graphexec._mistakes.remedies import CREATE_OPTIONS, EXECUTOR_OPTIONS
+from graphexec._arguments import MODEL, STRING, is_executor, optional, validate
+from graphexec._mistakes import explain_calls, join_faults, unknown_options
+from graphexec._mistakes.remedies import CREATE_AGENT_OPTIONS
 from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
-from graphexec.errors import InputError, SignatureError, did_you_mean, format_value
+from graphexec.errors import InputError, SignatureError, an, did_you_mean, format_value
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
@@ -78,7 +78,10 @@ class KindChoice(NamedTuple):
     reason: str
 
 
-@explain_calls("create_agent", "create_agent(model, tools)", {})
+_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
+
+
+@explain_calls("create_agent", "create_agent(model, tools)", CREATE_AGENT_OPTIONS, others=_OPTIONS)
 def create_agent(
     model: Model | ModelFunction | str,
     tools: Iterable[AnyTool | Callable[..., Any]] = (),
@@ -102,33 +105,32 @@ def create_agent(
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
     """
-    unknown = [name for name in options if name not in _OPTIONS]
-    if unknown:
-        near = did_you_mean(unknown[0], _OPTIONS, f"the options are {', '.join(_OPTIONS)}")
-        remedies = CREATE_OPTIONS | EXECUTOR_OPTIONS
-        raise SignatureError(f"create_agent has no option {unknown[0]}; {remedies.get(unknown[0], near)}")
+    if faults := list(unknown_options("create_agent", CREATE_AGENT_OPTIONS, (*_OWN_OPTIONS, *_OPTIONS), options)):
+        raise SignatureError(join_faults(faults))
     if kind not in _KINDS:
         near = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"kind is {format_value(kind)}; {near or 'give ' + ', '.join(_KINDS)}")
     validate("", ("system_prompt", system_prompt, optional(STRING)))
-    asked, known = to_model(model), to_tools(tools)
-    named = model if isinstance(model, str) else None
-    choice = choose_kind(asked, known, named) if kind == "auto" else KindChoice(kind, "as requested")
-    logging.getLogger("graphexec").info("create_agent makes a %s agent for %r: %s", choice.kind, asked, choice.reason)
+    client, all_tools = to_model(model), to_tools(tools)
+    name = model if isinstance(model, str) else None
+    choice = choose_kind(client, all_tools, name) if kind == "auto" else KindChoice(kind, "as requested")
+    logging.getLogger("graphexec").info("create_agent makes a %s agent for %r: %s", choice.kind, client, choice.reason)
     if choice.kind == "react" and options.get("memory") is not None:
         raise InputError(
             "memory is for agents with messages, and the react agent of create_agent has one prompt; take "
             "kind='structured', or make the agent with create_react_agent and {chat_history} in its prompt"
         )
     options.setdefault("handle_parsing_errors", True)
-    agent = make_agent(choice.kind, asked, known, system_prompt)
-    return AgentExecutor(agent=agent, tools=known, **options)
+    agent = make_agent_of_kind(choice.kind, client, all_tools, system_prompt)
+    return AgentExecutor(agent=agent, tools=all_tools, **options)
 
 
-_OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
+_OWN_OPTIONS = ("system_prompt", "kind")
 
 
-def make_agent(kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None) -> Agent:
+def make_agent_of_kind(
+    kind: AgentKind, model: Model, tools: Sequence[AnyTool], system_prompt: str | None = None
+) -> Agent:
     """Make the agent of that kind; `system_prompt` is text."""
     if kind == "tool_calling":
         system = SYSTEM_PROMPT if system_prompt is None else system_prompt
@@ -156,9 +158,12 @@ def to_model(model: object) -> Model:
         return cast("Model", model)
     if isinstance(model, type):
         raise InputError(f"model is the class {model.__name__}; make one, as in {model.__name__}(...)")
+    if isinstance(model, Agent) or is_executor(model):
+        remedy = "run it as it is" if is_executor(model) else "write AgentExecutor(agent=agent, tools=tools)"
+        raise InputError(f"model is {an(type(model).__name__)}, which has a model already; {remedy}")
     if callable(getattr(model, "invoke", None)):
         raise InputError(
-            f"model is a {type(model).__name__}, which has invoke, as LangChain's models; name the model, as in "
+            f"model is {an(type(model).__name__)}, which has invoke, as LangChain's models; name the model, as in "
             "'openai:gpt-5-mini', or pass a function from a request to the reply that calls it"
         )
     if callable(model):
@@ -179,11 +184,10 @@ def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None
 
     # A user's model need not have these attributes. The string knows the provider also at another address.
     provider, name = (str(getattr(model, key, "")) for key in ("provider", "name"))
-    provider, name = (provider, name) if named is None else split_name(named)
-    if calls_tools(provider, name):
-        if refused := [tool.name for tool in tools if not _NATIVE_NAME.fullmatch(tool.name)]:
-            return KindChoice(
-                "structured", f"providers refuse {refused[0]!r} as a tool's name; write it like a variable"
-            )
-        return KindChoice("tool_calling", f"{provider}:{name} is known to call tools natively")
-    return KindChoice("structured", "the model is not known to call tools natively")
+    known = [(provider, name), *([] if named is None else [split_name(named)])]
+    native = next((f"{one}:{of_one}" for one, of_one in known if calls_tools(one, of_one)), None)
+    if native is None:
+        return KindChoice("structured", "the model is not known to call tools natively")
+    if refused := [tool.name for tool in tools if not _NATIVE_NAME.fullmatch(tool.name)]:
+        return KindChoice("structured", f"providers refuse {refused[0]!r} as a tool's name; write it like a variable")
+    return KindChoice("tool_calling", f"{native} is known to call tools natively")

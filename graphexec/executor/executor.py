@@ -1,13 +1,14 @@
-"""The class AgentExecutor(RunMethods): runs an agent and its tools through the transition table."""
+"""The class that runs an agent and its tools through the transition table, within limits, and proves that it ends."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
+from graphexec._mistakes import explain_executor
 from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
 from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
@@ -20,9 +21,7 @@ from graphexec.executor.options import (
     EarlyStopping,
     ParsePolicy,
     Trim,
-    explain_executor,
     make_policies,
-    require_same_tools,
     select_graph,
 )
 from graphexec.executor.result import Ending
@@ -93,6 +92,9 @@ class AgentExecutor(RunMethods):
 
     __slots__ = ("_allow_nonterminating", "_settings", "_verdict")
 
+    # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
+    runs_agent: ClassVar = True
+
     # The parameters of LangChain's executor, and the limits that it lacks.
     def __init__(  # noqa: PLR0913
         self,
@@ -135,7 +137,7 @@ class AgentExecutor(RunMethods):
         )
         self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
         self.tools = tools_by_name(tools)
-        require_same_tools(self.agent, self.tools)
+        _require_same_tools(self.agent, self.tools)
         self.return_intermediate_steps = return_intermediate_steps
         limits = agent_limits(
             iterations=max_iterations,
@@ -260,3 +262,31 @@ class AgentExecutor(RunMethods):
         """
         # A callable agent declares no inputs.
         return executor_tool(self, self.input_keys or ("input",), name, description)
+
+
+def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `InputError` unless the executor's tools are those that the agent describes to its model.
+
+    They are the same if they have the same names and parameters; a replacement, such as a tool that tests script, may
+    have another function. An agent that does not know its tools, such as a function, goes with any.
+    """
+    if agent.tools is None:
+        return
+    described = {tool.name: tool for tool in agent.tools}
+    differences = [
+        *_list_names("the agent", [name for name in described if name not in tools]),
+        *_list_names("the executor", [name for name in tools if name not in described]),
+        *(
+            f"{tool.signature} of the agent is {tools[name].signature} in the executor"
+            for name, tool in described.items()
+            if name in tools and tools[name].parameters != tool.parameters
+        ),
+    ]
+    if differences:
+        raise InputError(
+            f"the agent and the executor have different tools: {'; '.join(differences)}; pass the same list to both"
+        )
+
+
+def _list_names(owner: str, names: Sequence[str]) -> list[str]:
+    return [f"only {owner} has {', '.join(names)}"] if names else []

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._mistakes import explain_class
-from graphexec._mistakes.remedies import EXECUTOR_ATTRIBUTES, EXECUTOR_OPTIONS, EXECUTOR_STATICS, RUNNING
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.table import (
     AGENT_EXECUTOR,
@@ -22,17 +19,6 @@ from graphexec.executor.table import (
     default_feedback,
 )
 from graphexec.kernel.graph import Graph
-from graphexec.tools import AnyTool
-
-# Explains mistakes with the class `AgentExecutor`.
-explain_executor = explain_class(
-    "AgentExecutor(agent=agent, tools=tools)",
-    options=EXECUTOR_OPTIONS,
-    attributes=EXECUTOR_ATTRIBUTES,
-    methods=RUNNING,
-    statics=EXECUTOR_STATICS,
-    called="write executor.run(inputs), or executor.invoke(inputs)",
-)
 
 ParsePolicy: TypeAlias = bool | str | Callable[[ParseError], str]
 
@@ -113,31 +99,3 @@ def _to_step(value: Any) -> AgentStep:
             return AgentStep(action, observation)
         case _:
             raise InputError(f"trim_intermediate_steps returned a sequence with {value!r}; return steps of the run")
-
-
-def require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `InputError` unless the executor's tools are those that the agent describes to its model.
-
-    They are the same if they have the same names and parameters; a replacement, such as a tool that tests script, may
-    have another function. An agent that does not know its tools, such as a function, goes with any.
-    """
-    if agent.tools is None:
-        return
-    described = {tool.name: tool for tool in agent.tools}
-    differences = [
-        *_list_names("the agent", [name for name in described if name not in tools]),
-        *_list_names("the executor", [name for name in tools if name not in described]),
-        *(
-            f"{tool.signature} of the agent is {tools[name].signature} in the executor"
-            for name, tool in described.items()
-            if name in tools and tools[name].parameters != tool.parameters
-        ),
-    ]
-    if differences:
-        raise InputError(
-            f"the agent and the executor have different tools: {'; '.join(differences)}; pass the same list to both"
-        )
-
-
-def _list_names(owner: str, names: Sequence[str]) -> list[str]:
-    return [f"only {owner} has {', '.join(names)}"] if names else []

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from graphexec._arguments import Constraint, validate
-from graphexec.errors import InvalidReplyError, format_value
+from graphexec.errors import InputError, InvalidReplyError, format_value
 from graphexec.messages import ModelReply, ModelRequest
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, run_sync
 from graphexec.runtime.threads import run_on_own_loop
@@ -27,8 +27,8 @@ class FunctionModel:
     """A model whose replies a function writes: `request.messages` to a string, or to a `ModelReply`.
 
     The function may be `async def`. In an async run a blocking one is called in a thread. It decides itself how long it
-    waits: the `timeout` of a call is not passed on. Raises `InputError` for anything but a function; a call raises
-    `InvalidReplyError` for a reply that is neither, and raises what the function raises.
+    waits: the `timeout` of a call is not passed on. Raises `InputError` for anything but a function of one argument; a
+    call raises `InvalidReplyError` for a reply that is neither, and raises what the function raises.
     """
 
     __slots__ = ("_function",)
@@ -38,6 +38,7 @@ class FunctionModel:
     def __init__(self, function: ModelFunction) -> None:
         validate("FunctionModel", ("function", function, _FUNCTION))
         self._function = function
+        _require_one_argument(self.name, function)
 
     @property
     def name(self) -> str:
@@ -72,3 +73,19 @@ class FunctionModel:
     def _call(self, request: ModelRequest) -> Any:
         reply: Any = self._function(request)
         return run_on_own_loop(lambda: reply) if inspect.isawaitable(reply) else reply
+
+
+def _require_one_argument(name: str, function: ModelFunction) -> None:
+    """Raise `InputError` if the function cannot be called with the request alone."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        # Some functions written in C have no signature; a call says whether they fit.
+        return
+    try:
+        signature.bind(None)
+    except TypeError as error:
+        raise InputError(
+            f"FunctionModel has the function {name}{signature}, which cannot be called with a request alone ({error}); "
+            "write a function of one argument, the request"
+        ) from None

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from graphexec.errors import InputError, close_names, did_you_mean, format_value
+from graphexec._mistakes import explain_calls, join_faults, unknown_options
+from graphexec.errors import InputError, SignatureError, format_value
 from graphexec.messages import Model
-from graphexec.models.http.endpoint import OPENAI, Provider, provider_name
+from graphexec.models.http.endpoint import OPENAI, Provider, has_scheme, provider_name
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
+from graphexec.models.name_suggestions import explain_name, find_family, is_tag
+from graphexec.models.provider_names import (
+    ELSEWHERE,
+    EXAMPLE,
+    LOCAL,
+    PROVIDERS,
+    SERVERS,
+    address_variable,
+    find_provider,
+    is_own_server,
+)
 from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
 from graphexec.models.providers.openai_responses import OpenAIResponses
@@ -21,99 +35,24 @@ from graphexec.models.providers.openai_responses import OpenAIResponses
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-LOCAL = "local"
 
-# Providers that serve OpenAI's chat completions at an address of their own, as their documentation gives it: the
-# address and the variable of the key. A server on this machine usually needs no key.
-_SERVERS = {
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
-    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "together": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "fireworks": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    "nvidia": ("https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    "moonshot": ("https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
-    "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
-    "dashscope": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
-    "huggingface": ("https://router.huggingface.co/v1", "HF_TOKEN"),
-    "ollama": ("http://127.0.0.1:11434/v1", "OLLAMA_API_KEY"),
-    "lmstudio": ("http://127.0.0.1:1234/v1", "LMSTUDIO_API_KEY"),
-    "vllm": ("http://127.0.0.1:8000/v1", "VLLM_API_KEY"),
-    "llamacpp": ("http://127.0.0.1:8080/v1", "LLAMACPP_API_KEY"),
-}
-PROVIDERS = ("openai", "openai-responses", "anthropic", *_SERVERS, LOCAL)
-
-# Names that other libraries give to the same providers.
-_ALIASES = {
-    # OpenTelemetry's name, which `model.provider` has.
-    "azureaiopenai": "azureopenai",
-    "azure": "azureopenai",
-    "claude": "anthropic",
-    "fireworksai": "fireworks",
-    "gcpgemini": "gemini",
-    "google": "gemini",
-    "googlegenai": "gemini",
-    "googlegla": "gemini",
-    "grok": "xai",
-    "hf": "huggingface",
-    "mistralai": "mistral",
-    "moonshotai": "moonshot",
-    "openaichat": "openai",
-    "togetherai": "together",
-    "vertex": "vertexai",
-    "googlevertexai": "vertexai",
-    "googlevertex": "vertexai",
-    "bedrockconverse": "bedrock",
-}
-
-# Providers that need more than a name and a key, and what to write for them.
-_ELSEWHERE = {
-    "azureopenai": (
-        "OpenAICompatible(deployment, base_url='https://<resource>.openai.azure.com/openai/v1', api_key=...)"
-    ),
-    "bedrock": (
-        "OpenAICompatible(name, base_url='https://bedrock-runtime.<region>.amazonaws.com/openai/v1', api_key=...)"
-    ),
-    "vertexai": "'gemini:<model>' with a key of the Gemini API",
-}
-
-# The beginnings of models' names, and the provider that serves them.
-_BEGINNINGS = {
-    r"gpt-oss|llama|qwen|gemma|phi|granite|smollm|mixtral": "ollama",
-    r"gpt-|o\d|chatgpt|codex": "openai",
-    r"claude": "anthropic",
-    r"gemini": "gemini",
-    r"mistral|ministral|codestral|devstral|magistral|pixtral": "mistral",
-    r"deepseek": "deepseek",
-    r"grok": "xai",
-    r"command": "cohere",
-    r"kimi": "moonshot",
-}
-
-_EXAMPLE = "'openai:gpt-5-mini'"
-
-
+@explain_calls("create_model", "create_model('openai:gpt-5-mini')", {})
 def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     """Return the model that a string names, such as `openai:gpt-5-mini`, `anthropic:claude-sonnet-4-5` or `local`.
 
     Before the colon stands the provider, after it the provider's own name of the model. `local` is the small model on
     this machine, `local:<file>` a GGUF file. The key is read from the variable of the provider, such as `GROQ_API_KEY`,
-    and a variable such as `GROQ_BASE_URL` replaces its address. The `options` are those of `OpenAICompatible`; a local
-    model has `temperature`, `max_tokens` and `timeout`. Nothing is loaded, and no server is called.
+    and a variable such as `GROQ_BASE_URL` replaces its address. With `OPENAI_BASE_URL`, a name without a provider, such
+    as `llama3.2:3b`, is that of a model of this server. The `options` are those of `OpenAICompatible`; a local model
+    has all but those of a server. Nothing is loaded, and no server is called.
 
-    Raises `InputError` for an unknown provider, a missing name and an invalid option.
+    Raises `InputError` for an unknown provider, a missing name and an invalid option, and for a name such as
+    `mistral:7b`, which is that of a local model rather than of the provider's.
     """
-    allowed = _LOCAL_OPTIONS if split_name(name)[0] == LOCAL else tuple(ModelOptions.__annotations__)
-    unknown = [option for option in options if option not in allowed]
-    if unknown:
-        near = did_you_mean(unknown[0], allowed, f"the options are {', '.join(allowed)}")
-        raise InputError(f"the model {name} has no option {unknown[0]}; {near}")
     provider, model = split_name(name)
+    allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
+    if faults := list(unknown_options(f"the model {name}", _OPTION_REMEDIES, allowed, options)):
+        raise SignatureError(join_faults(faults))
     match provider:
         case "local":
             return _local_model(model, options)
@@ -128,13 +67,21 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
 
 
 def _server(provider: str) -> Provider:
-    url, key_variable = _SERVERS[provider]
-    return dataclasses.replace(
-        OPENAI, url=url, base_url_variable=f"{provider.upper()}_BASE_URL", key_variable=key_variable, example=url
-    )
+    url, key_variable = SERVERS[provider]
+    variable = address_variable(provider)
+    return dataclasses.replace(OPENAI, url=url, base_url_variable=variable, key_variable=key_variable, example=url)
 
 
-_LOCAL_OPTIONS = ("temperature", "max_tokens", "timeout")
+_LOCAL_PARAMETERS = inspect.signature(LocalModel).parameters
+_LOCAL_OPTIONS = tuple(option for option in ModelOptions.__annotations__ if option in _LOCAL_PARAMETERS)
+_OPTION_REMEDIES = {
+    **{
+        option: f"write LocalModel({option}=...) of graphexec.models"
+        for option in _LOCAL_PARAMETERS
+        if option not in ModelOptions.__annotations__
+    },
+    "base_url": "write OpenAICompatible(name, base_url=...), or set the provider's variable, such as OPENAI_BASE_URL",
+}
 
 
 # Any: the options have been checked, and each class checks their values.
@@ -152,48 +99,48 @@ def _local_model(name: str, options: Mapping[str, Any]) -> Model:
 def has_provider(name: str) -> bool:
     """Return whether a name begins with a known provider and a colon, or is `local`."""
     provider, colon, _ = name.partition(":")
-    return name.strip() == LOCAL or (bool(colon) and _find_provider(provider) in (*PROVIDERS, *_ELSEWHERE))
+    return name.strip() == LOCAL or (bool(colon) and find_provider(provider) in (*PROVIDERS, *ELSEWHERE))
+
+
+def has_own_server(name: str) -> bool:
+    """Return whether a name begins with a provider on this machine, or at an address that its variable sets."""
+    return has_provider(name) and is_own_server(find_provider(name.partition(":")[0]))
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Return the provider, as in `PROVIDERS`, and the model of a name. Raises `InputError` with the remedy."""
+    """Return the provider, as in `PROVIDERS`, and the model of a name. Raises `InputError` with the remedy.
+
+    With `OPENAI_BASE_URL`, a name without a provider is that of a model of this server.
+    """
+    # Users without a type checker pass other values.
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"model is {format_value(name)}; give a name, as in {EXAMPLE}")
     before, colon, model = (part.strip() for part in name.partition(":"))
-    provider, shown = _find_provider(before), f"model is {format_value(name)}"
-    if provider in _ELSEWHERE:
-        raise InputError(f"{shown}, and {before} needs an address of its own; write {_ELSEWHERE[provider]}")
+    provider, shown = find_provider(before), f"model is {format_value(name)}"
     if provider == LOCAL:
         return LOCAL, model or DEFAULT
-    if provider in PROVIDERS and not model:
-        raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {_EXAMPLE}")
-    if provider in PROVIDERS:
+    # Of a provider in the cloud, such a name is none: `mistral:7b` is a model of Ollama's.
+    tagged = provider in PROVIDERS and is_tag(model) and not is_own_server(provider)
+    if provider in PROVIDERS and model and not tagged:
         return provider, model
-    if colon and (close := close_names(before.lower(), PROVIDERS)):
-        raise InputError(f"{shown}, and {before} is not a known provider; did you mean '{close[0]}:{model}'?")
-    if suggested := suggest_name(name):
-        raise InputError(f"{shown}, without a known provider; did you mean '{suggested}'?")
-    if not name.strip():
-        raise InputError(f"{shown}, without a known provider; write the provider and the model, as in {_EXAMPLE}")
-    known = f"the providers are {', '.join(PROVIDERS)}"
-    raise InputError(f"{shown}, without a known provider; write it before the model, as in {_EXAMPLE}; {known}")
-
-
-def _find_provider(name: str) -> str:
-    plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    known = {re.sub(r"[^a-z0-9]", "", one): one for one in PROVIDERS}
-    return known.get(_ALIASES.get(plain, plain), _ALIASES.get(plain, plain))
-
-
-def suggest_name(name: str) -> str | None:
-    """Return a name without a provider as it is probably meant, or `None`."""
-    name = name.strip()
-    # As other libraries write it; it may also be a model of OpenRouter.
-    before, slash, model = name.partition("/")
-    if slash and model and _find_provider(before) in PROVIDERS:
-        return f"{_find_provider(before)}:{model}"
-    if ours := suggest_weights(name):
-        return f"local:{ours}"
-    found = (f"{provider}:{name}" for beginning, provider in _BEGINNINGS.items() if _matches(beginning, name))
-    return next(found, None)
+    if provider in PROVIDERS and colon and not tagged:
+        raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {EXAMPLE}")
+    if provider in ELSEWHERE and colon:
+        raise InputError(f"{shown}, and {before} needs an address of its own; write {ELSEWHERE[provider]}")
+    if has_scheme(name.strip()):
+        # The address may contain a password.
+        raise InputError("model is an address; give the name of the model, and base_url=... to OpenAICompatible")
+    if name.strip() and os.environ.get(OPENAI.base_url_variable):
+        return "openai", name.strip()
+    if tagged:
+        raise InputError(
+            f"{shown}, and {model} looks like the tag of a local model; write 'ollama:{before}:{model}' for the model "
+            f"on this machine, or '{provider}:<model>' with the whole name that {provider} has for its model"
+        )
+    if provider in PROVIDERS:
+        local = f", or 'ollama:{before}' for the model on this machine" if "ollama" in find_family(before) else ""
+        raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {EXAMPLE}{local}")
+    raise InputError(f"{shown}, {explain_name(name.strip())}")
 
 
 # Patterns of models that call tools natively, by provider, after the providers' pages of models and function calling.
@@ -232,7 +179,7 @@ def calls_tools(provider: str, name: str) -> bool:
 
     `provider` is one of `PROVIDERS`, or what `model.provider` says: a name of OpenTelemetry's, or a host and port.
     """
-    known = _BY_ADDRESS.get(provider.replace("localhost", "127.0.0.1")) or _find_provider(provider)
+    known = _BY_ADDRESS.get(provider.replace("localhost", "127.0.0.1")) or find_provider(provider)
     known = "openai" if known in ("openai-responses", "azureopenai") else known
     if known in _NATIVE:
         return _matches(_NATIVE[known], name)
@@ -240,7 +187,7 @@ def calls_tools(provider: str, name: str) -> bool:
         return False
     # OpenRouter and others write `anthropic/claude-sonnet-4.5`.
     maker, slash, model = name.partition("/")
-    if slash and _matches(_NATIVE.get(_find_provider(maker), "(?!)"), model):
+    if slash and _matches(_NATIVE.get(find_provider(maker), "(?!)"), model):
         return True
     size = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)b\b", name, re.IGNORECASE)
     return _matches(_OPEN, name) and (size is None or float(size[1]) >= _LEAST)
@@ -251,4 +198,4 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 # The names that `model.provider` has for servers without one of OpenTelemetry's.
-_BY_ADDRESS = {provider_name(url): provider for provider, (url, _) in _SERVERS.items()}
+_BY_ADDRESS = {provider_name(url): provider for provider, (url, _) in SERVERS.items()}

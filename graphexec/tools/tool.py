@@ -23,7 +23,7 @@ from typing import (
 
 from pydantic_core import ValidationError
 
-from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, optional, validate
+from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
 from graphexec._parsing.json import read_container, read_value
@@ -312,16 +312,13 @@ def unwrap_method(value: Any) -> Any:
 # Any: a value of a user's.
 def _remedy(given: Any) -> str:
     """Return how to make a tool of what other libraries take for one."""
+    if is_executor(given):
+        return "write executor.as_tool(name, description)"
     if isinstance(given, Mapping):
         return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
     if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
         return "create_agent(model, tools) takes tools of LangChain"
-    is_executor = type(given).__module__.startswith(_EXECUTOR)
-    return "write executor.as_tool(name, description)" if is_executor else "decorate the function with @tool"
-
-
-# An executor is in a layer above, and is recognized by its module.
-_EXECUTOR = "graphexec.executor"
+    return "decorate the function with @tool"
 
 
 def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
@@ -406,7 +403,7 @@ def tool(  # noqa: PLR0913
         raise ToolDefinitionError(
             f"tool was given the string {format_value(function)}; write @tool(name={format_value(function)}), say"
         )
-    if type(function).__module__.startswith(_EXECUTOR):
+    if is_executor(function):
         raise ToolDefinitionError("tool was given an executor; write executor.as_tool(name, description)")
     subject = name if isinstance(name, str) and name else "a tool"
     validate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,11 @@ NAMED = [
     ("groq:llama-3.3-70b-versatile", "GROQ_BASE_URL", "tool_calling"),
     ("ollama:qwen3:8b", "OLLAMA_BASE_URL", "tool_calling"),
     ("ollama:qwen3:0.6b", "OLLAMA_BASE_URL", "structured"),
-    # A name alone, as it has always been possible.
+    # The whole name is the server's.
     ("small", "OPENAI_BASE_URL", "structured"),
+    ("llama3.2:3b", "OPENAI_BASE_URL", "structured"),
+    ("mistral:7b", "OPENAI_BASE_URL", "structured"),
+    ("anthropic:claude-sonnet-4-5", "OPENAI_BASE_URL", "structured"),
 ]
 
 
@@ -43,8 +47,10 @@ def test_name_chooses_server_and_agent(
         monkeypatch.setenv(variable, server.url)
         ended = command(capsys, *ASK, "--model", name)
     assert (ended.code, ended.out) == (0, "It is 1776.\n")
-    assert ended.err.startswith(f"{name} · {agent} agent · calculator, convert_units, today\n")
-    assert server.asked[0]["model"] in (name, name.partition(":")[2])
+    begin = re.escape(name) + r"(?: at 127\.0\.0\.1:\d+)?"
+    assert re.match(f"{begin} · {agent} agent · calculator, convert_units, today\n", ended.err)
+    named = variable != "OPENAI_BASE_URL" or name.startswith("openai:")
+    assert server.asked[0]["model"] == (name.partition(":")[2] if named else name)
 
 
 def test_base_url_takes_any_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,12 +89,13 @@ def test_local_names_need_the_weights(
 
 # A name, and a part of the error.
 WRONG = [
-    ("opnai:gpt-5", "opnai is not a known provider; did you mean --model openai:gpt-5?"),
-    ("claude-sonnet-4-5", "there is no model claude-sonnet-4-5; did you mean --model anthropic:claude-sonnet-4-5?"),
-    (
-        "qwen3:8b",
-        "there is no model qwen3:8b; did you mean --model ollama:qwen3:8b? Else name its server with --base-url",
-    ),
+    ("opnai:gpt-5", "--model is 'opnai:gpt-5', without a known provider; did you mean 'openai:gpt-5'?"),
+    ("claude-sonnet-4-5", "without a known provider; did you mean 'anthropic:claude-sonnet-4-5'?"),
+    ("qwen3:8b", "did you mean 'ollama:qwen3:8b'? Else name its server with --base-url"),
+    ("mine", "the providers are openai, openai-responses, "),
+    ("mine", "; or name its server with --base-url"),
+    ("mistral:7b", "--model is 'mistral:7b', and 7b looks like the tag of a local model; write 'ollama:mistral:7b'"),
+    ("http://127.0.0.1:8080/v1", "--model is an address; give the name of the model"),
     ("openai:", "--model is 'openai:', without a model; write 'openai:<model>'"),
     ("azure:gpt-5", "--model is 'azure:gpt-5', and azure needs an address of its own; write "),
     ("local:other", "--model is 'local:other', which is neither known weights nor a GGUF file"),

@@ -307,14 +307,17 @@ def test_json_includes_errors(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--tools", "tools_of_mine"], "'tools_of_mine' does not name an object; write module:object"),
+        (["--tools", "tools_of_mine:"], "'tools_of_mine:' does not name an object; write module:object"),
         (
             ["--tools", "tols_of_mine:wait"],
             "there is no module tols_of_mine here, nor is it installed; did you mean tools",
         ),
         (["--tools", "tools_of_mine:wat"], "tools_of_mine has no wat; did you mean wait?"),
-        (["--tools", "tools_of_mine:plain"], "not a tool or a list of tools; decorate the function with @tool"),
-        (["--tools", "tools_of_mine:numbers"], "tools_of_mine:numbers is a list with a int, not a tool"),
+        (
+            ["--tools", "tools_of_mine:plain"],
+            "plain is not a tool or a list of tools: len takes obj by position",
+        ),
+        (["--tools", "tools_of_mine:numbers"], "a list of tools: tool was given 1; write @tool above a function"),
         (["--tools", "tools_of_mine:none"], "tools_of_mine:none is an empty list"),
         (["--tools", "tool_of_mine.py:wait"], "there is no file tool_of_mine.py; did you mean tools_of_mine.py?"),
         (
@@ -372,7 +375,7 @@ def test_model_errors_have_no_class_names() -> None:
         ),
         ([], "set OPENAI_API_KEY to it"),
     ):
-        ended = program("run", QUESTION, "--model", "m", *options)
+        ended = program("run", QUESTION, "--model", "gpt-9", *options)
         assert ended.code == 1
         assert trace in ended.err
         assert not any(name in ended.err for name in ("base_url", "api_key", "max_retries", "path="))

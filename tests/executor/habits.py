@@ -38,6 +38,20 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
             "AgentExecutor has no from_agent_and_tools; write AgentExecutor(agent=agent, tools=tools)",
         ),
         (
+            'create_agent(model, [echo], agent_type="zero-shot-react-description")',
+            "create_agent has no option agent_type; write kind='react', kind='structured' or kind='tool_calling'",
+        ),
+        ("create_agent(llm=model, tools=[echo])", "create_agent has no option llm; write model, the first argument"),
+        (
+            "create_agent(agent, [echo])",
+            "model is an Agent, which has a model already; write AgentExecutor(agent=agent, tools=tools)",
+        ),
+        ("create_agent(executor)", "model is an AgentExecutor, which has a model already; run it as it is"),
+        (
+            "AgentExecutor(agent=create_agent, tools=[echo])",
+            "agent is the function create_agent; call it: create_agent(model, tools)",
+        ),
+        (
             'AgentExecutor(agent=agent, tools=[echo], agent_type="zero-shot-react-description")',
             "AgentExecutor has no option agent_type; each kind has its function: create_react_agent, "
             "create_tool_calling_agent, create_structured_agent",
@@ -249,8 +263,7 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ("from graphexec import RunContext", "graphexec has no RunContext; write CallContext"),
         (
             'create_agent(model, [echo], instructions="Be concise.")',
-            "create_agent has no option instructions; the prompt belongs to the agent: create_agent(model, "
-            "tools, system_prompt=...)",
+            "create_agent has no option instructions; write system_prompt=...",
         ),
         (
             "create_agent(model, [echo], output_type=int)",
@@ -293,8 +306,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ("executor.kickoff()", "AgentExecutor has no kickoff; write executor.run(inputs)"),
         (
             'create_agent(model, [echo], role="Poet", goal="Rhyme")',
-            "create_agent has no option role; the prompt belongs to the agent: create_agent(model, tools, "
-            "system_prompt=...)",
+            "create_agent has no option role; write system_prompt=...; create_agent has no option goal; write "
+            "system_prompt=...",
         ),
         (
             "AgentExecutor(agent=agent, tools=[echo], max_iter=3)",

@@ -189,7 +189,7 @@ WRONG_MODELS: list[tuple[Any, str]] = [
     (3, "model is 3; give a name"),
     ([double], r"model is \[.*; give a name"),
     (OpenAICompatible, r"model is the class OpenAICompatible; make one, as in OpenAICompatible\(...\)"),
-    (Invoking(), "model is a Invoking, which has invoke, as LangChain's models; name the model"),
+    (Invoking(), "model is an Invoking, which has invoke, as LangChain's models; name the model"),
 ]
 
 
@@ -202,11 +202,13 @@ def test_wrong_model_gets_the_remedy(model: Any, says: str) -> None:
 # Options, and the error.
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),
-    ({"colour": "red"}, "create_agent has no option colour; the options are max_iterations, max_execution_time, "),
+    ({"colour": "red"}, "create_agent has no option colour; the options are system_prompt, kind, max_iterations, "),
     ({"agent": 3}, "create_agent has no option agent; "),
     ({"max_steps": 3}, "create_agent has no option max_steps; write max_iterations=..."),
     ({"functions": []}, "create_agent has no option functions; write tools, the second argument"),
-    ({"llm": 3}, "create_agent has no option llm; the model belongs to the agent"),
+    ({"llm": 3}, "create_agent has no option llm; write model, the first argument"),
+    ({"max_turns": 3, "knid": "react"}, "max_turns; write max_iterations=...; .* no option knid; did you mean kind?"),
+    ({"colour": 3, "size": 4}, "create_agent has no option colour or size; the options are system_prompt, kind, "),
     ({"kind": "tool-calling"}, "kind is 'tool-calling'; did you mean tool_calling?"),
     ({"kind": "zero-shot"}, "kind is 'zero-shot'; give auto, tool_calling, structured, react"),
     ({"kind": None}, "kind is None; give auto, tool_calling, structured, react"),
@@ -220,6 +222,14 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
 def test_wrong_option_gets_the_remedy(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         create_agent(ScriptedModel([]), [double], **options)
+
+
+def test_other_name_of_the_model_is_explained() -> None:
+    create: Any = create_agent
+    with pytest.raises(InputError, match=r"^create_agent has no option llm; write model, the first argument$"):
+        create(llm=ScriptedModel([]), tools=[double])
+    with pytest.raises(InputError, match=r"no option agent_type; write kind='react', .*; .* no option max_steps; "):
+        create(agent_type="react", max_steps=3, verbose=True)
 
 
 def test_missing_model_is_named() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import graphexec.agents
-from graphexec import Agent, callable_agent, chat_agent, create_structured_agent
-from graphexec.actions import Run
+from graphexec import Agent, AgentExecutor, callable_agent, chat_agent, create_agent, create_structured_agent, tool
+from graphexec.actions import AgentFinish, Run
 from graphexec.agents import create_self_ask_agent
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, ToolDefinitionError
@@ -163,3 +163,42 @@ def test_input_keys_must_be_a_list(keys: str) -> None:
 def test_agent_must_be_a_function(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"agent is .*; make one with create_react_agent, say, or give a function"):
         callable_agent(wrong)
+
+
+class MyExecutor(AgentExecutor):
+    """An executor of a user's class."""
+
+
+@pytest.mark.parametrize("kind", [AgentExecutor, MyExecutor])
+def test_executor_is_recognized(kind: type[AgentExecutor]) -> None:
+    executor: Any = kind(agent=create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
+    for agent in (executor, executor.run, executor.arun):
+        with pytest.raises(InputError, match="agent is an executor, which runs an agent already; run it as it is, or"):
+            callable_agent(agent)
+    with pytest.raises(ToolDefinitionError, match=r"tool was given an executor; write executor.as_tool\(name"):
+        tool(executor)
+    with pytest.raises(ToolDefinitionError, match=r"is not a tool; write executor.as_tool\(name, description\)"):
+        create_structured_agent(ScriptedModel([]), [executor])
+    with pytest.raises(InputError, match=f"model is an? {kind.__name__}, which has a model already; run it as it is"):
+        create_agent(executor)
+
+
+class Proxy:
+    """An object that has every attribute, as some proxies do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return True
+
+    def __call__(self, steps: object, inputs: object) -> Any:
+        return AgentFinish({"output": "done"})
+
+
+def test_object_of_another_library_is_no_executor() -> None:
+    assert AgentExecutor(agent=Proxy(), tools=[]).run("q").output == "done"
+
+
+@pytest.mark.parametrize("function", [create_agent, create_structured_agent, create_self_ask_agent])
+def test_function_that_makes_an_agent_is_not_one(function: Any) -> None:
+    name = function.__name__
+    with pytest.raises(InputError, match=rf"agent is the function {name}; call it: {name}\(model, tools\)"):
+        callable_agent(function)

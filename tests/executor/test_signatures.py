@@ -1,4 +1,4 @@
-"""Calls that do not fit, missing attributes and missing names are explained, at no cost for the others."""
+"""Calls that do not fit, missing attributes and missing names are explained."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import graphexec
 from graphexec import Limits
@@ -34,6 +36,7 @@ made: Any = Box
         ({"sise": 3}, "Box has no option sise; did you mean size?"),
         ({"size": 3, "weight": 3}, "Box has no option weight; write Box(size=1)"),
         ({"sise": 3, "width": 3}, "Box has no option sise; did you mean size? Box has no option width; write size=..."),
+        ({"size": 3, "weight": 3, "colour": 3}, "Box has no option weight or colour; write Box(size=1)"),
         ({}, "Box needs size; write Box(size=1)"),
     ],
 )
@@ -105,6 +108,19 @@ def test_package_has_no_missing_name(name: str) -> None:
     assert not hasattr(graphexec, name)
     with pytest.raises(ImportError):
         exec(f"from graphexec import {name}")
+
+
+@given(st.text() | st.from_regex(r"\A[a-z_]{1,8}(\.[a-z_]{0,8}){1,3}\Z"))
+@example("foo.bar")
+@example("executor.")
+@example("models.nothing")
+@example(".")
+@example("")
+@example("class")
+@example("a" * 5_000)
+@example("\udc80\0")
+def test_any_name_can_be_looked_up(name: str) -> None:
+    assert getattr(graphexec, name, None) is vars(graphexec).get(name)
 
 
 def test_modules_are_imported_as_before() -> None:

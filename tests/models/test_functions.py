@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -79,3 +80,38 @@ def test_exception_of_the_function_is_raised() -> None:
 def test_other_values_are_no_functions(wrong: Any) -> None:
     with pytest.raises(InputError, match=r"FunctionModel has function=.*; give a function from a request to its reply"):
         FunctionModel(wrong)
+
+
+def two(request: ModelRequest, history: object) -> str:
+    return f"{request} {history}"
+
+
+def by_name(*, request: ModelRequest) -> str:
+    return f"{request}"
+
+
+def with_default(request: ModelRequest, times: int = 2) -> str:
+    return shout(request) * times
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (two, r"two\(request: 'ModelRequest', history: 'object'\)"),
+        (by_name, r"by_name\(\*, request: 'ModelRequest'\)"),
+        (lambda: "hello", r"<lambda>\(\)"),
+        (lambda request, *, key: key, r"<lambda>\(request, \*, key\)"),
+        (partial(by_name, request=ASKED), r"partial\(\*, request"),
+    ],
+)
+def test_function_with_other_parameters_is_refused(function: Any, shown: str) -> None:
+    with pytest.raises(InputError, match=f"the function {shown}.*, which cannot be called with a request") as caught:
+        FunctionModel(function)
+    assert str(caught.value).endswith("; write a function of one argument, the request")
+
+
+@pytest.mark.parametrize(
+    "function", [with_default, lambda *requests: shout(requests[0]), partial(with_default, times=1), print, max]
+)
+def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
+    assert repr(FunctionModel(function)).startswith("FunctionModel(")

@@ -7,13 +7,15 @@ import socket
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from graphexec.errors import InputError, MissingAPIKeyError
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, create_model
-from graphexec.models.naming import PROVIDERS, calls_tools, has_provider, split_name
+from graphexec.models.name_suggestions import is_tag
+from graphexec.models.naming import calls_tools, has_provider, split_name
+from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
 
 ASKED = ChatRequest([UserMessage("hello")])
@@ -108,7 +110,7 @@ WRONG = {
     "smollm2": "did you mean 'local:smollm2-135m-instruct'?",
     "something": f"write it before the model, as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
     "zzz:model": f"as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
-    "opnai:gpt-5": "and opnai is not a known provider; did you mean 'openai:gpt-5'?",
+    "opnai:gpt-5": "without a known provider; did you mean 'openai:gpt-5'?",
     "antropic:claude": "did you mean 'anthropic:claude'?",
     "openai:": "without a model; write 'openai:<model>', as in 'openai:gpt-5-mini'",
     "Groq": "without a model; write 'groq:<model>', as in 'openai:gpt-5-mini'",
@@ -146,6 +148,7 @@ def test_any_name_is_a_model_or_an_input_error(name: str) -> None:
 
 @given(st.sampled_from(PROVIDERS[:-1]), st.from_regex(r"\A[a-z][a-z0-9./:-]*\Z"))
 def test_name_of_a_model_is_kept(provider: str, model: str) -> None:
+    assume(not is_tag(model))
     assert split_name(f"{provider}:{model}") == (provider, model)
     assert has_provider(f"{provider}:{model}")
 
@@ -190,3 +193,38 @@ def test_known_models_call_tools(table: str, native: bool) -> None:
 def test_unnamed_model_calls_no_tools() -> None:
     assert not calls_tools("", "")
     assert not calls_tools("openai", "")
+
+
+SAMPLING: dict[str, Any] = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}
+
+
+@pytest.mark.parametrize("name", ["local", "local:x.gguf", "openai:gpt-5-mini"])
+def test_sampling_options_are_those_of_every_model(name: str) -> None:
+    options: Any = {**SAMPLING, "extra_body": {"min_p": 0.1}}
+    identity: Any = create_model(name, **options)
+    for value in ("0.5", "9", "0.9", "1", "min_p"):
+        assert value in identity.identity
+
+
+# Options of a local model, and the error.
+NOT_LOCAL = {
+    "api_key": "the model local has no option api_key; the options are temperature, max_tokens, top_p, seed, ",
+    "context": r"the model local has no option context; write LocalModel\(context=...\) of graphexec.models",
+    "sede": r"the model local has no option sede; did you mean seed\?",
+    "reasoning_effort": "LocalModel has reasoning_effort=",
+}
+
+
+@pytest.mark.parametrize("option", NOT_LOCAL)
+def test_option_that_a_local_model_lacks_is_refused(option: str) -> None:
+    options: Any = {option: "low"}
+    with pytest.raises(InputError, match=NOT_LOCAL[option]):
+        create_model("local", **options)
+
+
+def test_all_unknown_options_are_reported() -> None:
+    create: Any = create_model
+    with pytest.raises(InputError, match=r"option base_url; write .*; .* seeds; did you mean seed\? .* size; the"):
+        create("openai:gpt-5-mini", base_url="http://127.0.0.1", seeds=1, size=3)
+    with pytest.raises(InputError, match=r"create_model needs name; write create_model\('openai:gpt-5-mini'\)"):
+        create()
