@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
@@ -22,12 +23,18 @@ from graphexec.kernel.snapshot import Snapshot, snapshot_of
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """The parameters of a run: the question, the executor, and the names of its model and agent."""
+    """The parameters of a run: the question, the executor, the names of its model and agent, and the images."""
 
     question: str
     executor: AgentExecutor
     model: str
     agent: str
+    images: Sequence[str | Path] = ()
+
+    @property
+    def inputs(self) -> Mapping[str, object] | str:
+        """The inputs of the run."""
+        return {"input": self.question, "images": self.images} if self.images else self.question
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
     begun = time.monotonic()
     seen = RunProgress()
-    events = setup.executor.stream(setup.question)
+    events = setup.executor.stream(setup.inputs)
     try:
         # Output of tools must not mix with the answer.
         with redirect_stdout(sys.stderr):

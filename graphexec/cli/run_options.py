@@ -163,6 +163,17 @@ def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
+def find_images(references: Sequence[str]) -> tuple[str | Path, ...]:
+    """Return the images: addresses, and paths of files, which the run reads. Raises `UsageError` for a missing file."""
+    from graphexec.models.http.endpoint import has_scheme
+
+    images = tuple(one if has_scheme(one) or one.startswith("data:") else Path(one) for one in references)
+    missing = [str(one) for one in images if isinstance(one, Path) and not one.is_file()]
+    if missing:
+        raise UsageError(f"there is no file {' or '.join(missing)}; --image takes a file or an https:// address")
+    return images
+
+
 def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:
     """Make the agent of that name."""
     match name:

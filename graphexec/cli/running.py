@@ -12,7 +12,15 @@ import typer
 from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, exit_on_error, option, write_proof
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.run_loop import RunDisplay, RunSetup, follow
-from graphexec.cli.run_options import AgentName, fetch_weights, load_tools, make_agent, make_memory, make_model
+from graphexec.cli.run_options import (
+    AgentName,
+    fetch_weights,
+    find_images,
+    load_tools,
+    make_agent,
+    make_memory,
+    make_model,
+)
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
 from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
@@ -42,9 +50,13 @@ def run(  # noqa: PLR0913 - each is an option
         option(
             _MODEL,
             "NAME",
-            "A provider and its model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or ollama:qwen3; a local "
-            "model that `graphexec models` lists; or the name of a model at --base-url. Default: a small local model, "
-            "downloaded at first use.",
+            "A provider and its model, such as openai:gpt-5-mini, anthropic:claude-sonnet-4-5 or ollama:llama3.2:3b; "
+            "local:FILE.gguf, or a local model that `graphexec models` lists. Providers: openai, openai-responses, "
+            "anthropic, groq, mistral, deepseek, gemini, xai, openrouter, together, fireworks, cerebras, perplexity, "
+            "nvidia, moonshot, cohere, dashscope, huggingface, and on this machine ollama, lmstudio, vllm, llamacpp, "
+            "local. With --base-url, or with OPENAI_BASE_URL for other providers than openai and those on this "
+            "machine, the whole name is that of a model at this address, such as llama3.2:3b. Default: a small local "
+            "model, downloaded at first use.",
         ),
     ] = None,
     base_url: Annotated[
@@ -80,8 +92,13 @@ def run(  # noqa: PLR0913 - each is an option
             _MODEL,
             "MODULE:OBJECT",
             "A tool or a list of tools, as module:object or file.py:object, instead of the built-in ones (calculator, "
-            "convert_units, today). May be repeated.",
+            "convert_units, today). An object may be a function with annotations and a docstring; a module or a file "
+            "alone means all its tools. May be repeated.",
         ),
+    ] = None,
+    image: Annotated[
+        list[str] | None,
+        option(_MODEL, "PATH", "An image for the model, as a file or an https:// address. May be repeated."),
     ] = None,
     max_iterations: Annotated[
         int, typer.Option(min=0, metavar="N", help="Iterations: decisions of the agent.", rich_help_panel=_LIMITS)
@@ -141,7 +158,7 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with exit_on_error(debug=debug, json_to=out if json else None):
-        loaded = load_tools(tools or ())
+        loaded, images = load_tools(tools or ()), find_images(image or ())
         chosen = make_model(model, base_url, gguf, retries=retries, cache=cache)
         name: AgentName = agent or choose_kind(chosen.model, loaded, chosen.named).kind
         chosen_agent = make_agent(name, chosen.model, loaded)
@@ -169,7 +186,8 @@ def run(  # noqa: PLR0913 - each is an option
             display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
             # The file is written first: it is complete when the result is shown.
             displays = [display] if recording is None else [recording, display]
-            code = follow(RunSetup(question, executor, chosen.name, name), displays, debug=debug)
+            setup = RunSetup(question, executor, chosen.name, name, images)
+            code = follow(setup, displays, debug=debug)
         if printed is not None and printed.report_missing():
             # The answer may be in a missing record.
             code = code or FAILED

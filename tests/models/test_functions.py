@@ -94,24 +94,36 @@ def with_default(request: ModelRequest, times: int = 2) -> str:
     return shout(request) * times
 
 
-@pytest.mark.parametrize(
-    ("function", "shown"),
-    [
-        (two, r"two\(request: 'ModelRequest', history: 'object'\)"),
-        (by_name, r"by_name\(\*, request: 'ModelRequest'\)"),
-        (lambda: "hello", r"<lambda>\(\)"),
-        (lambda request, *, key: key, r"<lambda>\(request, \*, key\)"),
-        (partial(by_name, request=ASKED), r"partial\(\*, request"),
-    ],
-)
+def with_key(request: ModelRequest, *, key: str) -> str:
+    return f"{request} {key}"
+
+
+def nothing() -> str:
+    return ""
+
+
+def many(*requests: ModelRequest) -> str:
+    return shout(requests[0])
+
+
+# A function, and how the error shows it.
+MISFITS: list[tuple[Any, str]] = [
+    (two, r"two\(request: 'ModelRequest', history: 'object'\)"),
+    (by_name, r"by_name\(\*, request: 'ModelRequest'\)"),
+    (nothing, r"nothing\(\)"),
+    (with_key, r"with_key\(request: 'ModelRequest', \*, key: 'str'\)"),
+    (partial(by_name, request=ASKED), r"partial\(\*, request"),
+]
+FITTING: list[Any] = [with_default, many, partial(with_default, times=1), print, max]
+
+
+@pytest.mark.parametrize(("function", "shown"), MISFITS)
 def test_function_with_other_parameters_is_refused(function: Any, shown: str) -> None:
     with pytest.raises(InputError, match=f"the function {shown}.*, which cannot be called with a request") as caught:
         FunctionModel(function)
     assert str(caught.value).endswith("; write a function of one argument, the request")
 
 
-@pytest.mark.parametrize(
-    "function", [with_default, lambda *requests: shout(requests[0]), partial(with_default, times=1), print, max]
-)
+@pytest.mark.parametrize("function", FITTING)
 def test_function_that_takes_a_request_is_accepted(function: Any) -> None:
     assert repr(FunctionModel(function)).startswith("FunctionModel(")

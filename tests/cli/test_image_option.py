@@ -1,0 +1,57 @@
+"""`graphexec run --image`, and the providers that the help of `--model` names."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from graphexec.cli.running import run
+from graphexec.models.provider_names import PROVIDERS
+from tests.cli.conversations import serving
+from tests.cli.terminals import command
+from tests.models.pictures import PNG
+
+ASK = ("run", "What is it?", "--model", "small", "--agent", "tool_calling")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dot.png").write_bytes(PNG)
+    Path("notes.txt").write_text("milk", encoding="utf-8")
+
+
+def test_images_are_sent_with_the_question(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(["A dot."]) as server:
+        images = ("--image", "dot.png", "--image", "https://pictures.example/a.png")
+        ended = command(capsys, *ASK, "--base-url", server.url, *images)
+    assert (ended.code, ended.out) == (0, "A dot.\n")
+    sent = json.dumps(server.asked[0]["messages"][-1])
+    assert "data:image/png;base64," in sent
+    assert "https://pictures.example/a.png" in sent
+    assert "What is it?" in sent
+
+
+@pytest.mark.parametrize(
+    ("image", "says"),
+    [
+        ("dog.png", "there is no file dog.png; --image takes a file or an https:// address"),
+        (".", "there is no file .; --image takes"),
+        ("notes.txt", "notes.txt"),
+    ],
+)
+def test_wrong_image_is_wrong_usage(capsys: pytest.CaptureFixture[str], image: str, says: str) -> None:
+    with serving([]) as server:
+        ended = command(capsys, *ASK, "--base-url", server.url, "--image", image)
+    assert (ended.code, ended.out, server.asked) == (2, "", [])
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+
+
+def test_help_names_every_provider() -> None:
+    words = re.split(r"[\s,.]+", get_type_hints(run, include_extras=True)["model"].__metadata__[0].help)
+    assert set(PROVIDERS) <= set(words)
