@@ -12,6 +12,7 @@ from graphexec import AgentExecutor, AgentFinish, ParseError, create_tool_callin
 from graphexec.agents.tool_calling import read
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, Reasoning, ToolMessage
 from graphexec.models import ScriptedModel
+from graphexec.tools import tool_from_schema
 from tests.executor.actors import echo, messages
 
 
@@ -41,6 +42,10 @@ def calls(text: str, finish: str = "stop") -> list[tuple[str, object]]:
     return [(action.tool, action.tool_input) for action in decision]
 
 
+def in_deepseeks_tokens(text: str) -> str:
+    return text.replace("<|", "<|tool_").replace("_", "\u2581").replace("|", "\uff5c")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -61,6 +66,13 @@ def calls(text: str, finish: str = "stop") -> list[tuple[str, object]]:
         '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}</s>',
         '[TOOL_CALLS]weather[CALL_ID]aB3dE6gH9[ARGS]{"city": "Oslo"}',
         '[TOOL_CALLS]weather{"city": "Oslo"}',
+        in_deepseeks_tokens('<|calls_begin|><|call_begin|>weather<|sep|>{"city": "Oslo"}<|call_end|><|calls_end|>'),
+        in_deepseeks_tokens(
+            "<|calls_begin|><|call_begin|>function<|sep|>weather\n```json\n"
+            '{"city": "Oslo"}\n```<|call_end|><|calls_end|>'
+        ),
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>"
+        '{"city": "Oslo"}<|tool_call_end|><|tool_calls_section_end|>',
         '<|python_tag|>{"name": "weather", "parameters": {"city": "Oslo"}}<|eom_id|>',
         '<|python_tag|>{"type": "function", "name": "weather", "parameters": {"city": "Oslo"}}',
         CALL,
@@ -76,6 +88,9 @@ def calls(text: str, finish: str = "stop") -> list[tuple[str, object]]:
         '{"tool_calls": [{"name": "weather", "arguments": {"city": "Oslo"}}]}',
         '{"tool": "weather", "tool_input": {"city": "Oslo"}}',
         '{"action": "weather", "action_input": {"city": "Oslo"}}',
+        '{"Name": "weather", "Arguments": {"city": "Oslo"}}',
+        '{"action": "weather", "Action Input": {"city": "Oslo"}}',
+        '{"name": "weather", "function": "weather", "arguments": {"city": "Oslo"}}',
     ],
 )
 def test_textual_call_is_read(text: str) -> None:
@@ -106,10 +121,53 @@ def test_several_textual_calls_are_read(text: str) -> None:
         '{"name": "today", "arguments": {}}',
         '<tool_call>{"name": "today"}</tool_call>',
         "<function=today>{}</function>",
+        "<tool_call>\n<function=today>\n</function>\n</tool_call>",
+        "<function=today></function>",
+        "<tool_call>\n<function=today>\n</function>",
+        "<tool_call><function=today></tool_call>",
     ],
 )
 def test_missing_arguments_are_empty(text: str) -> None:
     assert calls(text) == [("today", {})]
+
+
+STRINGS = {
+    "optional": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "listed": {"type": ["null", "string"]},
+    "referred": {"$ref": "#/$defs/Digit"},
+    "chosen": {"enum": [1, "1", "true", "null", "[1]", "{}"]},
+    "constant": {"allOf": [{"$ref": "#/$defs/Text"}, {"minLength": 1}]},
+    "free": {},
+    "always": True,
+}
+VALUES = {"count": {"type": "integer"}, "one": {"const": 1}, "never": {"$ref": "#/$defs/Loop"}, "mixed": {"enum": [1]}}
+DEFINITIONS = {
+    "Digit": {"enum": ["1", "true", "null", "[1]", "{}"]},
+    "Text": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
+    "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}, {"type": "integer", "anyOf": [{"minimum": 1}]}]},
+}
+
+
+@pytest.mark.parametrize("written", ["1", "true", "null", "[1]", "{}"])
+def test_strings_in_tags_stay_strings(written: str) -> None:
+    schema = {"type": "object", "properties": {**STRINGS, **VALUES}, "$defs": DEFINITIONS}
+    form = tool_from_schema("form", "Take all.", schema, lambda **values: "")
+    parameters = "".join(f"<parameter={name}>{written}</parameter>" for name in (*STRINGS, *VALUES))
+    decision = read(ModelReply(f"<function=form>{parameters}</function>"), [form])
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == {**dict.fromkeys(STRINGS, written), **dict.fromkeys(VALUES, json.loads(written))}
+
+
+def test_parameters_in_tags_are_what_models_write() -> None:
+    @tool
+    def send(zip: str | None = None, urgent: bool = False) -> str:  # noqa: A002 - a usual name of a parameter
+        """Send it."""
+        return f"{zip} {urgent}"
+
+    text = "<function=send><parameter=zip>12345</parameter><parameter=urgent>True</parameter></function>"
+    model = ScriptedModel([text, "done"])
+    result = AgentExecutor(agent=create_tool_calling_agent(model, [send]), tools=[send]).run("q")
+    assert [step.observation for step in result.steps] == ["12345 True"]
 
 
 def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
@@ -128,6 +186,7 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
         '[{"name": "Oslo", "arguments": {}}]',
         '{"name": "weather", "arguments": {}, "score": 3}',
         '{"name": "weather"}',
+        '{"name": 3, "arguments": {}}',
         "[]",
         "[1, 2]",
         '{"name": "Osl',
@@ -157,6 +216,20 @@ def test_other_text_is_the_answer(text: str) -> None:
             "there is no tool nope, only weather, today, echo",
         ),
         ("<tool_call>weather</tool_call>", "its tool call is not valid"),
+        ("<function=today>", "its tool call is not valid"),
+        ("I see. <function=weather>\n<parameter=city>Os", "its tool call is not valid"),
+        ("<function=weather>\n<parameter=city>Oslo</parameter>\n", "its parameters are not complete"),
+        ("<function=echo><parameter=text>a</parameter><parameter=text>b</parameter></function>", "two values for text"),
+        ('I see. [TOOL_CALLS]weather{"city": "Os', "its tool call is not valid"),
+        (in_deepseeks_tokens("<|calls_begin|>"), "its tool call is not valid"),
+        ('So: <|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{"city', "its tool call is not valid"),
+        (
+            '{"name": "weather", "arguments": {"city": "a"}, "args": {"city": "b"}}',
+            "it has two values for the arguments",
+        ),
+        ('{"name": "weather", "tool": "today", "arguments": {}}', "it has two values for the name"),
+        ('{"name": "weather", "arguments": {"city": "a"}, "Arguments": {}}', "it has two values for Arguments"),
+        ('<tool_call>{"name": "weather", "args": {}, "input": {"city": "b"}}</tool_call>', "it has two values"),
         ('{"name": "weather", "arguments": {"city": "Os', "its tool call is not complete"),
         ('```json\n{"name": "weather", "arguments": {', "its tool call is not complete"),
         ('{"name": "weather", "arguments": [1]}', "the arguments of the call to weather are not a JSON object"),

@@ -185,7 +185,15 @@ def _fields(value: Any) -> dict[str, Any]:
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
 _CALL_STARTS = ("{", "[", "`", "<")
 # What begins a call that follows other text, as `read_textual_calls` reads it.
-_CALL_MARKS = ("<tool_call", "<tools>", "<function", "<|tool_call|>", "<|python_tag|>", "[tool_calls]")
+_CALL_MARKS = (
+    "<tool_call",
+    "<tools>",
+    "<function",
+    "<|tool_call",
+    "<\uff5ctool\u2581call",
+    "<|python_tag|>",
+    "[tool_calls]",
+)
 _CALL_MARK = re.compile("|".join(map(re.escape, _CALL_MARKS)), re.IGNORECASE)
 _LONGEST_MARK = max(map(len, _CALL_MARKS))
 

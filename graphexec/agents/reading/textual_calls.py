@@ -1,8 +1,9 @@
 """Read tool calls that a model writes as text, because its server does not know the format of its calls.
 
 Sources: the chat templates of Hermes and Qwen (`<tool_call>`), Llama 3.1 (`<function=name>`, `<|python_tag|>`), Granite
-(`<|tool_call|>`), Qwen-Coder (`<tools>`, `<parameter=name>`) and Mistral (`[TOOL_CALLS]`, with `[CALL_ID]` and `[ARGS]`
-in newer ones), as vLLM's tool parsers read them. Models without a format write the object of a call as JSON.
+(`<|tool_call|>`), Qwen-Coder (`<tools>`, `<parameter=name>`), Mistral (`[TOOL_CALLS]`, with `[CALL_ID]` and `[ARGS]` in
+newer ones), DeepSeek V3 and Kimi K2 (`<|tool_call_begin|>`, DeepSeek in signs of its own), as vLLM's tool parsers read
+them. Models without a format write the object of a call as JSON.
 """
 
 from __future__ import annotations
@@ -15,30 +16,49 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from graphexec._parsing.json import read_beginning, read_container, read_object
-from graphexec.agents.reading.json_text import find_end, find_regions, items_of
+from graphexec._parsing.json import read_beginning, read_container, read_object, read_value
+from graphexec.agents.reading.json_text import find_contradiction, find_end, find_regions, items_of, read_fields
 from graphexec.agents.reading.text_parsing import strip_fence, unreadable_error
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
+
+def _token(words: str) -> str:
+    """Return the pattern of a token that DeepSeek writes with full-width bars and other underscores than Kimi."""
+    return rf"<[|\uff5c]tool_{words}[|\uff5c]>".replace("_", r"[_\u2581]")
+
+
+_CALLS_BEGIN = _token("calls(?:_section)?_begin")
+_CALL_BEGIN = _token("call_begin")
 _MARK = re.compile(
     r"<(?P<tag>tool_calls?|tools|function_calls?|functioncall)>|<function=(?P<function>[^>\n]{1,99})>"
-    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call\|>",
+    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call\|>"
+    rf"|(?P<token>{_CALLS_BEGIN}\s{{0,9}}(?:{_CALL_BEGIN})?|{_CALL_BEGIN})",
     re.IGNORECASE,
 )
+_NAMED_TOKEN = re.compile(
+    rf"\s*+(?:function{_token('sep')})?(?:functions\.)?([\w.-]{{1,99}}?)(?::\d{{1,9}})?\s*+"
+    rf"(?:{_token('(?:sep|call_argument_begin)')}|(?=```))\s*+(?:```(?:json)?\s)?"
+)
+_TOKEN_END = re.compile(rf"\s*+(?:```)?\s*+(?:{_token('call_end')})?")
 # Mistral's newer form, without a list.
 _NAMED = re.compile(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
 _PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(.*?)</parameter>", re.DOTALL)
 _FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
+_FUNCTION_END = re.compile(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
 # What may stand between two calls, and behind the last one.
-_BETWEEN = re.compile(r"(?:[\s;,]|</s>|<\|(?:eom_id|eot_id|im_end|end)\|>|</(?:tool_calls?|tools|function_calls?)>)*+")
+_BETWEEN = re.compile(
+    r"(?:[\s;,]|</s>|<\|(?:eom_id|eot_id|im_end|end)\|>|<\uff5cend\u2581of\u2581sentence\uff5c>"
+    rf"|</(?:tool_calls?|tools|function_calls?)>|{_token('calls(?:_section)?_end')})*+"
+)
 
 # A call in Python, or a list of one, whose arguments would have to be evaluated.
 _PYTHON = re.compile(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
 
-_NAME_KEYS = ("name", "function", "tool", "tool_name", "action")
-_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
-_OTHER_KEYS = frozenset({"id", "type", "index", "call_id"})
+# The names of members as `read_fields` returns them.
+_NAME_KEYS = ("name", "function", "tool", "toolname", "action")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "toolinput", "actioninput")
+_OTHER_KEYS = frozenset({"id", "type", "index", "callid"})
 _FORM = "To use a tool, call it and write nothing else."
 
 
@@ -47,6 +67,8 @@ class _Call:
     name: str
     # Any JSON: what the model gave as the arguments.
     arguments: Any
+    # What makes the call unclear.
+    problem: str = ""
 
 
 class _NotACallError(ValueError):
@@ -106,12 +128,11 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
             if not new:
                 raise _NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
             calls += new
-            between = _BETWEEN.match(text, position)
-            assert between is not None, "the pattern matches the empty string"
-            position = between.end()
+            position = _match_end(_BETWEEN, text, position)
     except ValueError as error:
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
-        if not begins_line or (calls and not any(call.name in tools for call in calls)):
+        named = _begun_name(text, mark) in tools
+        if (not begins_line and not named) or (calls and not any(call.name in tools for call in calls)):
             _reject_cut_call(text[mark.end() :].lstrip(), tools)
             return reply
         cut = reply.finish_reason == "length"
@@ -122,25 +143,46 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
     return _with_calls(reply, text[: mark.start()].strip(), calls, text)
 
 
+def _begun_name(text: str, mark: re.Match[str]) -> str | None:
+    """Return the name that a call has behind its mark, or in it, even if the rest cannot be read."""
+    patterns = (_NAMED_TOKEN,) if mark["token"] else (_FUNCTION,) if mark["tag"] else (_FUNCTION, _NAMED)
+    found = (pattern.match(text, mark.end()) for pattern in patterns)
+    return mark["function"] or next((name[1].strip() for name in found if name), None)
+
+
 def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[_Call], int]:
     """Return the calls behind a mark, and the position behind them. Raises `ValueError` if they cannot be read."""
     position = mark.end()
+    if mark["token"]:
+        named = _NAMED_TOKEN.match(text, position)
+        if named is None:
+            raise _NotACallError("it has no name")
+        value, position = _read_json(text, named.end())
+        return [_Call(named[1], value)], _match_end(_TOKEN_END, text, position)
     function = mark
     if mark["tag"] is not None and (inner := _FUNCTION.match(text, position)):
         position, function = inner.end(), inner
     name = function[1] if function is not mark else mark["function"]
+    in_tags = name is not None and (_PARAMETER.match(text, position) or _FUNCTION_END.match(text, position))
     if name is None and mark["tag"] is None and (named := _NAMED.match(text, position)):
         position, name = named.end(), named[1]
-    if name is not None and _PARAMETER.match(text, position):
+    if in_tags and name is not None:
         arguments, position = _read_parameters(text, position, tools.get(name.strip()))
         call = [_Call(name.strip(), arguments)]
     else:
         value, position = _read_json(text, position)
         call = _to_calls(value, tagged=True) if name is None else [_Call(name.strip(), value)]
     closing = re.compile(rf"\s*+(?:</function>)?\s*+(?:</{mark['tag'] or 'function'}>)?", re.IGNORECASE)
-    closed = closing.match(text, position)
-    assert closed is not None, "the pattern matches the empty string"
-    return call, closed.end()
+    end = _match_end(closing, text, position)
+    if in_tags and not text[position:end].strip():
+        raise _NotACallError("its parameters are not complete")
+    return call, end
+
+
+def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    assert found is not None, "the pattern matches the empty string"
+    return found.end()
 
 
 def _read_json(text: str, position: int) -> tuple[Any, int]:
@@ -152,17 +194,43 @@ def _read_json(text: str, position: int) -> tuple[Any, int]:
 
 
 def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[dict[str, Any], int]:
-    """Read arguments in tags. They are strings, but for parameters of other types they are JSON."""
-    properties: Mapping[str, Any] = {} if tool is None else tool.parameters["properties"]
+    """Read arguments in tags, which may be none. They are strings where the schema accepts the string, or else JSON."""
+    schema: Mapping[str, Any] = {"properties": {}} if tool is None else tool.parameters
     arguments: dict[str, Any] = {}
     while found := _PARAMETER.match(text, position):
         position = found.end()
-        name, value = found[1].strip(), found[2].removeprefix("\n").removesuffix("\n")
-        arguments[name] = value
-        if properties.get(name, {}).get("type") != "string":
+        name, written = found[1].strip(), found[2].removeprefix("\n").removesuffix("\n")
+        value: Any = written
+        expected = schema["properties"].get(name, schema.get("additionalProperties"))
+        if not _accepts(expected, written, schema.get("$defs", {})):
             with suppress(ValueError):
-                arguments[name] = json.loads(value)
+                value = read_value(written)
+        if arguments.setdefault(name, value) != value:
+            raise _NotACallError(f"it has two values for {name}")
     return arguments, position
+
+
+# Any: a JSON schema may be a boolean, or missing.
+def _accepts(schema: Any, value: str, definitions: Mapping[str, Any]) -> bool:
+    """Return whether a JSON schema accepts a string, judging by the types and the values that it allows."""
+    if not isinstance(schema, Mapping):
+        return True
+    rules: Mapping[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]
+    name = str(rules.get("$ref")).removeprefix("#/$defs/")
+    # A definition that consists of itself accepts nothing.
+    others = {key: definition for key, definition in definitions.items() if key != name}
+    return (
+        "string" in rules.get("type", "string")
+        and value in rules.get("enum", (value,))
+        and rules.get("const", value) == value
+        and all(_accepts(part, value, definitions) for part in rules.get("allOf", ()))
+        and all(
+            any(_accepts(branch, value, definitions) for branch in rules[word])
+            for word in ("anyOf", "oneOf")
+            if word in rules
+        )
+        and ("$ref" not in rules or (name in definitions and _accepts(definitions[name], value, others)))
+    )
 
 
 def _read_json_calls(text: str) -> list[_Call]:
@@ -175,9 +243,7 @@ def _read_json_calls(text: str) -> list[_Call]:
         if not new:
             return []
         calls += new
-        between = _BETWEEN.match(text, position)
-        assert between is not None, "the pattern matches the empty string"
-        position = between.end()
+        position = _match_end(_BETWEEN, text, position)
     return calls
 
 
@@ -189,20 +255,22 @@ def _to_calls(value: Any, *, tagged: bool) -> list[_Call]:
         return [call for calls in several for call in calls] if all(several) else []
     if not isinstance(value, dict):
         return []
-    members: dict[str, Any] = {str(key): item for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if set(members) == {"tool_calls"}:
-        return _to_calls(members["tool_calls"], tagged=tagged)
+    members = read_fields(value)
+    if set(members) == {"toolcalls"}:
+        return _to_calls(members["toolcalls"], tagged=tagged)
     # OpenAI's form.
     if isinstance(members.get("function"), dict) and set(members) <= {"function", *_OTHER_KEYS}:
         return _to_calls(members["function"], tagged=tagged)
-    names = [key for key in _NAME_KEYS if key in members]
-    arguments = [key for key in _ARGUMENT_KEYS if key in members]
-    if len(names) != 1 or len(arguments) > 1 or not (arguments or tagged):
+    names = [members[key] for key in _NAME_KEYS if key in members]
+    arguments = [members[key] for key in _ARGUMENT_KEYS if key in members]
+    if not names or not (arguments or tagged) or not set(members) <= {*_NAME_KEYS, *_ARGUMENT_KEYS, *_OTHER_KEYS}:
         return []
-    name = members[names[0]]
-    if not isinstance(name, str) or not set(members) <= {*names, *arguments, *_OTHER_KEYS}:
-        return []
-    return [_Call(name, members[arguments[0]] if arguments else {})]
+    twice = find_contradiction(value)
+    if twice is None and any(one != same[0] for same in (names, arguments) for one in same):
+        twice = "the name" if any(name != names[0] for name in names) else "the arguments"
+    problem = "" if twice is None else f"it has two values for {twice}"
+    name = next((name for name in names if isinstance(name, str)), None)
+    return [] if name is None else [_Call(name, arguments[0] if arguments else {}, problem)]
 
 
 def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
@@ -214,6 +282,8 @@ def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: s
 
 
 def _arguments(call: _Call, text: str) -> dict[str, Any]:
+    if call.problem:
+        _reject(text, call.problem)
     given = call.arguments
     if isinstance(given, str):
         try:
