@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, validate, validate_each
-from graphexec.agents.examples.worked import WorkedExample
+from graphexec.agents.examples import WorkedExample
 from graphexec.errors import InputError, format_value
 from graphexec.messages import Model
 from graphexec.tools import AnyTool

@@ -72,7 +72,8 @@ def create_structured_agent(  # noqa: PLR0913
     `prompt` is the template of the instructions, with `{tools}`; `question` is the template of the user's message.
     Their other variables are the inputs of a run. The worked `examples` are shown before the question: small models
     solve few tasks without them. "auto" makes them from the tools (see `synthesised_examples`), and `()` is for models
-    that need none. An answer has at most `max_answer` characters (`None`: any number), if the model follows schemas.
+    that need none. The schema limits an answer to `max_answer` characters (`None`: any number); the longer answer of a
+    server that ignores schemas is kept whole.
     `tool_choice` is as in `create_tool_calling_agent`; by default it is `auto`, but the default local model may answer
     only small talk without a tool, because it hardly sees when it needs one.
 
@@ -247,25 +248,3 @@ def _unreadable(text: str, why: str) -> ParseError:
         '{"action": "final_answer", "answer": "..."}'
     )
     return unreadable_error(why, text, form, prose="{" not in text)
-
-
-EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
-    WorkedExample("What is 36 * 52?", (("calculator", {"expression": "36 * 52"}, "1872"),), "1872"),
-    WorkedExample(
-        "How many kilometers are 3 miles?",
-        (("convert_units", {"value": 3, "from_unit": "miles", "to_unit": "kilometers"}, "3 mi = 4.82803 km"),),
-        "3 mi = 4.82803 km",
-    ),
-    WorkedExample("What day is it today?", (("today", {}, "Tuesday, 2025-03-04"),), "Tuesday, 2025-03-04"),
-    WorkedExample(
-        "I have 5 bags with 14 coins each. How many coins do I have?",
-        (("calculator", {"expression": "5 * 14"}, "70"),),
-        "70",
-    ),
-    WorkedExample(
-        "Convert 98.6 F to Celsius.",
-        (("convert_units", {"value": 98.6, "from_unit": "F", "to_unit": "C"}, "98.6 °F = 37 °C"),),
-        "98.6 °F = 37 °C",
-    ),
-    WorkedExample("84*19", (("calculator", {"expression": "84 * 19"}, "1596"),), "1596"),
-)

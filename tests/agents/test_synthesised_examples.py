@@ -14,17 +14,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, AnyUrl, BaseModel, Field, create_model
 from typing_extensions import TypedDict
 
-from graphexec import create_structured_agent, tool
+from graphexec import AgentExecutor, create_structured_agent, tool
 from graphexec.actions import Run
 from graphexec.agents import WorkedExample, synthesised_examples
 from graphexec.agents.examples.patterns import match_pattern
 from graphexec.agents.examples.questions import labelled_question, natural_question
 from graphexec.agents.examples.synthesis import GREETING
+from graphexec.agents.examples.values import ExampleValues
 from graphexec.effects import CallModel
 from graphexec.errors import ToolDefinitionError
 from graphexec.messages import ChatRequest
@@ -159,16 +160,16 @@ ANNOTATIONS = st.recursive(st.sampled_from(SCALARS) | numbers() | texts(), conta
 NAMES = st.sampled_from(["city", "id", "fileName", "from_unit", "to_unit", "count", "x", "items", "note", "größe"])
 
 
-@settings(max_examples=300)
 @given(st.dictionaries(NAMES, ANNOTATIONS, max_size=4), st.integers(0, 4))
-def test_every_call_fits_its_tool(annotations: dict[str, Any], optional: int) -> None:
-    made = tool_of(annotations, optional=min(optional, len(annotations)))
-    calls = calls_of(made)
-    assert len(calls) == 2
-    for name, arguments in calls:
-        assert name == made.name
+def test_every_call_fits_its_tool(annotations: dict[str, Any], defaults: int) -> None:
+    made = tool_of(annotations, optional=min(defaults, len(annotations)))
+    # Large containers have values that are too long for a prompt.
+    first, second = (ExampleValues(longest=10**6, space=10**7) for _ in range(2))
+    for optional in (False, True):
+        arguments = first.arguments(made, optional=optional)
+        assert arguments is not None
         made.read(json.loads(json.dumps(arguments)))
-    assert calls == calls_of(made)
+        assert arguments == second.arguments(made, optional=optional)
 
 
 JSON_SCHEMAS = st.recursive(
@@ -225,7 +226,7 @@ def test_tools_have_different_values() -> None:
         for number in range(3)
     ]
     cities = [arguments["city"] for _, arguments in calls_of(*tools)]
-    assert cities[:3] == ["Lisbon", "Turin", "Malmö"]
+    assert cities[:3] == ["Tartu", "Bergamo", "Kalmar"]
     assert all(one != other for one, other in zip(cities[:3], cities[3:], strict=True))
 
 
@@ -244,11 +245,57 @@ def test_pattern_has_a_string(pattern: str) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"],
+    [
+        *("(?=a)b", "(a", "a)", "[a", r"(a)\1", "*", "", "a{1000}", "(" * 5000, "[[a]]", "[^\\d\\D]", "\\", "a{3}{"),
+        *(
+            "a^b",
+            "a$b",
+            "$^",
+            "(^a){2}",
+            "^*",
+            "a++a",
+            "a{2}{3}",
+            "a{,3}",
+            "a{3,1}",
+            r"a\bb",
+            r"\ba\b-",
+            r"\b",
+            "\ue000",
+        ),
+        *("[b-a]", "(?i)a", "(?<=a)b", r"\u0041", "a{0}b{0,0}c{0,}", "(a|b{1,2}){0,3}?d", r"[\[\]]-\]"),
+    ],
 )
 def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
     found = match_pattern(pattern)
     assert found is None or re.search(pattern, found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        *((r"\bab\b-\b7", "ab-7"), ("$^", ""), ("a{0}b{0,0}c{0,}", "c"), (r"x|(?=y)\1", None), ("x|y+", "x")),
+        *(
+            ("a$b", None),
+            ("a^b", None),
+            (r"a\bb", None),
+            ("^*", None),
+            ("a++", None),
+            ("a{3,1}", None),
+            ("a{,3}", None),
+        ),
+        *(
+            (r"[\[\]]x", "[x"),
+            ("(?=.*b)(?<!c)ab(?!d)", "ab"),
+            ("(?=b)a", None),
+            ("(?P<n>a)", "a"),
+            ("(" * 21 + ")" * 21, None),
+            (r"\Aa\Z", "a"),
+            ("\ue000", None),
+        ),
+    ],
+)
+def test_pattern_is_read_as_it_is_written(pattern: str, text: str | None) -> None:
+    assert match_pattern(pattern) == text
 
 
 @given(st.text("ab\\d[]^$(|)?*+{1,}.-w", max_size=12))
@@ -331,9 +378,12 @@ def test_any_docstring_makes_a_question(description: str, arguments: dict[str, A
         assert ask(description, arguments)[-1] in "?."
 
 
-def test_long_docstring_makes_a_short_question() -> None:
-    description = "Return " + "very " * 200 + "long text of a city"
-    assert len(natural_question(description, {"city": "Oslo"})) < 120
+@pytest.mark.parametrize(
+    "description",
+    ["Return " + "very " * 200 + "long text of a city", "返回城市的天气。" * 900, "返回城市的天气" * 900, "l" * 5000],
+)
+def test_long_docstring_makes_a_short_question(description: str) -> None:
+    assert len(natural_question(description, {"city": "Oslo"})) < 140
 
 
 # ---- examples
@@ -343,8 +393,8 @@ def test_examples_of_few_tools_have_two_forms() -> None:
     first, _, second, _, last = synthesised_examples([stock_level, echo])
     assert first == WorkedExample(
         "Tell how many pieces of an item are in stock: item lantern.",
-        (("stock_level", {"item": "lantern"}, "37"),),
-        "37",
+        (("stock_level", {"item": "lantern"}, "317"),),
+        "317",
     )
     assert second.question == "How many pieces of rucksack are in stock?"
     assert last == GREETING
@@ -389,8 +439,8 @@ def test_structured_agent_shows_examples_by_default() -> None:
         '{"action": "final_answer", "answer": "Hello! How can I help you?"}',
         "Say it again: text The lantern is green.",
         '{"action": "echo", "action_input": {"text": "The lantern is green"}}',
-        "Observation: 37",
-        '{"action": "final_answer", "answer": "37"}',
+        "Observation: 317",
+        '{"action": "final_answer", "answer": "317"}',
     ]
     without = request_of(create_structured_agent(ScriptedModel([]), [echo], examples=()))
     assert [message.role for message in without.messages] == ["system", "user"]
@@ -411,6 +461,13 @@ def test_answer_has_a_greatest_length(most: int | None) -> None:
     for request in requests:
         answer = request.schema["anyOf"][-1]["properties"]["answer"]
         assert answer == {"type": "string"} | ({} if most is None else {"maxLength": most})
+
+
+def test_longer_answer_is_kept_whole() -> None:
+    answer = "long " * 200
+    model = ScriptedModel([json.dumps({"action": "final_answer", "answer": answer})])
+    executor = AgentExecutor(agent=create_structured_agent(model, [echo]), tools=[echo])
+    assert executor.run("q").output == answer
 
 
 # A token of the models that were measured has about four characters of such text.

@@ -39,7 +39,7 @@ from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
 
 # What the synthesised examples use, and what they do not.
-DUMMY, OTHER = "Lisbon", "Oslo"
+DUMMY, OTHER = "Tartu", "Oslo"
 
 
 class Weather:
@@ -280,7 +280,7 @@ def test_copied_argument_is_not_used() -> None:
 
 
 def test_each_copying_tool_is_left_out_in_turn() -> None:
-    scene = Scene(act(DUMMY), act("Turin", name="local_time"), finish("I do not know."))
+    scene = Scene(act(DUMMY), act("Bergamo", name="local_time"), finish("I do not know."))
     assert scene.run().output == "I do not know."
     assert scene.branches == [ALL, ["local_time", "final_answer"], ["final_answer"]]
 
@@ -290,7 +290,7 @@ def test_insisting_model_never_calls_the_tool() -> None:
     result = scene.run()
     assert isinstance(result.ending, StoppedResponse)
     assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * 3)
-    assert "weather was not called: city=Lisbon stands in an example" in result.steps[0].observation
+    assert "weather was not called: city=Tartu stands in an example" in result.steps[0].observation
 
 
 @pytest.mark.parametrize(
@@ -322,9 +322,9 @@ def example(city: Any, name: str = "weather") -> WorkedExample:
 
 
 def test_dummy_of_another_tool_is_not_used() -> None:
-    scene = Scene(act("Turin"), finish())
+    scene = Scene(act("Bergamo"), finish())
     scene.run()
-    assert scene.executor.agent.dummies["local_time"]["town"][0] == "Turin"
+    assert scene.executor.agent.dummies["local_time"]["town"][0] == "Bergamo"
     assert scene.weather.calls == []
 
 
@@ -359,8 +359,8 @@ def test_enumerations_are_never_dummies() -> None:
     scene = Scene(act(unit="C"), finish())
     assert scene.executor.agent.dummies == {
         "final_answer": {"answer": ("Hello! How can I help you?",)},
-        "weather": {"city": ("Lisbon", "Malmö")},
-        "local_time": {"town": ("Turin", "Gdansk")},
+        "weather": {"city": ("Tartu", "Kalmar")},
+        "local_time": {"town": ("Bergamo", "Gdynia")},
     }
     scene.run()
     assert scene.weather.calls == [OTHER]
@@ -437,7 +437,7 @@ def test_bound_counts_a_request_per_rule_and_tool(tools: int) -> None:
 
 
 @given(
-    replies=st.lists(st.sampled_from([act(), act(DUMMY), act("Turin", name="local_time"), finish(), "garbage"])),
+    replies=st.lists(st.sampled_from([act(), act(DUMMY), act("Bergamo", name="local_time"), finish(), "garbage"])),
     limit=st.integers(0, 12),
     early=st.sampled_from(["force", "generate"]),
 )

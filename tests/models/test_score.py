@@ -6,17 +6,20 @@ import runpy
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
-from graphexec.agents.structured import EVERYDAY_EXAMPLES
+from graphexec.agents import synthesised_examples
+from graphexec.cli.run_options import EVERYDAY_EXAMPLES
 from graphexec.errors import ContextOverflowError
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
+from graphexec.tools import AnyTool
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "score.py"
@@ -157,6 +160,20 @@ def test_everyday_questions_contain_no_answers_or_example_numbers() -> None:
     for task in SETS["everyday"][0].tasks:
         assert not SCORE["is_answered"](task, task.question)
         assert not known & {*SCORE["numbers_in"](task.question)}
+
+
+def test_no_question_contains_a_value_of_an_example() -> None:
+    for group in (group for name in ("three", "six", "one") for group in SETS[name]):
+        calls = [call for example in synthesised_examples(group.tools) for call in example.calls]
+        values = {str(value) for name, arguments, _ in calls for value in free_arguments(group.tools, name, arguments)}
+        for task in group.tasks:
+            assert not {value for value in values if value.casefold() in task.question.casefold()}
+
+
+def free_arguments(tools: Sequence[AnyTool], name: str, arguments: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments that are neither chosen among listed values nor bounded, as an hour is."""
+    (properties,) = (tool.parameters["properties"] for tool in tools if tool.name == name)
+    return [value for argument, value in arguments.items() if not {"enum", "maximum"} & properties[argument].keys()]
 
 
 def test_halves_share_no_task() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from graphexec import create_react_agent, create_tool_calling_agent, tool
+import graphexec.agents
+from graphexec import create_tool_calling_agent, tool
 from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.effects import CallModel
@@ -31,7 +33,7 @@ def look(city: str) -> str:
 
 
 def request_of(agent: Agent) -> ChatRequest:
-    effect = agent.ask(Run({"input": "q"}))
+    effect = agent.ask(Run({"input": "q", "chat_history": []}))
     assert isinstance(effect, CallModel)
     assert isinstance(effect.request, ChatRequest)
     return effect.request
@@ -91,13 +93,29 @@ def test_repeatable_is_true_or_false() -> None:
         make_forecast((), repeatable="yes")
 
 
-def test_agents_show_the_arguments_in_the_description() -> None:
+def test_tool_calling_agent_describes_the_examples() -> None:
     made = make_forecast([{"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}])
     shown = 'For example: {"city": "Ærø"}, {"city": "Oslo", "day": "2026-01-02"}'
     (spec,) = request_of(create_tool_calling_agent(ScriptedModel([]), [made])).tools
     assert spec.description == f"Forecast the weather.\n\n{shown}"
-    (message,) = request_of(create_react_agent(ScriptedModel([]), [made])).messages
-    assert f"- Forecast the weather. {shown}\n" in message.content
+
+
+# Any: the functions differ in their options.
+AGENTS: Mapping[str, Callable[..., Agent]] = {
+    name: getattr(graphexec.agents, name) for name in graphexec.agents.__all__ if name.startswith("create_")
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_agent_shows_the_examples(name: str) -> None:
+    @tool(name="Intermediate Answer", examples=[{"question": "How high is Ærø?"}, {"question": "Who?", "best_of": 2}])
+    def search(question: str, best_of: int = 1) -> str:
+        """Look a question up."""
+        raise AssertionError("no tool is called for an example")
+
+    request = request_of(AGENTS[name](ScriptedModel([]), [search]))
+    shown = [*(message.content for message in request.messages), *(spec.description for spec in request.tools)]
+    assert all(any(text in one for one in shown) for text in ("How high is Ærø?", '{"question": "Who?", "best_of": 2}'))
 
 
 def test_tool_without_examples_is_described_as_before() -> None:

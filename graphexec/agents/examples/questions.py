@@ -33,15 +33,21 @@ _ASIDE = re.compile(
     r"\s*(?:[;:(]|,? (?:such as|for example|for instance|e\.g\.|i\.e\.|using|based on)\b|, (?:which|or|with|and)\b).*"
 )
 
-# Words. A longer sentence says more than a question does.
-_LONGEST = 16
+# Words, and characters for languages that have no blanks. A longer sentence says more than a question does.
+_LONGEST, _WIDEST = 16, 120
+# Characters of a description that are read: its first sentence.
+_READ = 2000
+_STOP = re.compile(r"[.!?](?:\s|$)|[。\uff01\uff1f]")
 
 
 def imperative(description: str) -> str:
     """Return the first sentence of a description without asides and full stop: "Return the price of an item"."""
-    paragraph = description.strip().split("\n\n")[0]
-    sentence = re.split(r"[.!?](?:\s|$)", " ".join(paragraph.split()), maxsplit=1)[0]
-    words = (_ASIDE.sub("", sentence) or sentence).split()
+    paragraph = description.strip()[:_READ].partition("\n\n")[0]
+    sentence = _STOP.split(" ".join(paragraph.split()), maxsplit=1)[0]
+    sentence = _ASIDE.sub("", sentence) or sentence
+    if len(sentence) > _WIDEST:
+        sentence = sentence[:_WIDEST].rpartition(" ")[0] or sentence[:_WIDEST]
+    words = sentence.split()
     if not words:
         return "Use the tool"
     words[0] = _base_form(words[0])

@@ -6,16 +6,29 @@ A model with less than a billion parameters learns the form of a decision from e
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from graphexec.agents.examples.questions import labelled_question, natural_question
 from graphexec.agents.examples.values import ExampleValues
-from graphexec.agents.examples.worked import WorkedExample
 from graphexec.agents.prompt import validate_tools
 from graphexec.tools import AnyTool, ToolExample
 
 # Tools up to which each has two examples, and the most examples altogether: more would fill a small context.
 _FEW, _MOST = 4, 12
+
+
+@dataclass(frozen=True, slots=True)
+class WorkedExample:
+    """A question with its solution: tool calls as `(tool, arguments, observation)`, and the answer.
+
+    A model sees it as a conversation.
+    """
+
+    question: str
+    calls: tuple[tuple[str, Mapping[str, Any], str], ...]
+    answer: str
+
 
 GREETING = WorkedExample("Hello!", (), "Hello! How can I help you?")
 
@@ -23,11 +36,13 @@ GREETING = WorkedExample("Hello!", (), "Hello! How can I help you?")
 def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     """Return the worked examples that a structured agent makes for these tools if it is given none.
 
-    Those of a tool's author (`@tool(examples=...)`) are taken first, and replace as many. Two to four tools have two
-    examples each: a question that names the arguments, and one in natural words. Other numbers of tools have one each,
-    in natural words, up to eleven. One more is a greeting, which needs no tool: the last example, or the one before it
-    if there is a single tool. Values, observations and answers are invented: no tool
-    is called. A tool whose arguments a validator restricts to unknown values has no example.
+    Two to four tools have two examples each: a question that names the arguments, and one in natural words. Other
+    numbers of tools have one each, in natural words, up to eleven. Those of a tool's author (`@tool(examples=...)`)
+    come first, and replace as many. A greeting, which needs no tool, comes last; if there is a single tool, it comes
+    before the last example.
+
+    Values, observations and answers are invented: no tool is called. A tool has no example if a validator accepts only
+    certain values, or if its arguments are long or take long to make.
 
     Raises `ToolDefinitionError` for invalid tools.
     """

@@ -1,29 +1,38 @@
-"""Values that fit a JSON schema, for the arguments of examples. No tool is called for them."""
+"""Values that fit a JSON schema, for the arguments of examples. No tool is called for them.
+
+A schema may come from another program, which may allow values of any size, or none at all: the work for a tool and the
+characters of its arguments are limited. Nor is anything in a schema of the right type, unless its validator says so.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeGuard, final
 
-from graphexec.agents.examples.patterns import match_pattern
-from graphexec.agents.examples.words import NUMBERS, values_named
+from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
+from graphexec.agents.examples.words import NUMBERS, SMALLER_NUMBERS, values_named
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import InvalidArgumentsError
 
-# How many values are tried for an argument, and how many calls altogether.
-_VALUES, _CALLS = 12, 60
+# Calls that are tried for an example.
+_CALLS = 30
 
-# Schemas within schemas, and items of an array.
-_DEEPEST, _MOST_ITEMS = 6, 8
+# Schemas within schemas; the depth at which values become as small as they may be; items of an array; the values of an
+# enumeration, and the branches of a union, that are tried.
+_DEEPEST, _DEEP, _MOST_ITEMS, _MOST_BRANCHES = 6, 2, 32, 24
+
+# Characters of a string, and of one that need not match its pattern: to reject it may take long.
+_LONGEST_STRING, _LONGEST_GUESS = 200, 18
 
 _FORMATS: Mapping[str, tuple[str, ...]] = {
     "date": ("2031-05-17", "2032-09-23", "2033-02-14", "2034-11-06"),
-    "date-time": ("2031-05-17T06:45:00Z", "2032-09-23T17:20:00Z", "2033-02-14T21:35:00Z", "2031-05-17T06:45:00"),
-    "time": ("06:45:00", "17:20:00", "21:35:00", "06:45:00Z"),
+    "date-time": ("2031-05-17T06:43:00Z", "2032-09-23T17:28:00Z", "2033-02-14T21:37:00Z", "2031-05-17T06:43:00"),
+    "time": ("06:43:00", "17:28:00", "21:37:00", "06:43:00Z"),
     "duration": ("PT37M", "PT52M", "PT23M", "P3D"),
     "email": ("clara@example.org", "viktor@example.org", "amina@example.org"),
     "name-email": ("clara@example.org", "viktor@example.org"),
@@ -42,7 +51,7 @@ _FORMATS: Mapping[str, tuple[str, ...]] = {
     "ipv4interface": ("192.0.2.37/24",),
     "ipv6interface": ("2001:db8::37/32",),
     "ipvanyinterface": ("192.0.2.37/24",),
-    "json-string": ("{}", "37"),
+    "json-string": ("{}", "317"),
     "regex": ("lantern", "meadow"),
     "base64": ("bGFudGVybg==",),
     "base64url": ("bGFudGVybg==",),
@@ -50,37 +59,48 @@ _FORMATS: Mapping[str, tuple[str, ...]] = {
 }
 
 # Tried for a string that nothing describes, but that a validator rejects: numbers, dates and codes are often strings.
-_STRINGS = ("37", "2031-05-17", "https://example.org/a", "clara@example.org", "06:45", "AB", "ABC", "a", "EUR", "en")
+_STRINGS = ("317", "2031-05-17", "https://example.org/a", "clara@example.org", "06:43", "AB", "ABC", "q", "XPF", "fo")
 
 
 @final
 class ExampleValues:
-    """Makes arguments for calls of tools: other values each time, in the same order in every process."""
+    """Makes arguments for calls of tools: other values each time, in the same order in every process.
 
-    def __init__(self) -> None:
+    As JSON, those of a call have at most `longest` characters, and those of all calls `space`.
+    """
+
+    def __init__(self, *, longest: int = 600, space: int = 2400) -> None:
         self._uses: Counter[str] = Counter()
+        self._longest = longest
+        self._space = space
 
     def arguments(self, tool: AnyTool, *, optional: bool = False) -> dict[str, Any] | None:
         """Return arguments that fit the tool: those that it requires, and enumerations; with `optional`, all of them.
 
-        `None` if none are found, because a validator accepts only certain values.
+        `None` if none are found: a validator accepts only certain values, or they are long or take long to make.
         """
-        properties: Mapping[str, Any] = tool.parameters.get("properties", {})
-        required = tool.parameters.get("required", ())
-        schema = _Schema(tool.parameters.get("$defs", {}), self._take)
-        wanted = [
-            name for name, one in properties.items() if optional or name in required or schema.is_enumeration(one)
-        ]
-        # The optional ones may be what a validator rejects.
-        for names in (wanted, [name for name in wanted if name in required]):
-            choices = {name: list(itertools.islice(schema.values(properties[name], name), _VALUES)) for name in names}
-            if (arguments := _fit(tool, choices, required)) is not None:
-                return arguments
+        properties: dict[str, Any] = {**tool.parameters["properties"]}
+        required = dict.fromkeys(tool.parameters.get("required", ()))
+        properties |= {name: {} for name in required if name not in properties}
+        # The optional ones may be what a validator rejects, or what takes long.
+        for others in (True, False) if len(properties) > len(required) else (False,):
+            schema = _Schema(tool.parameters.get("$defs", {}), self._take)
+            with contextlib.suppress(WorkLimitError):
+                names = [
+                    name
+                    for name, one in properties.items()
+                    if name in required or (others and (optional or schema.is_enumeration(one)))
+                ]
+                choices = {name: schema.values(properties[name], name) for name in names}
+                found = _fit(tool, choices, required, min(self._longest, self._space))
+                if found is not None:
+                    self._space -= len(json.dumps(found))
+                    return found
         return None
 
     def observation(self, arguments: Mapping[str, Any]) -> str:
         """Return another number, which is none of the arguments, as text."""
-        while (number := NUMBERS[self._take("number") % len(NUMBERS)]) in arguments.values():
+        while (number := number_at(self._take("number"))) in arguments.values():
             pass
         return str(number)
 
@@ -89,28 +109,47 @@ class ExampleValues:
         return self._uses[what] - 1
 
 
-def _fit(tool: AnyTool, choices: dict[str, list[Any]], required: Iterable[str]) -> dict[str, Any] | None:
+def number_at(turn: int) -> int:
+    """Return the number of that turn: no two turns have the same one."""
+    rounds, place = divmod(turn, len(NUMBERS))
+    return NUMBERS[place] + 1000 * rounds
+
+
+def _fit(
+    tool: AnyTool, choices: Mapping[str, Iterator[Any]], required: Collection[str], longest: int
+) -> dict[str, Any] | None:
     """Return the first combination of values that the tool accepts; a rejected value is replaced by the next one."""
+    arguments: dict[str, Any] = {}
+    replaced: Collection[str] = choices
     for _ in range(_CALLS):
-        for name in [name for name, values in choices.items() if not values]:
-            if name in required:
+        for name in replaced:
+            value = next(choices[name], _NONE)
+            if value is not _NONE:
+                arguments[name] = value
+            elif name in required:
                 return None
-            del choices[name]
-        arguments = {name: values[0] for name, values in choices.items()}
-        try:
-            tool.read(arguments)
-            json.dumps(arguments, allow_nan=False)
-        except InvalidArgumentsError as error:
-            rejected = [name for name in error.arguments if name in choices] or list(choices)
-        # A validator of the user's may raise any exception.
-        except Exception:  # noqa: BLE001
-            rejected = list(choices)
-        else:
+            else:
+                arguments.pop(name, None)
+        rejected = _find_rejected(tool, arguments, longest)
+        if rejected is None:
             return arguments
         if not rejected:
             return None
-        for name in rejected:
-            del choices[name][0]
+        replaced = rejected
+    return None
+
+
+def _find_rejected(tool: AnyTool, arguments: Mapping[str, Any], longest: int) -> list[str] | None:
+    """Return the names of arguments to replace, all of them if the tool names none; `None` if the call fits."""
+    try:
+        if len(json.dumps(arguments, allow_nan=False)) > longest:
+            return [max(arguments, key=lambda name: len(json.dumps(arguments[name])))]
+        tool.read(arguments)
+    except InvalidArgumentsError as error:
+        return [name for name in error.arguments if name in arguments] or list(arguments)
+    # A validator of the user's may raise any exception.
+    except Exception:  # noqa: BLE001
+        return list(arguments)
     return None
 
 
@@ -122,13 +161,35 @@ def _is_schema(value: object) -> TypeGuard[Schema]:
     return isinstance(value, Mapping)
 
 
+def _number(schema: Schema, key: str, default: float) -> float:
+    value = schema.get(key)
+    # Not a number is not equal to itself.
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value:  # noqa: PLR0124
+        return value
+    return default
+
+
+def _list(schema: Schema, key: str) -> list[Any]:
+    value = schema.get(key)
+    return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
+
+
+def _members(schema: Schema, key: str) -> Schema:
+    value = schema.get(key)
+    return value if _is_schema(value) else {}
+
+
 @final
 class _Schema:
-    """Makes values of schemas. `take(what)` counts how often a kind of value has been taken."""
+    """Makes values of schemas. `take(what)` counts how often a kind of value has been taken.
 
-    def __init__(self, definitions: Mapping[str, Any], take: Callable[[str], int]) -> None:
+    Raises `WorkLimitError` if it takes long.
+    """
+
+    def __init__(self, definitions: Schema, take: Callable[[str], int]) -> None:
         self.definitions = definitions
         self.take = take
+        self.work = WorkLimit()
 
     def is_enumeration(self, schema: object) -> bool:
         """Return whether a schema lists its values."""
@@ -136,23 +197,27 @@ class _Schema:
 
     def resolve(self, schema: object) -> Schema:
         """Return the schema that a reference, or several joined by `allOf`, stand for; `{}` for an invalid one."""
-        resolved: dict[str, Any] = dict(schema) if _is_schema(schema) else {}
-        for _ in range(_DEEPEST):
-            parts: list[object] = resolved.pop("allOf", [])
-            if "$ref" in resolved:
-                reference = str(resolved.pop("$ref"))
-                parts = [self.definitions.get(reference.removeprefix("#/$defs/")), *parts]
-            if not parts:
-                break
-            for part in parts:
-                resolved = {**(part if _is_schema(part) else {}), **resolved}
+        resolved: dict[str, Any] = {}
+        pending = [schema]
+        while pending:
+            part = pending.pop()
+            self.work.spend()
+            if not _is_schema(part):
+                continue
+            parts = _list(part, "allOf")
+            self.work.spend(len(part) + len(parts))
+            pending += reversed(parts)
+            if "$ref" in part:
+                pending.append(self.definitions.get(str(part["$ref"]).removeprefix("#/$defs/")))
+            rest = {key: value for key, value in part.items() if key not in ("$ref", "allOf")}
+            resolved = {**rest, **resolved, **_join(rest, resolved)}
         return resolved
 
     def values(self, given: object, name: str, depth: int = 0) -> Iterator[Any]:
         """Yield values of a schema, the most usual first; none if the schema is too deep."""
-        schema = self.resolve(given)
         if depth > _DEEPEST:
             return
+        schema = self.resolve(given)
         match schema:
             case {"const": value}:
                 yield value
@@ -161,26 +226,36 @@ class _Schema:
                 # They may not fit: nothing holds them to their schema.
                 yield from self.values({key: schema[key] for key in schema if key != "examples"}, name, depth)
             case {"enum": [*values]} if values:
-                yield from self.rotate(f"enum {values}", values)
+                yield from self.rotate(f"enum {values[:_MOST_BRANCHES]}", values)
             case {"anyOf": [*branches]} | {"oneOf": [*branches]} if branches:
-                yield from self.union(branches, name, depth)
+                rest = {key: schema[key] for key in schema if key not in ("anyOf", "oneOf")}
+                yield from self.union([{**rest, "allOf": [branch]} for branch in branches], name, depth)
             case {"type": [*kinds]} if kinds:
                 yield from self.union([{**schema, "type": kind} for kind in kinds], name, depth)
             case _:
                 yield from self.typed(schema, name, depth)
 
-    def rotate(self, what: str, values: Iterable[Any]) -> Iterator[Any]:
-        several = list(values)
+    def rotate(self, what: str, values: Sequence[Any]) -> Iterator[Any]:
+        several = values[:_MOST_BRANCHES]
         start = self.take(what) % len(several)
-        return iter(several[start:] + several[:start])
+        yield from (*several[start:], *several[:start])
 
-    def union(self, branches: Iterable[Any], name: str, depth: int) -> Iterator[Any]:
-        """Yield the first value of each branch, then the second of each; null comes last."""
-        ordered = sorted(branches, key=lambda branch: self.resolve(branch) == {"type": "null"})
-        columns = itertools.zip_longest(*(self.values(branch, name, depth + 1) for branch in ordered), fillvalue=_NONE)
-        return (value for column in columns for value in column if value is not _NONE)
+    def union(self, branches: Sequence[Schema], name: str, depth: int) -> Iterator[Any]:
+        """Yield the first value of each branch, then the second of each; null comes last, or first if deep."""
+        few = sorted(
+            branches[:_MOST_BRANCHES], key=lambda one: (self.resolve(one).get("type") == "null") == (depth < _DEEP)
+        )
+        columns = [self.values(branch, name, depth + 1) for branch in few]
+        while columns:
+            column, columns = columns, []
+            for one in column:
+                value = next(one, _NONE)
+                if value is not _NONE:
+                    columns.append(one)
+                    yield value
 
     def typed(self, schema: Schema, name: str, depth: int) -> Iterator[Any]:
+        self.work.spend()
         match schema.get("type", "string"):
             case "integer":
                 yield from self.numbers(schema, whole=True)
@@ -198,49 +273,62 @@ class _Schema:
                 yield from self.strings(schema, name)
 
     def numbers(self, schema: Schema, *, whole: bool) -> Iterator[float]:
-        least = max(schema.get("minimum", -math.inf), schema.get("exclusiveMinimum", -math.inf))
-        most = min(schema.get("maximum", math.inf), schema.get("exclusiveMaximum", math.inf))
-        step = schema.get("multipleOf") or 1
+        least = max(_number(schema, "minimum", -math.inf), _number(schema, "exclusiveMinimum", -math.inf))
+        most = min(_number(schema, "maximum", math.inf), _number(schema, "exclusiveMaximum", math.inf))
+        step = _number(schema, "multipleOf", 1) or 1
 
         def fits(value: float) -> bool:
             above: bool = value > least or (value == least and schema.get("exclusiveMinimum") != least)
             below: bool = value < most or (value == most and schema.get("exclusiveMaximum") != most)
             return above and below
 
-        start = self.take("number")
-        usual = [NUMBERS[(start + place) % len(NUMBERS)] for place in range(len(NUMBERS))]
+        turn = self.take("number")
+        start = turn % len(SMALLER_NUMBERS)
+        smaller = SMALLER_NUMBERS[start:] + SMALLER_NUMBERS[:start]
+        usual = (*(number_at(turn + more) for more in range(len(NUMBERS))), *smaller)
         yield from (value for value in usual if fits(value) and value % step == 0)
-        # Near the lower bound, near the upper one, and between them.
-        low = least if math.isfinite(least) else min(0, most)
-        first = math.ceil(low / step)
-        around = [first + offset for offset in (start % 5 + 1, *range(6))]
-        if math.isfinite(most):
-            around += [math.floor(most / step) - offset for offset in range(3)]
-        yield from (value for value in (step * factor for factor in around) if fits(value))
-        if not whole and math.isfinite(least) and math.isfinite(most):
-            yield from (least + (most - least) * part for part in (0.5, 0.25, 0.75))
+        # Numbers too large to divide have no neighbours.
+        with contextlib.suppress(ArithmeticError, ValueError):
+            yield from filter(fits, _near(least, most, step, turn))
+            if not whole and math.isfinite(least) and math.isfinite(most):
+                yield from (least + (most - least) * part for part in (0.5, 0.25, 0.75))
 
     def strings(self, schema: Schema, name: str) -> Iterator[str]:
-        least, most = schema.get("minLength", 0), schema.get("maxLength", math.inf)
-        if pattern := schema.get("pattern"):
+        least, most = _number(schema, "minLength", 0), _number(schema, "maxLength", math.inf)
+        longest = _LONGEST_STRING
+        self.work.spend(30)
+        if least > longest:
+            return
+        if isinstance(pattern := schema.get("pattern"), str):
             turn = self.take(f"pattern {pattern}")
-            found = (match_pattern(pattern, turn + more) for more in range(3))
-            yield from (text for text in found if text is not None)
-        if "format" in schema:
-            yield from self.rotate(f"format {schema['format']}", _FORMATS.get(schema["format"], ("lantern",)))
+            found = [text for more in range(3) if (text := match_pattern(pattern, turn + more, self.work)) is not None]
+            yield from found
+            if not found:
+                return
+            longest = _LONGEST_GUESS
+        usual: list[str] = []
+        if isinstance(form := schema.get("format"), str):
+            usual += self.rotate(f"format {form}", _FORMATS.get(form, ("lantern",)))
         words = values_named(name)
-        for text in (*self.rotate(f"words {words}", words), *_STRINGS):
-            long = text if len(text) >= least else (f"{text} " * least)[:least]
-            yield long if len(long) <= most else long[: int(most)]
+        for text in (*usual, *self.rotate(f"words {words}", words), *_STRINGS):
+            missing = int(least) - len(text)
+            long = text if missing <= 0 else f"{text} {f'{text} ' * missing}"[: int(least)]
+            short = long if len(long) <= most else long[: int(most)]
+            if len(short) <= longest:
+                yield short
 
     def arrays(self, schema: Schema, name: str, depth: int) -> Iterator[list[Any]]:
-        fixed = schema.get("prefixItems", [])
-        least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+        # Drafts before 2020-12 list the first items in `items`.
+        fixed = _list(schema, "prefixItems") or _list(schema, "items")
+        least, most = max(_number(schema, "minItems", 0), len(fixed)), _number(schema, "maxItems", math.inf)
         singular = name.removesuffix("s")
-        # One item, as short as it may be, and a few more lengths for validators.
-        for length in dict.fromkeys(max(least, len(fixed), min(wanted, most)) for wanted in (1, 2, 3, 0)):
+        # One item, and a few more lengths for validators.
+        lengths = (1, 2, 3, 0) if depth < _DEEP else (0, 1, 2, 3)
+        for length in dict.fromkeys(max(least, min(wanted, most)) for wanted in lengths):
+            if length > _MOST_ITEMS:
+                return
             items: list[Any] = []
-            for place in range(int(min(length, _MOST_ITEMS + least))):
+            for place in range(int(length)):
                 inner = fixed[place] if place < len(fixed) else schema.get("items", {})
                 values = self.values(inner, singular, depth + 1)
                 unused = (value for value in values if not schema.get("uniqueItems") or value not in items)
@@ -252,37 +340,68 @@ class _Schema:
                 yield items
 
     def objects(self, schema: Schema, name: str, depth: int) -> Iterator[dict[str, Any]]:
-        properties: Mapping[str, Any] = schema.get("properties", {})
-        required = [one for one in schema.get("required", ()) if one in properties]
-        least = schema.get("minProperties", 0 if properties else 1)
-        rows = {key: list(itertools.islice(self.values(properties[key], key, depth + 1), 4)) for key in required}
-        if not all(rows.values()):
+        properties = _members(schema, "properties")
+        # A validator may take long to match a key with a pattern that is not understood.
+        if any(match_pattern(pattern, work=self.work) is None for pattern in _members(schema, "patternProperties")):
             return
+        required = dict.fromkeys(key for key in _list(schema, "required") if isinstance(key, str))
+        columns = {key: self.values(properties.get(key, {}), key, depth + 1) for key in required}
+        extra = self.additions(schema, name, len(required), depth)
+        made: dict[str, Any] = {}
+        for turn in range(4):
+            fresh = {key: value for key, one in columns.items() if (value := next(one, _NONE)) is not _NONE}
+            made = {**made, **fresh}
+            if len(made) < len(columns) or (turn and not fresh):
+                break
+            yield made | extra
+        if extra and not columns:
+            yield {}
+
+    def additions(self, schema: Schema, name: str, required: int, depth: int) -> dict[str, Any]:
+        """Return what an object has besides its properties: enough, and one entry of a dictionary."""
+        properties = _members(schema, "properties")
         # The keys of a dictionary.
         others: Any = schema.get("additionalProperties", {} if not properties else False)
-        keys = self.keys(schema, name)
+        least = _number(schema, "minProperties", 0 if properties else 1)
         extra: dict[str, Any] = {}
-        while others is not False and len(rows) + len(extra) < least:
-            key = next(keys, None)
-            value = next(self.values(others, name, depth + 1), _NONE)
-            if key is None or value is _NONE:
+        if others is False:
+            return extra
+        for key in self.keys(schema, name):
+            value = _NONE if required + len(extra) >= least else next(self.values(others, name, depth + 1), _NONE)
+            if value is _NONE:
                 break
             extra[key] = value
-        for place in range(max((len(values) for values in rows.values()), default=1)):
-            yield {key: values[min(place, len(values) - 1)] for key, values in rows.items()} | extra
-        if not rows and not schema.get("minProperties", 0):
-            yield {}
+        return extra
 
     def keys(self, schema: Schema, name: str) -> Iterator[str]:
         """Yield keys of a dictionary, without repetitions."""
-        names = schema.get("propertyNames", {})
-        patterns = [{"type": "string", "pattern": pattern} for pattern in schema.get("patternProperties", {})]
-        kinds = patterns or [{"type": "string", **names}]
+        patterns = [{"type": "string", "pattern": pattern} for pattern in _members(schema, "patternProperties")]
+        kinds = patterns or [{"type": "string", **_members(schema, "propertyNames")}]
         seen: set[str] = set()
         for key in itertools.chain.from_iterable(self.values(kind, name) for kind in kinds):
-            if key not in seen:
+            if isinstance(key, str) and key not in seen:
                 seen.add(key)
                 yield key
+
+
+def _join(part: Schema, resolved: Schema) -> dict[str, Any]:
+    """Return what two parts of a schema say together: the properties and the required ones of both."""
+    joined: dict[str, Any] = {}
+    if "properties" in part and "properties" in resolved:
+        joined["properties"] = {**_members(part, "properties"), **_members(resolved, "properties")}
+    if "required" in part and "required" in resolved:
+        joined["required"] = [*_list(resolved, "required"), *_list(part, "required")]
+    return joined
+
+
+def _near(least: float, most: float, step: float, turn: int) -> list[float]:
+    """Return multiples of the step near the lower bound, and then near the upper one."""
+    low = least if math.isfinite(least) else min(0, most)
+    first = math.ceil(low / step)
+    around = [first + offset for offset in (turn % 5 + 1, *range(6))]
+    if math.isfinite(most):
+        around += [math.floor(most / step) - offset for offset in range(3)]
+    return [step * factor for factor in around]
 
 
 # No value: `None` is one.

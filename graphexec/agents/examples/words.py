@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# Common names of parameters, with values that people seldom ask about: a model that copies one is easily noticed.
+# Common names of parameters, with values that people seldom ask about, and that seldom follow from a question: a model
+# that copies one is easily noticed, and one that means it is not refused.
 _ROWS: Mapping[str, tuple[str, ...]] = {
-    "city town place location destination station airport": ("Lisbon", "Turin", "Malmö", "Gdansk"),
-    "origin source start departure": ("Porto", "Verona", "Lund", "Krakow"),
-    "country nation region": ("Portugal", "Estonia", "Uruguay", "Nepal"),
+    "city town place location destination station airport": ("Tartu", "Bergamo", "Kalmar", "Gdynia"),
+    "origin source start departure": ("Aveiro", "Trento", "Lund", "Torun"),
+    "country nation region": ("Lesotho", "Tuvalu", "Palau", "Brunei"),
     "name person employee customer user username contact author owner": ("Clara", "Viktor", "Amina", "Jonas"),
     "id code key number sku reference": ("K-52", "M-37", "T-64", "R-81"),
-    "path file filename filepath document": ("memo.txt", "draft.md", "ledger.csv", "scan.pdf"),
-    "directory folder": ("archive", "backup", "drafts", "exports"),
+    "path file filename filepath document": ("lantern.txt", "meadow.md", "velvet.csv", "pebble.pdf"),
+    "directory folder": ("lanterns", "meadows", "velvet", "pebbles"),
     "url link website": ("https://example.org/a", "https://example.org/b", "https://example.org/c"),
     "email mail recipient": ("clara@example.org", "viktor@example.org", "amina@example.org"),
     "word term noun": ("lantern", "meadow", "velvet", "pebble"),
@@ -22,15 +23,15 @@ _ROWS: Mapping[str, tuple[str, ...]] = {
     ),
     "title subject task event label reminder": ("lantern repair", "meadow walk", "velvet sale", "pebble art"),
     "query question search keyword keywords": ("lanterns", "meadows", "velvet", "pebbles"),
-    "language": ("Dutch", "Polish", "Welsh", "Swahili"),
-    "expression formula": ("6 * 7", "81 / 9", "64 - 19", "23 + 58"),
+    "language": ("Faroese", "Basque", "Welsh", "Tongan"),
+    "expression formula": ("317 * 46", "952 / 68", "643 - 286", "523 + 894"),
     "date day": ("2031-05-17", "2032-09-23", "2033-02-14", "2034-11-06"),
-    "time": ("06:45", "17:20", "21:35", "11:50"),
+    "time": ("06:43", "17:28", "21:37", "11:52"),
     "item product article object": ("lantern", "rucksack", "blanket", "compass"),
     "room": ("attic", "pantry", "hallway", "workshop"),
-    "unit": ("yards", "ounces", "pints", "knots"),
-    "currency": ("SEK", "NOK", "CZK", "PLN"),
-    "food fruit vegetable": ("turnip", "lentils", "quince", "oats"),
+    "unit": ("furlongs", "gills", "fathoms", "bushels"),
+    "currency": ("XPF", "TOP", "MOP", "WST"),
+    "food fruit vegetable": ("turnip", "lentils", "quince", "millet"),
     "dish meal": ("goulash", "ratatouille", "paella", "chowder"),
     "company bank organization": ("Velora", "Quintex", "Baltira", "Norvane"),
     "book movie film song": ("The Velvet Pier", "Nine Lanterns", "Meadow Road", "Pebble Street"),
@@ -56,8 +57,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {word: values for words, values in _ROWS.
 
 _OTHERS = ("some", "another", "the other", "the last")
 
-# Neither round nor small, for the same reason.
-NUMBERS = (37, 52, 23, 64, 41, 86, 19, 73, 58, 27, 94, 46, 31, 68, 83, 29, 54, 77, 43, 62)
+# Neither round nor small, for the same reason; the smaller ones are for what has a bound.
+NUMBERS = (317, 523, 461, 739, 286, 647, 859, 394, 571, 926, 438, 683, 752, 163, 347, 598, 274, 832, 619, 967)
+SMALLER_NUMBERS = (37, 53, 67, 83, 43, 59, 73, 89, 47, 61, 79, 97, 19, 23, 13, 17)
 
 
 def words_of(name: str) -> tuple[str, ...]:

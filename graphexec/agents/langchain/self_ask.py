@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
 from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.prompt import observation_text, validate_tools
+from graphexec.agents.prompt import Template, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
@@ -63,7 +65,8 @@ def create_self_ask_agent(
     """Make an agent that divides a question into follow-up questions and looks up each of them.
 
     `tools` is a list of one tool, named "Intermediate Answer"; otherwise raises `InputError`. `prompt` is a template
-    with `{agent_scratchpad}`. The options and the other errors raised are as in `create_react_agent`.
+    with `{agent_scratchpad}`; examples of the tool stand before it, or where its `{tools}` are. The options and the
+    other errors raised are as in `create_react_agent`.
     """
     tools = validate_tools(tools)
     names = [tool.name for tool in tools]
@@ -74,7 +77,18 @@ def create_self_ask_agent(
             f'@tool(name="{INTERMEDIATE_ANSWER}")'
         )
     asked = make_form(prompt, tools, required=("agent_scratchpad",), scratchpad=format_scratchpad)
+    if "tools" not in asked.text.variables:
+        asked = replace(asked, text=Template(((_describe_examples(tools[0]), None), *asked.text.parts)))
     return make_text_agent(model, read, asked, stop=stop, protocol=protocol, answer=make_answer_reader, kind="self_ask")
+
+
+def _describe_examples(tool: AnyTool) -> str:
+    """Return the examples of the tool's author as follow-up questions; empty if there are none."""
+    calls = [dict(one.arguments) for one in tool.examples]
+    inputs = [next(iter(call.values())) if len(call) == 1 else call for call in calls]
+    questions = [one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in inputs]
+    lines = [f"Follow up: {' '.join(one.split())}\n" for one in questions]
+    return f"Examples of follow up questions:\n{''.join(lines)}\n" if lines else ""
 
 
 def make_answer_reader() -> AnswerReader:

@@ -1,0 +1,225 @@
+"""Values for schemas of other programs: the work is limited, and so is what stands in a prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.agents import synthesised_examples
+from graphexec.agents.examples.patterns import WorkLimitError, match_pattern
+from graphexec.agents.examples.values import ExampleValues
+from graphexec.tools import AnyTool, tool_from_schema
+from tests.executor.actors import echo
+
+# Characters of a call's arguments as JSON.
+LONGEST = 600
+
+
+def never_called(**arguments: object) -> str:
+    raise AssertionError("no tool is called for an example")
+
+
+def tool_of(schemas: dict[str, Any], definitions: dict[str, Any] | None = None) -> AnyTool:
+    """Return a tool that requires arguments with these schemas."""
+    schema = {"type": "object", "properties": schemas, "required": list(schemas), "$defs": definitions or {}}
+    return tool_from_schema("act", "Do it.", schema, never_called)
+
+
+def arguments_of(made: AnyTool) -> dict[str, Any] | None:
+    """Return the arguments of the example, which are checked; `None` if the tool has no example."""
+    every = [arguments for one in synthesised_examples([made]) for _, arguments, _ in one.calls]
+    for arguments in every:
+        made.read(arguments)
+        assert len(json.dumps(arguments)) <= LONGEST
+    return dict(every[0]) if every else None
+
+
+# ---- many parameters
+
+
+@pytest.mark.parametrize("parameters", [19, 20, 21, 40])
+def test_many_numbers_are_all_different(parameters: int) -> None:
+    made = tool_of({f"p{number}": {"type": "number"} for number in range(parameters)})
+    (example,) = [one for one in synthesised_examples([made]) if one.calls]
+    ((_, arguments, observation),) = example.calls
+    assert len({*arguments.values(), float(observation)}) == parameters + 1
+
+
+def test_tool_with_long_calls_has_no_example() -> None:
+    made = tool_of({f"parameter_{number}": {"type": "number"} for number in range(300)})
+    assert arguments_of(made) is None
+
+
+def test_long_calls_leave_out_what_is_optional() -> None:
+    made = tool_of({"name": {"type": "string"}})
+    optional = {f"kind_{number}": {"enum": ["small", "large"]} for number in range(200)}
+    parameters = {**made.parameters, "properties": made.parameters["properties"] | optional}
+    assert [*(arguments_of(dataclasses.replace(made, parameters=parameters)) or ())] == ["name"]
+
+
+def test_calls_together_have_a_greatest_length() -> None:
+    several = [tool_of({f"p{place}": {"type": "number"} for place in range(40)}) for _ in range(9)]
+    named = [dataclasses.replace(one, name=f"act_{number}") for number, one in enumerate(several)]
+    examples = synthesised_examples([*named, echo])
+    assert sum(len(json.dumps(arguments)) for one in examples for _, arguments, _ in one.calls) <= 2400
+    assert 2 < len(examples) < 11
+
+
+# ---- hostile schemas
+
+
+def doubled(keyword: str) -> dict[str, Any]:
+    """Return definitions each of which has two parts that are the next one, so that the last is there 2**30 times."""
+    part = {number: {"$ref": f"#/$defs/s{number + 1}"} for number in range(30)}
+    return {f"s{number}": {keyword: [part[number], part[number]]} for number in part} | {"s30": {"type": "string"}}
+
+
+def tree(children: int) -> dict[str, Any]:
+    """Return a schema each of whose values requires several values of the same schema."""
+    names = [f"child_{number}" for number in range(children)]
+    properties = {name: {"$ref": "#/$defs/s0"} for name in names}
+    return {"s0": {"type": "object", "properties": properties, "required": names}}
+
+
+HOSTILE_PATTERNS = {
+    "repetitions of nothing": "((((a?){200}){200}){200}){200}",
+    "repetitions of repetitions": "((((a{200}){200}){200}){200}){200}",
+    "varying repetitions": "(x+x+){30}y",
+    "a dot before each letter": "(.*a){25}",
+    "lengths in a sum": r"(\w{10,20}){16}",
+    "a long count": f"a{{{'9' * 5000}}}",
+    "groups in groups": "(" * 400 + ")" * 400,
+    "open classes": "[" * 900,
+    "many classes": "[a-z0-9]" * 120,
+    "many alternatives": "|".join(["(a{90})"] * 100),
+    "a long pattern": "a" * 5000,
+    "a look ahead": "(?=(a+)+$)" * 90,
+}
+
+REFERENCE = {"$ref": "#/$defs/s0"}
+# A schema, and the definitions that it refers to.
+HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # A schema with the others is refused.
+    **{
+        name: ({"type": "string", "pattern": pattern}, {})
+        for name, pattern in HOSTILE_PATTERNS.items()
+        if name not in ("a long count", "open classes")
+    },
+    "a key with a pattern": (
+        {"type": "object", "required": ["a"], "patternProperties": {HOSTILE_PATTERNS["repetitions of nothing"]: {}}},
+        {},
+    ),
+    "a long string": ({"type": "string", "minLength": 10**9}, {}),
+    "many items": ({"type": "array", "minItems": 10**9}, {}),
+    "many items of many": ({"type": "array", "minItems": 30, "items": {"type": "array", "minItems": 30}}, {}),
+    "many first items": ({"type": "array", "prefixItems": [{"type": "integer"}] * 500}, {}),
+    "many keys": ({"type": "object", "minProperties": 10**9}, {}),
+    "many fields": ({"type": "object", "required": [f"key_{number}" for number in range(3000)]}, {}),
+    "many values": ({"enum": [*range(20_000)]}, {}),
+    "long values": ({"enum": ["long " * 10_000, "longer " * 10_000]}, {}),
+    "many examples": ({"type": "string", "examples": [*range(20_000)]}, {}),
+    "many branches": ({"anyOf": [{"type": "string", "minLength": number} for number in range(300)]}, {}),
+    "doubled parts": (REFERENCE, doubled("allOf")),
+    "doubled branches": (REFERENCE, doubled("anyOf")),
+    "a value in itself": (REFERENCE, tree(1)),
+    "five values in itself": (REFERENCE, tree(5)),
+    "a schema that is itself": (REFERENCE, {"s0": REFERENCE}),
+    "a part that is itself": (REFERENCE, {"s0": {"allOf": [REFERENCE, REFERENCE]}}),
+    "a large number": ({"type": "integer", "minimum": 10**400}, {}),
+    "a small step": ({"type": "number", "minimum": 1, "multipleOf": 1e-320}, {}),
+    "no number": ({"type": "number", "minimum": 3, "maximum": 2}, {}),
+    "nothing": ({"not": {}}, {}),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_schema_takes_little_work(name: str) -> None:
+    schema, definitions = HOSTILE[name]
+    made = tool_of({"x": schema}, definitions)
+    # The shortest of a few: other processes make one slower.
+    took = math.inf
+    for _ in range(3):
+        began = time.process_time()
+        synthesised_examples([made, echo])
+        took = min(took, time.process_time() - began)
+        if took < 0.05:
+            break
+    assert took < 0.05
+    arguments_of(made)
+
+
+@pytest.mark.parametrize("name", ["many values", "many branches", "doubled parts", "long values"])
+def test_large_schema_may_have_an_example(name: str) -> None:
+    schema, definitions = HOSTILE[name]
+    found = arguments_of(tool_of({"x": schema}, definitions))
+    assert (found is None) == (name in ("doubled parts", "long values"))
+
+
+@pytest.mark.parametrize("pattern", HOSTILE_PATTERNS.values(), ids=HOSTILE_PATTERNS)
+def test_hostile_pattern_has_no_long_string(pattern: str) -> None:
+    with contextlib.suppress(WorkLimitError):
+        assert len(match_pattern(pattern) or "") <= 200
+
+
+def test_recursive_schema_has_a_small_value() -> None:
+    children = {"type": "array", "items": REFERENCE}
+    parent = {"anyOf": [REFERENCE, {"type": "null"}]}
+    properties = {"name": {"type": "string"}, "children": children, "left": parent, "right": parent}
+    node = {"type": "object", "properties": properties, "required": list(properties)}
+    found = arguments_of(tool_of({"node": REFERENCE}, {"s0": node}))
+    assert found is not None
+    assert json.dumps(found).count("children") <= 4
+    assert found["node"].keys() == properties.keys()
+
+
+def test_parts_of_a_schema_are_joined() -> None:
+    parts = [REFERENCE, {"properties": {"b": {"type": "integer"}}, "required": ["b"]}]
+    first = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    assert arguments_of(tool_of({"both": {"allOf": parts}}, {"s0": first})) == {"both": {"a": True, "b": 317}}
+
+
+def test_branches_keep_what_stands_beside_them() -> None:
+    beside = {"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}}
+    branches = [{"required": ["a"]}, {"required": ["b"]}]
+    assert arguments_of(tool_of({"one": {**beside, "anyOf": branches}})) == {"one": {"a": 1}}
+
+
+def test_required_argument_needs_no_schema() -> None:
+    schema = {"type": "object", "required": ["city"]}
+    assert arguments_of(tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
+
+
+# ---- any schema
+
+KEYWORDS = st.sampled_from(
+    [
+        *("type", "enum", "const", "examples", "anyOf", "oneOf", "allOf", "$ref", "properties", "required", "items"),
+        *("prefixItems", "minItems", "maxItems", "uniqueItems", "minLength", "maxLength", "pattern", "format"),
+        *("minimum", "exclusiveMaximum", "multipleOf", "minProperties", "additionalProperties", "propertyNames"),
+        *("patternProperties", "maximum", "exclusiveMinimum"),
+    ]
+)
+WORDS = st.sampled_from(
+    ["string", "integer", "number", "array", "object", "null", "a", "#/$defs/s0", "[a-c]{2,}", "date"]
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYWORDS | WORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYWORDS, JSON, max_size=5), JSON)
+def test_any_schema_has_few_characters_or_none(schema: dict[str, Any], definition: Any) -> None:
+    made = tool_of({"x": {}})
+    parameters = {**made.parameters, "properties": {"x": schema}, "$defs": {"s0": definition}}
+    found = ExampleValues().arguments(dataclasses.replace(made, parameters=parameters))
+    assert found is None or len(json.dumps(found)) <= LONGEST
