@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from graphexec.agents import synthesised_examples
 from graphexec.agents.examples.patterns import WorkLimitError, match_pattern
-from graphexec.agents.examples.values import ExampleValues
+from graphexec.agents.examples.values import ExampleValues, SchemaValues
 from graphexec.tools import AnyTool, tool_from_schema
 from tests.executor.actors import echo
 
@@ -195,6 +196,55 @@ def test_branches_keep_what_stands_beside_them() -> None:
 def test_required_argument_needs_no_schema() -> None:
     schema = {"type": "object", "required": ["city"]}
     assert arguments_of(tool_from_schema("act", "Do it.", schema, never_called)) == {"city": "Tartu"}
+
+
+VALUES: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"type": "number", "exclusiveMinimum": 0.25, "exclusiveMaximum": 0.75}, [0.5, 0.375, 0.625]),
+    ({"type": "integer", "minimum": 3, "maximum": 2}, []),
+    ({"type": "integer", "minimum": 5001, "multipleOf": 10}, [5020, 5010, 5020, 5030, 5040, 5050, 5060]),
+    ({"type": "string", "pattern": r"(a)\1"}, []),
+    ({"type": "string", "pattern": "^ab$", "minLength": 150}, ["ab", "ab", "ab"]),
+    ({"type": "string", "minLength": 15, "maxLength": 15}, ["some x some x s", "another x anoth", "the other x the"]),
+    ({"type": "array", "items": {"const": 1}, "minItems": 2, "uniqueItems": True}, []),
+    ({"type": "array", "items": {"const": 1}, "maxItems": 2}, [[1], [1, 1], []]),
+    ({"type": "array", "items": [{"const": 1}, {"const": 2}]}, [[1, 2], [1, 2, "some x"]]),
+    ({"type": "object", "patternProperties": {r"(a)\1": {}}}, []),
+    ({"type": "object", "required": ["a"], "properties": {"a": {"enum": [*range(9)]}}}, [{"a": 0}, {"a": 1}]),
+    (
+        {"type": "object", "patternProperties": {"^a$": {}, "^b$": {}}, "minProperties": 2},
+        [{"a": "some x", "b": "another x"}, {}],
+    ),
+    (
+        {"type": "object", "patternProperties": {"^[xy]$": {"type": "integer"}}, "minProperties": 2},
+        [{"x": 317, "y": 523}, {}],
+    ),
+    ({"type": "object", "patternProperties": {"^a$": {"const": 1}}, "minProperties": 2}, [{"a": 1}, {}]),
+    ({"type": "object", "propertyNames": {"minLength": 4}, "minProperties": 1}, [{"some x": "another x"}, {}]),
+    ({"type": "object", "propertyNames": {"enum": [1]}}, [{}]),
+    ({"type": "object", "required": ["a"], "additionalProperties": False}, [{"a": "some a"}, {"a": "another a"}]),
+    ({"type": ["null", "boolean"]}, [True, None, False]),
+]
+
+
+@pytest.mark.parametrize(("schema", "values"), VALUES)
+def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) -> None:
+    uses: Counter[str] = Counter()
+
+    def take(what: str) -> int:
+        uses[what] += 1
+        return uses[what] - 1
+
+    # Of strings only the first ones are listed.
+    assert list(SchemaValues({}, take).values(schema, "x"))[: len(values) or None] == values
+
+
+def test_tool_that_refuses_every_call_has_no_example() -> None:
+    made = tool_from_schema("act", "Do it.", {"type": "object", "minProperties": 1}, never_called)
+    assert arguments_of(made) is None
+
+
+def test_observation_is_none_of_the_arguments() -> None:
+    assert ExampleValues().observation({"amount": 317, "other": 523}) == "461"
 
 
 # ---- any schema

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import assume, given
 
 from graphexec import AgentExecutor, AgentFinish, ParseError, tool
-from graphexec.agents import create_self_ask_agent
+from graphexec.actions import Run
+from graphexec.agents import Agent, create_self_ask_agent
 from graphexec.agents.langchain.self_ask import read
+from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, ModelReply
 from graphexec.models import ScriptedModel
@@ -127,3 +129,17 @@ def test_other_tools_are_rejected(tools: Any, given: str) -> None:
 def test_prompt_requires_a_scratchpad() -> None:
     with pytest.raises(InputError, match=r"the prompt lacks \{agent_scratchpad\}"):
         create_self_ask_agent(ScriptedModel([]), [search], prompt="{input}")
+
+
+def test_examples_stand_before_the_prompt_or_in_it() -> None:
+    made = tool(name="Intermediate Answer", examples=[{"query": "Who {was}?"}])(search.function)
+    before = prompt_of(create_self_ask_agent(ScriptedModel([]), [made], prompt="{input}{agent_scratchpad}"))
+    assert before == "Examples of follow up questions:\nFollow up: Who {was}?\n\nq"
+    within = prompt_of(create_self_ask_agent(ScriptedModel([]), [made], prompt="{tools} {input}{agent_scratchpad}"))
+    assert within == 'Intermediate Answer(query: string) - Look a question up. For example: {"query": "Who {was}?"} q'
+
+
+def prompt_of(agent: Agent) -> str:
+    effect = agent.ask(Run({"input": "q"}))
+    assert isinstance(effect, CallModel)
+    return prompt(effect.request)

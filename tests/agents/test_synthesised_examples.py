@@ -273,7 +273,14 @@ def test_strange_pattern_has_none_or_a_match(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        *((r"\bab\b-\b7", "ab-7"), ("$^", ""), ("a{0}b{0,0}c{0,}", "c"), (r"x|(?=y)\1", None), ("x|y+", "x")),
+        *(
+            (r"\bab\b-\b7", "ab-7"),
+            (r"a\nb\.", "a\nb."),
+            ("$^", ""),
+            ("a{0}b{0,0}c{0,}", "c"),
+            (r"x|(?=y)\1", None),
+            ("x|y+", "x"),
+        ),
         *(
             ("a$b", None),
             ("a^b", None),
@@ -353,6 +360,8 @@ def test_any_pattern_has_none_or_a_match(pattern: str) -> None:
             "What is today's date and weekday?",
             "What is today's date and weekday?",
         ),
+        ("Tell whether a shop is open.", {"shop": "Aldi"}, ..., "Tell whether Aldi is open."),
+        ("Convert from one unit to another.", {"value": 3}, ..., "Convert from one unit to another: value 3."),
         ("Check if a domain name is free.", {"domain": "a.org"}, ..., "Check if a.org is free."),
         (
             "Total of the values.\n\nMore text.",

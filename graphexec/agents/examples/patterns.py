@@ -212,8 +212,8 @@ class _Parser:
         self.depth += 1
         inner = self.alternatives()
         self.depth -= 1
-        if self.take() != ")":
-            raise _UnsupportedError
+        # Alternatives end before it, or with the pattern.
+        self.take()
         if opened is None or opened[1] is None:
             return inner
         self.looks = True

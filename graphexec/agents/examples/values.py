@@ -7,7 +7,6 @@ characters of its arguments are limited. Nor is anything in a schema of the righ
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 from collections import Counter
@@ -84,7 +83,7 @@ class ExampleValues:
         properties |= {name: {} for name in required if name not in properties}
         # The optional ones may be what a validator rejects, or what takes long.
         for others in (True, False) if len(properties) > len(required) else (False,):
-            schema = _Schema(tool.parameters.get("$defs", {}), self._take)
+            schema = SchemaValues(tool.parameters.get("$defs", {}), self._take)
             with contextlib.suppress(WorkLimitError):
                 names = [
                     name
@@ -180,7 +179,7 @@ def _members(schema: Schema, key: str) -> Schema:
 
 
 @final
-class _Schema:
+class SchemaValues:
     """Makes values of schemas. `take(what)` counts how often a kind of value has been taken.
 
     Raises `WorkLimitError` if it takes long.
@@ -236,6 +235,7 @@ class _Schema:
                 yield from self.typed(schema, name, depth)
 
     def rotate(self, what: str, values: Sequence[Any]) -> Iterator[Any]:
+        """Yield the values, another one first each time."""
         several = values[:_MOST_BRANCHES]
         start = self.take(what) % len(several)
         yield from (*several[start:], *several[:start])
@@ -255,6 +255,7 @@ class _Schema:
                     yield value
 
     def typed(self, schema: Schema, name: str, depth: int) -> Iterator[Any]:
+        """Yield values of a schema with one type; without a type, strings."""
         self.work.spend()
         match schema.get("type", "string"):
             case "integer":
@@ -273,6 +274,7 @@ class _Schema:
                 yield from self.strings(schema, name)
 
     def numbers(self, schema: Schema, *, whole: bool) -> Iterator[float]:
+        """Yield numbers that are seldom asked for, and then those near the bounds."""
         least = max(_number(schema, "minimum", -math.inf), _number(schema, "exclusiveMinimum", -math.inf))
         most = min(_number(schema, "maximum", math.inf), _number(schema, "exclusiveMaximum", math.inf))
         step = _number(schema, "multipleOf", 1) or 1
@@ -294,6 +296,7 @@ class _Schema:
                 yield from (least + (most - least) * part for part in (0.5, 0.25, 0.75))
 
     def strings(self, schema: Schema, name: str) -> Iterator[str]:
+        """Yield strings for the pattern, for the format, and for the name."""
         least, most = _number(schema, "minLength", 0), _number(schema, "maxLength", math.inf)
         longest = _LONGEST_STRING
         self.work.spend(30)
@@ -318,6 +321,7 @@ class _Schema:
                 yield short
 
     def arrays(self, schema: Schema, name: str, depth: int) -> Iterator[list[Any]]:
+        """Yield arrays with a few items."""
         # Drafts before 2020-12 list the first items in `items`.
         fixed = _list(schema, "prefixItems") or _list(schema, "items")
         least, most = max(_number(schema, "minItems", 0), len(fixed)), _number(schema, "maxItems", math.inf)
@@ -340,48 +344,44 @@ class _Schema:
                 yield items
 
     def objects(self, schema: Schema, name: str, depth: int) -> Iterator[dict[str, Any]]:
+        """Yield objects with what they require; a dictionary has one entry."""
         properties = _members(schema, "properties")
         # A validator may take long to match a key with a pattern that is not understood.
         if any(match_pattern(pattern, work=self.work) is None for pattern in _members(schema, "patternProperties")):
             return
         required = dict.fromkeys(key for key in _list(schema, "required") if isinstance(key, str))
         columns = {key: self.values(properties.get(key, {}), key, depth + 1) for key in required}
-        extra = self.additions(schema, name, len(required), depth)
+        entries = self.additions(schema, name, len(required), depth)
         made: dict[str, Any] = {}
         for turn in range(4):
             fresh = {key: value for key, one in columns.items() if (value := next(one, _NONE)) is not _NONE}
             made = {**made, **fresh}
             if len(made) < len(columns) or (turn and not fresh):
                 break
-            yield made | extra
-        if extra and not columns:
+            yield made | entries
+        if entries and not columns:
             yield {}
 
     def additions(self, schema: Schema, name: str, required: int, depth: int) -> dict[str, Any]:
-        """Return what an object has besides its properties: enough, and one entry of a dictionary."""
-        properties = _members(schema, "properties")
-        # The keys of a dictionary.
-        others: Any = schema.get("additionalProperties", {} if not properties else False)
-        least = _number(schema, "minProperties", 0 if properties else 1)
-        extra: dict[str, Any] = {}
-        if others is False:
-            return extra
-        for key in self.keys(schema, name):
-            value = _NONE if required + len(extra) >= least else next(self.values(others, name, depth + 1), _NONE)
-            if value is _NONE:
+        """Return what an object has besides its required properties: enough, and one entry of a dictionary."""
+        least = _number(schema, "minProperties", 0 if _members(schema, "properties") else 1)
+        entries: dict[str, Any] = {}
+        for key, one in self.keys(schema, name):
+            if required + len(entries) >= least:
                 break
-            extra[key] = value
-        return extra
+            if key not in entries and (value := next(self.values(one, name, depth + 1), _NONE)) is not _NONE:
+                entries[key] = value
+        return entries
 
-    def keys(self, schema: Schema, name: str) -> Iterator[str]:
-        """Yield keys of a dictionary, without repetitions."""
-        patterns = [{"type": "string", "pattern": pattern} for pattern in _members(schema, "patternProperties")]
-        kinds = patterns or [{"type": "string", **_members(schema, "propertyNames")}]
-        seen: set[str] = set()
-        for key in itertools.chain.from_iterable(self.values(kind, name) for kind in kinds):
-            if isinstance(key, str) and key not in seen:
-                seen.add(key)
-                yield key
+    def keys(self, schema: Schema, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield keys of a dictionary, with the schema of their values."""
+        others = schema.get("additionalProperties", not _members(schema, "properties"))
+        if patterns := _members(schema, "patternProperties"):
+            for turn in range(3):
+                yield from ((match_pattern(pattern, turn, self.work) or "", one) for pattern, one in patterns.items())
+        elif others is not False:
+            names = {"type": "string", **_members(schema, "propertyNames")}
+            yield from ((key, others) for key in self.values(names, name) if isinstance(key, str))
 
 
 def _join(part: Schema, resolved: Schema) -> dict[str, Any]:
