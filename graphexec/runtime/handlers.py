@@ -8,13 +8,12 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from types import FunctionType
 from typing import Any, TypeAlias, TypedDict, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
-from graphexec.errors import InputError, MissingHandlerError, an
+from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform, find_call_parameter
 from graphexec.kernel.meters import Limits
@@ -39,10 +38,13 @@ class Handler:
     timed: bool = False
 
     def __post_init__(self) -> None:
-        answer = self.answer
         # Users may pass the function of an effect that `handlers` takes.
-        if inspect.isfunction(answer) and answer.__code__.co_argcount < _ARGUMENTS and not _is_variadic(answer):
-            made = answering(answer)
+        if not callable(self.answer):  # pyright: ignore[reportUnnecessaryComparison]
+            raise InputError(f"Handler has answer={format_value(self.answer)}; pass a function of an effect")
+        if not _accepts(self.answer, _ARGUMENTS):
+            # Any: a function of one or two arguments.
+            function: Any = self.answer
+            made = answering(function)
             object.__setattr__(self, "answer", made.answer)
             object.__setattr__(self, "context_types", self.context_types or made.context_types)
 
@@ -51,8 +53,13 @@ class Handler:
 _ARGUMENTS = 3
 
 
-def _is_variadic(function: FunctionType) -> bool:
-    return bool(function.__code__.co_flags & inspect.CO_VARARGS)
+def _accepts(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many positional arguments. One in C may not say so."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 # A function, `def` or `async def`, from an effect (and its `CallContext`) to its reply, or a handler.
@@ -63,7 +70,7 @@ Handlers: TypeAlias = Mapping[type[Effect[Any]], Handler]
 def answering(function: HandlerLike) -> Handler:
     """Make a handler from a function. In an async run a blocking function runs in a thread.
 
-    A parameter annotated `CallContext` receives the call.
+    A parameter annotated `CallContext` receives the call, or else a second parameter without annotation and default.
     """
     if isinstance(function, Handler):
         return function
@@ -79,12 +86,35 @@ def answering(function: HandlerLike) -> Handler:
 
 
 def _call_parameter(function: Callable[..., Any]) -> tuple[str | None, type | None]:
-    """Return the parameter annotated `CallContext` and the context's class, if any; annotations may be missing."""
+    """Return the parameter that receives the call, and the context's class, if any; annotations may be missing."""
+    # Any: the parameters of a partial object are unknown.
+    inner: Any = function
+    while isinstance(inner, partial):
+        inner = inner.func
     try:
-        hints = resolve_hints(function)
+        hints = resolve_hints(inner if inspect.isroutine(inner) or isinstance(inner, type) else inner.__call__)
     except (NameError, TypeError):
-        return None, None
-    return find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
+        hints = {}
+    name, context_type = find_call_parameter({name: hint for name, hint in hints.items() if name != "return"})
+    return name or _second_parameter(function), context_type
+
+
+def _second_parameter(function: Callable[..., Any]) -> str | None:
+    """Return the second of two required parameters, unless its annotation says that it is no call."""
+    try:
+        known = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        # A function in C.
+        return None
+    required = [one for one in known if one.kind == one.POSITIONAL_OR_KEYWORD and one.default is one.empty]
+    if len(required) != 2:  # noqa: PLR2004 - the effect and the call
+        return None
+    annotation: object = required[1].annotation
+    # The name in a string may not be importable at run time.
+    is_call = annotation is inspect.Parameter.empty or (
+        isinstance(annotation, str) and CallContext.__name__ in annotation
+    )
+    return required[1].name if is_call else None
 
 
 # Any: the function's own argument and result.
@@ -158,7 +188,7 @@ class RunContext:
 
     def __post_init__(self) -> None:
         # Users without a type checker pass functions.
-        if not all(hasattr(one, "answer") for one in self.handlers.values()):
+        if not all(isinstance(one, Handler) for one in self.handlers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
             object.__setattr__(self, "handlers", handlers_for(self.handlers))
 
 

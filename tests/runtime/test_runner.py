@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import operator
 import threading
 import weakref
 from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, Limits, Snapshot
+from graphexec import AgentAction, AgentExecutor, AgentFinish, Asks, Effect, Exhausted, InputError, Limits, Snapshot
 from graphexec.kernel import END, Cut, Done, ask_all, charged, edges, graph, node, on
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime import IO, Handler, RunContext, make_run_context, run
@@ -103,12 +105,78 @@ def upper_in_a_call(question: Question, call: CallContext[Any]) -> str:
     return f"{call.node}: {question.text}"
 
 
-@pytest.mark.parametrize("function", [upper, upper_async, upper_in_a_call])
+class Shouting:
+    """Answers questions in capitals, as methods and as a callable object."""
+
+    sign = ""
+
+    def answer(self, question: Question) -> str:
+        return question.text.upper()
+
+    def answer_in_a_call(self, question: Question, call: CallContext[Any]) -> str:
+        return f"{call.node}: {question.text}{self.sign}"
+
+    async def answer_async(self, question: Question, call: CallContext[Any]) -> str:
+        return f"{call.node}: {question.text}{self.sign}"
+
+    def __call__(self, question: Question, call: CallContext[Any]) -> str:
+        return f"{call.node}: {question.text}{self.sign}"
+
+
+class ShoutingLater:
+    """Answers questions in capitals, as an async callable object."""
+
+    async def __call__(self, question: Question) -> str:
+        return question.text.upper()
+
+
+def upper_signed(sign: str, question: Question, call: CallContext[Any]) -> str:
+    return f"{call.node}: {question.text}{sign}"
+
+
+def upper_in_a_named_call(question, call):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    return f"{call.node}: {question.text}"
+
+
+ANSWERS: list[Any] = [
+    upper,
+    upper_async,
+    upper_in_a_call,
+    upper_in_a_named_call,
+    lambda question, call: f"{call.node}: {question.text}",
+    lambda question, sign="!": f"{question.text}{sign}",
+    functools.partial(upper_signed, "!"),
+    functools.partial(upper_in_a_call),
+    Shouting().answer,
+    Shouting().answer_in_a_call,
+    Shouting().answer_async,
+    Shouting(),
+    ShoutingLater(),
+    operator.attrgetter("text"),
+]
+
+
+@pytest.mark.parametrize("function", ANSWERS)
 def test_function_is_as_good_as_a_handler(function: Any) -> None:
     asked = run(INTERVIEW, Topic("tea"), make_run_context({Question: function}))
     plain: Any = {Question: function}
     for context in (RunContext(plain, Limits()), RunContext({Question: Handler(function)}, Limits())):
         assert run(INTERVIEW, Topic("tea"), context).outcome == asked.outcome
+
+
+def test_second_parameter_of_another_class_is_no_call() -> None:
+    def sign(question: Question, sign: str) -> str:
+        return f"{question.text}{sign}"
+
+    answer: Any = sign
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'sign'"):
+        run(INTERVIEW, Topic("tea"), make_run_context({Question: answer}))
+
+
+def test_handler_of_no_function_is_refused() -> None:
+    wrong: Any = "Hello"
+    with pytest.raises(InputError, match="Handler has answer='Hello'; pass a function of an effect"):
+        Handler(wrong)
 
 
 def answering(function: Any) -> Any:
