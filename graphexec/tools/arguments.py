@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, TypeAlias, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, with_config
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
@@ -121,16 +121,44 @@ def rename_arguments(other: Definition, first: Definition) -> Function:
 def define_model_tool(
     function: Function, name: str | None, description: str | None, model: type[BaseModel]
 ) -> Definition:
-    """Return the definition of a tool whose arguments are the fields of a pydantic model, passed by name."""
+    """Return the definition of a tool whose arguments are the fields of a pydantic model, passed by name.
+
+    Raises `ToolDefinitionError` for anything but a model of pydantic 2 that has a JSON schema.
+    """
     tool_name, summary = describe(function, name, description or model.__doc__)
-    return Definition(
-        tool_name,
-        summary,
-        _without_titles(model.model_json_schema()),
-        function,
-        TypeAdapter(model),
-        is_async(function),
-    )
+    # Users without a type checker may pass a model of pydantic 1, or a JSON schema.
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ToolDefinitionError(
+            f"{tool_name} has args_schema={format_value(model)}, which is not a model of pydantic 2; write class "
+            "Arguments(pydantic.BaseModel), or tool_from_schema(name, description, schema, function) for a JSON schema"
+        )
+    try:
+        schema = model.model_json_schema()
+    except PydanticUserError as error:
+        raise _without_schema(tool_name, error) from error
+    return Definition(tool_name, summary, _without_titles(schema), function, TypeAdapter(model), is_async(function))
+
+
+def _without_schema(name: str, error: PydanticUserError) -> ToolDefinitionError:
+    return ToolDefinitionError(f"{name} has an argument without a JSON schema: {str(error).splitlines()[0]}")
+
+
+def reading_aliases(model: type[BaseModel]) -> TypeAdapter[Any]:
+    """Return an adapter that validates by a model, and returns the arguments as the model reads them.
+
+    Fields with an alias have it, and the defaults of the others are added.
+    """
+
+    def read(arguments: dict[str, Any]) -> dict[str, Any]:
+        valid = model.model_validate(arguments)
+        unset = [
+            name
+            for name, field in model.model_fields.items()
+            if name not in valid.model_fields_set and field.validation_alias is None
+        ]
+        return {**arguments, **{name: getattr(valid, name) for name in unset}}
+
+    return TypeAdapter(Annotated[dict[str, Any], AfterValidator(read)])
 
 
 def describe(function: Function, name: str | None, description: str | None) -> tuple[str, str]:
@@ -289,8 +317,7 @@ def _define(
         adapter: TypeAdapter[Any] = TypeAdapter(arguments)
         schema = adapter.json_schema()
     except PydanticUserError as error:
-        first = str(error).splitlines()[0]
-        raise ToolDefinitionError(f"{name} has an argument without a JSON schema: {first}") from error
+        raise _without_schema(name, error) from error
     return Definition(
         name,
         summary,

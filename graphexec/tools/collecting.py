@@ -77,8 +77,12 @@ def _is_runnable(value: Any) -> bool:
 
 # Any: an object of another library, which has these attributes.
 def _wrap_runnable(runnable: Any) -> AnyTool:
-    """Return a tool that invokes a tool of LangChain: with a dict of the arguments in its schema, or with a string."""
+    """Return a tool that invokes a tool of LangChain: with a dict of the arguments in its schema, or with a string.
+
+    It validates the arguments itself, and handles the errors that its `handle_tool_error` names.
+    """
     schema: Any = getattr(runnable, "args_schema", None)
+    direct = getattr(runnable, "return_direct", False) is True
 
     def call(**arguments: Any) -> Any:
         return runnable.invoke(arguments)
@@ -86,15 +90,22 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
     async def acall(**arguments: Any) -> Any:
         return await runnable.ainvoke(arguments)
 
-    function, awaited = call, acall if hasattr(runnable, "ainvoke") else None
+    awaited = acall if hasattr(runnable, "ainvoke") else None
+    if isinstance(schema, type) and not hasattr(schema, "model_json_schema") and hasattr(schema, "schema"):
+        # Any: a model of pydantic 1, which has this method.
+        model: Any = schema
+        schema = model.schema()
     if schema is not None and not isinstance(schema, type):
-        return tool_from_schema(runnable.name, runnable.description, schema, function, async_function=awaited)
+        return tool_from_schema(
+            runnable.name, runnable.description, schema, call, async_function=awaited, return_direct=direct
+        )
     if schema is not None:
         # Loads pydantic.
-        from graphexec.tools.arguments import define_model_tool
+        from graphexec.tools.arguments import define_model_tool, reading_aliases
 
-        fields = define_model_tool(function, runnable.name, runnable.description, schema)._asdict()
-        return Tool(**fields, async_function=awaited)
+        defined = define_model_tool(call, runnable.name, runnable.description, schema)
+        fields = defined._replace(arguments=reading_aliases(schema))._asdict()
+        return Tool(**fields, async_function=awaited, return_direct=direct)
 
     def ask(tool_input: str) -> Any:
         return runnable.invoke(tool_input)
@@ -102,7 +113,8 @@ def _wrap_runnable(runnable: Any) -> AnyTool:
     async def aask(tool_input: str) -> Any:
         return await runnable.ainvoke(tool_input)
 
-    return Tool(runnable.name, ask, runnable.description, coroutine=None if awaited is None else aask)
+    second = None if awaited is None else aask
+    return Tool(runnable.name, ask, runnable.description, coroutine=second, return_direct=direct)
 
 
 def _describe(source: object) -> str:

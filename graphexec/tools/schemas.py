@@ -139,30 +139,59 @@ class _Definitions:
 
 
 def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str] = frozenset()) -> Schema:
-    """Return a schema with its reference and the objects of its `allOf` merged into it, as far as that is exact."""
+    """Return a schema with its reference and the objects of its `allOf` merged into it, as far as that is exact.
+
+    A part stays in `allOf` if a keyword in it, such as `additionalProperties`, would mean something else beside the
+    other parts. Then its properties are listed in the merged schema, too.
+    """
     merged = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     parts: list[Any] = list(schema.get("allOf", ()))
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference not in seen:
         seen |= {reference}
         parts.insert(0, definitions.target(reference))
+    parts = [_merge_parts({**one}, definitions, seen) if isinstance(one, dict) else one for one in parts]
+    if merged.keys() & _OWN and any(map(_describes_properties, parts)):
+        parts.insert(0, {key: merged.pop(key) for key in _PROPERTIES & merged.keys() - {"unevaluatedProperties"}})
     left: list[Any] = []
-    for one in parts:
-        if not isinstance(one, dict):
-            left.append(one)
+    for place, part in enumerate(parts):
+        if not isinstance(part, dict):
+            left.append(part)
             continue
-        part = _merge_parts(dict(one), definitions, seen)  # pyright: ignore[reportUnknownArgumentType]
         part.pop("title", None)
-        properties: Schema = merged.setdefault("properties", {})
-        for key, value in part.pop("properties", {}).items():
-            properties[key] = {"allOf": [properties[key], value]} if properties.get(key, value) != value else value
-        required = [*merged.get("required", ()), *part.pop("required", ())]
-        if required:
-            merged["required"] = list(dict.fromkeys(required))
-        rest = {key: value for key, value in part.items() if merged.setdefault(key, value) != value}
-        if rest:
-            left.append(rest)
+        others = [merged, *parts[:place], *parts[place + 1 :]]
+        depends = bool(part.keys() & _DEPENDENT) and any(map(_describes_properties, others))
+        rest = _merge_part(merged, {key: part[key] for key in _LISTED & part.keys()} if depends else part)
+        if depends or rest:
+            left.append(part if depends else rest)
     return merged | ({"allOf": left} if left else {})
+
+
+# Keywords that mean something else beside other keywords of this kind, and of these those that see nothing of `allOf`.
+_OWN = frozenset({"additionalProperties", "if", "then", "else"})
+_DEPENDENT = _OWN | {"unevaluatedProperties"}
+_PROPERTIES = _DEPENDENT | {"properties", "patternProperties"}
+# Keywords that may be repeated beside a part.
+_LISTED = frozenset({"type", "properties", "required"})
+
+
+# Any: a part may be a boolean.
+def _describes_properties(part: Any) -> bool:
+    return isinstance(part, dict) and not _PROPERTIES.isdisjoint(part)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _merge_part(merged: Schema, part: Schema) -> Schema:
+    """Merge a part into a schema, and return the keywords that have another value there."""
+    properties: Schema = merged.setdefault("properties", {})
+    for key, value in part.get("properties", {}).items():
+        known = properties.setdefault(key, value)
+        if value != known and not (isinstance(known, dict) and value in known.get("allOf", ())):  # pyright: ignore[reportUnknownMemberType]
+            properties[key] = {"allOf": [known, value]}
+    required = [*merged.get("required", ()), *part.get("required", ())]
+    if required:
+        merged["required"] = list(dict.fromkeys(required))
+    others = {key: value for key, value in part.items() if key not in ("properties", "required")}
+    return {key: value for key, value in others.items() if merged.setdefault(key, value) != value}
 
 
 def format_schema(schema: Any) -> str:

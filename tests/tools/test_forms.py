@@ -184,6 +184,13 @@ def test_from_function_takes_a_schema_of_arguments() -> None:
     assert result.output == "awaited x 10"
 
 
+@pytest.mark.parametrize("schema", [{"type": "object"}, int, 3])
+def test_from_function_refuses_another_schema(schema: Any) -> None:
+    says = r"web has args_schema=.*, which is not a model of pydantic 2; write .* or tool_from_schema\("
+    with pytest.raises(ToolDefinitionError, match=says):
+        Tool.from_function(search, "web", "Search.", args_schema=schema)
+
+
 def test_from_function_reads_the_function() -> None:
     assert repr(Tool.from_function(pair)) == "<tool pair(left: string, right?: string)>"
     assert repr(Tool.from_function(coroutine=search_async, description="Search.")).startswith("<tool search_async(")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib
 import json
 from typing import Any
 
@@ -17,6 +18,9 @@ from graphexec.tools import tool_from_schema
 from graphexec.tools.schemas import copy_schema, format_schema, normalize_schema
 from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, run_async, run_sync, scripted
+
+# Any: the package has no types.
+Validator: Any = importlib.import_module("jsonschema").Draft202012Validator
 
 
 def take(**arguments: Any) -> dict[str, Any]:
@@ -183,6 +187,63 @@ def test_parts_at_the_top_are_merged_exactly() -> None:
         with pytest.raises(InvalidArgumentsError):
             made.read(wrong)
     assert made.read({"a": "xx", "b": 1})
+
+
+CLOSED = {**of(a={"type": "string"}), "additionalProperties": False}
+# Schemas with a part whose keywords mean something else beside the other parts.
+DEPENDING: list[dict[str, Any]] = [
+    {"allOf": [CLOSED, of(b={"type": "string"})]},
+    {"allOf": [of(b={"type": "string"}), CLOSED]},
+    {**CLOSED, "allOf": [of(b={"type": "string"})]},
+    {**of(b={"type": "string"}), "$ref": "#/$defs/Closed", "$defs": {"Closed": CLOSED}},
+    {"allOf": [{**of(a={}), "unevaluatedProperties": False}, of(b={})]},
+    {"allOf": [CLOSED, {"patternProperties": {"^b": {}}}]},
+]
+
+
+@pytest.mark.parametrize("schema", DEPENDING)
+def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
+    made = with_schema(schema)
+    assert made.read({"a": "x"}) == {"a": "x"}
+    with pytest.raises(InvalidArgumentsError, match="'b' was unexpected"):
+        made.read({"a": "x", "b": "y"})
+
+
+def test_only_closed_part_is_merged() -> None:
+    made = with_schema({"allOf": [{"$ref": "#/$defs/A"}, {"required": ["a"]}], "$defs": {"A": CLOSED}})
+    assert made.parameters == {**CLOSED, "required": ["a"]}
+
+
+names = st.sampled_from("abc")
+parts = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(names, st.sampled_from([{}, {"type": "string"}, {"type": "integer"}])),
+            "additionalProperties": st.sampled_from([True, False, {"type": "integer"}]),
+            "unevaluatedProperties": st.booleans(),
+            "patternProperties": st.just({"^[bc]": {"type": "integer"}}),
+            "required": st.lists(names, max_size=2, unique=True),
+            "minProperties": st.integers(0, 2),
+            "if": st.just({"required": ["a"]}),
+            "then": st.just({"required": ["b"]}),
+            "else": st.just({"required": ["c"]}),
+            "$ref": st.sampled_from(["#/$defs/Closed", "#/$defs/Open"]),
+        },
+    ),
+    lambda inner: st.tuples(inner, st.lists(inner, max_size=3)).map(lambda pair: {**pair[0], "allOf": pair[1]}),
+    max_leaves=4,
+)
+DEFINED = {"Closed": CLOSED, "Open": of(b={"type": "integer"}, c={})}
+
+
+@given(parts, st.lists(st.dictionaries(names, st.sampled_from(["x", 1]), max_size=3), min_size=1, max_size=4))
+def test_tool_takes_exactly_what_its_schema_allows(schema: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+    whole = {**schema, "$defs": DEFINED}
+    normal = normalize_schema(copy_schema(whole, "take"), "take")
+    for arguments in calls:
+        assert Validator(normal).is_valid(arguments) == Validator(whole).is_valid(arguments)
+    assert normalize_schema(copy_schema(normal, "take"), "take") == normal
 
 
 plain = st.recursive(

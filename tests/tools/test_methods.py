@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import types
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field
 
 from graphexec import AgentExecutor, Tool, tool
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools import tools_of
 from graphexec.tools.collecting import to_tools
+from graphexec.tools.tool import InvalidArgumentsError
 from tests.executor.actors import AnyTool, act, answer, echo, run_async, run_sync, scripted
 
 
@@ -214,6 +216,7 @@ class LangChainTool:
     args_schema: Any
     name: str = "search"
     description: str = "Search the web."
+    return_direct: bool = False
 
     def invoke(self, tool_input: Any, config: Any = None) -> str:
         return f"invoked with {tool_input}"
@@ -240,6 +243,88 @@ def test_tool_of_langchain_is_invoked(schema: Any, signature: str, ways: tuple[s
     for run, way in zip((run_sync, run_async), ways, strict=True):
         result = run(AgentExecutor(agent=scripted(act("search", **made.read("tea")), answer()), tools=[made]))
         assert result.steps[0].observation == f"{way} with {argument}"
+
+
+class FirstVersion:
+    """Stands for a model of pydantic 1."""
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        return {"title": "Question", **SCHEMA}
+
+
+@pytest.mark.parametrize("schema", [Question, FirstVersion, SCHEMA, None])
+def test_tool_of_langchain_may_return_directly(schema: Any) -> None:
+    for direct in (False, True):
+        (made,) = to_tools([LangChainTool(schema, return_direct=direct)])
+        assert made.return_direct is direct
+        assert made.read("tea")["tool_input" if schema is None else "query"] == "tea"
+
+
+class Aliased(BaseModel):
+    """What to search for."""
+
+    text: str = Field(alias="query")
+    most: int = Field(3, validation_alias=AliasChoices("limit", "max"))
+    nested: Question | None = None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "invoked"),
+    [
+        ({"query": "tea"}, {"query": "tea", "nested": None}),
+        ({"query": "tea", "limit": 5}, {"query": "tea", "limit": 5, "nested": None}),
+        ({"query": "tea", "max": 5}, {"query": "tea", "max": 5, "nested": None}),
+        ({"query": "tea", "nested": {"query": "milk"}}, {"query": "tea", "nested": {"query": "milk"}}),
+    ],
+)
+def test_tool_of_langchain_is_invoked_with_aliases(arguments: Any, invoked: Any) -> None:
+    (made,) = to_tools([LangChainTool(Aliased)])
+    assert made.names == ("query", "limit", "nested")
+    assert made.read(arguments) == invoked
+    assert Aliased.model_validate(made.read(arguments))
+    with pytest.raises(InvalidArgumentsError, match="query: Field required; limit: Input should be a valid integer"):
+        made.read({"text": "tea", "limit": "many"})
+
+
+@dataclasses.dataclass
+class FailingTool(LangChainTool):
+    """Stands for a tool of LangChain, whose `invoke` handles its errors."""
+
+    handle_tool_error: str | bool = False
+
+    def invoke(self, tool_input: Any, config: Any = None) -> str:
+        if self.handle_tool_error:
+            return str(self.handle_tool_error)
+        raise ValueError("it is closed")
+
+
+@pytest.mark.parametrize(
+    ("handled", "observed"), [(False, "search failed: ValueError: it is closed"), ("Try later.", "Try later.")]
+)
+def test_tool_of_langchain_handles_its_errors(handled: str | bool, observed: str) -> None:
+    tools = to_tools([FailingTool(Question, handle_tool_error=handled)])
+    result = run_sync(AgentExecutor(agent=scripted(act("search", query="tea"), answer()), tools=tools))
+    assert result.steps[0].observation == observed
+
+
+class Unserializable(BaseModel):
+    """What has no JSON schema."""
+
+    called: Callable[[], int]
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (Unserializable, "search has an argument without a JSON schema"),
+        (object, "search has args_schema=.*, which is not a model of pydantic 2; write class Arguments"),
+        (3, "tool_from_schema has parameters=3; give a JSON schema"),
+    ],
+)
+def test_unusable_schema_of_langchain_is_refused(schema: Any, says: str) -> None:
+    with pytest.raises(ToolDefinitionError, match=says):
+        to_tools([LangChainTool(schema)])
 
 
 @pytest.mark.parametrize(
