@@ -14,7 +14,8 @@ from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
-from graphexec.messages import AssistantMessage, replace_images, to_image
+from graphexec.messages import AssistantMessage
+from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -142,10 +143,13 @@ class AgentAction:
             )
 
 
-def write_json(value: Any) -> str | None:
-    """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself."""
+def write_json(value: Any, marks: ImageMarks | None = None) -> str | None:
+    """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself.
+
+    With `marks`, they keep the images.
+    """
     with suppress(ValueError):
-        return to_json(value, fallback=str).decode()
+        return to_json(value, fallback=str, context=marks).decode()
     return None
 
 
@@ -157,51 +161,51 @@ def write_repr(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-# A set: after a comparison with the class, a type checker would not know the items.
-_LISTS = frozenset[type]({list})
-
-
 def dump_observation(observation: Any) -> Any:
-    """Return an observation as JSON data with the same text for a model; if no data has it, the text itself."""
+    """Return an observation as JSON data with the same text for a model; if no data has it, the text itself.
+
+    Data with images have them, too, also where the texts differ: at NaN and the infinities, which become `null`.
+    """
     if isinstance(observation, str):
         # Without the class of a string enumeration.
         return str.__str__(observation)
     text = write_json(observation)
     try:
-        data: Any = to_jsonable_python(observation, fallback=str, inf_nan_mode="null")
+        data: Any = dump_with_images(observation, fallback=str, inf_nan_mode="null")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
         return write_repr(observation) if text is None else text
+    restored: Any = restore_images(data)
+    marks = ImageMarks()
+    restored_text = write_json(restored, marks)
     if text is None:
         shown = write_repr(observation)
-        # The images of a list are found in its data, too.
-        parts: Any = data if type(data) in _LISTS else ()
-        return data if any(to_image(one) is not None for one in parts) or repr(data) == shown else shown
+        # The images of a list are sent, even if one of its parts is no JSON.
+        parts: Any = restored if isinstance(restored, list) else ()
+        return data if any(isinstance(one, Image) for one in parts) or repr(restored) == shown else shown
+    if marks.images:
+        return data
     # A string would be shown without its quotes.
-    return text if isinstance(data, str) or write_json(data) != text else data
+    return text if isinstance(restored, str) or restored_text != text else data
 
 
 @final
 class _StoredAsText:
-    """Tells pydantic how to dump an observation."""
+    """Tells pydantic how to dump an observation, and how to restore the images in it."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
         dump = core_schema.plain_serializer_function_ser_schema(dump_observation, when_used="json")
-        return core_schema.no_info_plain_validator_function(_restore_images, serialization=dump)
-
-
-# Any: JSON values.
-def _restore_images(data: Any) -> Any:
-    return replace_images(data, lambda image: image)
+        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
 
 
 @final
 class _WithImages:
-    """Tells pydantic to restore the images in a stored value."""
+    """Tells pydantic how to dump a value with images, and how to restore them."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(_restore_images, core_schema.any_schema())
+        dump = core_schema.plain_serializer_function_ser_schema(dump_with_images, when_used="json")
+        return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
 
 
 # Any value that a caller passes or a run returns. A snapshot stores it as JSON; a resumed run has the JSON data and the

@@ -18,8 +18,8 @@ from graphexec.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    to_image,
 )
+from graphexec.messages.images import image_from_json
 
 
 class Conversation(Sequence[Message]):
@@ -87,6 +87,13 @@ def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator
             yield from messages
 
 
+def read_history(inputs: Mapping[str, Any], keys: Sequence[str]) -> Mapping[str, Any]:
+    """Return the inputs with messages in place of their JSON, which each request would parse again."""
+    parsed = {key: parse_messages(inputs[key]) for key in keys if key in inputs}
+    changed = {key: found for key, found in parsed.items() if found is not None and found != tuple(inputs[key])}
+    return {**inputs, **changed} if changed else inputs
+
+
 def parse_messages(given: Any) -> tuple[Message, ...] | None:
     """Return a sequence of messages as a tuple, or `None` for any other value.
 
@@ -145,7 +152,7 @@ def _parse_images(others: Mapping[Any, Any]) -> tuple[Image, ...]:
     # Any: values of arbitrary JSON.
     given: Any = others.get("images", ())
     several: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]  # pyright: ignore[reportUnknownArgumentType]
-    images = [to_image(one) for one in several]
+    images = [one if isinstance(one, Image) else image_from_json(one) for one in several]
     if None in images:
         raise ValueError("not the images of a message")
     return tuple(image for image in images if image is not None)

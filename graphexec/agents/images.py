@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.errors import InputError, format_value
-from graphexec.messages import Image, to_image
+from graphexec.messages.images import Image, image_from_json
 from graphexec.tools.formatting import split_observation
 
 # The name of the input with images, which is optional.
@@ -24,6 +24,11 @@ class FilePath(Protocol):
     def __fspath__(self) -> str | bytes:
         """Return the path as a string."""
         ...
+
+
+def has_files(inputs: Mapping[str, Any]) -> bool:
+    """Return whether the input `images` has a file, which must be read before the run."""
+    return any(isinstance(one, FilePath) for one in _items(inputs.get(IMAGES)))
 
 
 # Reads a file. Raises `InputError` if that is impossible.
@@ -66,9 +71,11 @@ def _items(value: Any) -> list[Any]:
 
 
 def _read_image(given: object, read_file: FileReader) -> Image:
-    if (image := to_image(given)) is not None:
-        return image
     match given:
+        case Image():
+            return given
+        case Mapping() if (image := image_from_json(given)) is not None:
+            return image
         case str():
             return Image(given)
         case bytes() | bytearray() | memoryview():
@@ -108,7 +115,7 @@ def prepare_inputs(
     only. Raises `InputError` for images that the agent cannot send, and as `read_images` does.
     """
     for name in variables:
-        if any(to_image(one) is not None for one in _items(inputs.get(name))):
+        if any(isinstance(one, Image) for one in _items(inputs.get(name))):
             remedy = f"pass text as {name}, and the image in the input {IMAGES}"
             if name == IMAGES:
                 remedy = f"remove {{{name}}} from the template"

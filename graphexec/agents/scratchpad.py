@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Run, Steps
 from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
-from graphexec.agents.conversation import Conversation, history_keys, history_messages
-from graphexec.agents.images import input_images, number_images, prepare_inputs, reject_images
+from graphexec.agents.conversation import Conversation, history_keys, history_messages, read_history
+from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.reading.answers import AnswerReader
 from graphexec.agents.rules import Dummies, RuleName, validate_rules
@@ -185,6 +185,9 @@ def make_instructed_agent(  # noqa: PLR0913
     def narrow_run(run: Run, names: frozenset[str]) -> CallModel:
         return CallModel(narrowed(request(run), names))
 
+    def prepare(given: Mapping[str, Any], read_file: FileReader) -> Mapping[str, Any]:
+        return read_history(prepare_inputs(given, read_file, variables=inputs, sees=True), before)
+
     agent = chat_agent(
         lambda run: CallModel(request(run)),
         read,
@@ -195,7 +198,7 @@ def make_instructed_agent(  # noqa: PLR0913
         optional_keys=before,
         tools=instructions.tools,
         kind=kind,
-        prepare=partial(prepare_inputs, variables=inputs, sees=True),
+        prepare=prepare,
     )
     if narrow is None:
         return agent

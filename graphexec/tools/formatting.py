@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
 from graphexec.actions import write_json, write_repr
-from graphexec.messages import IMAGE_KIND, Image, replace_images, to_image
-
-# The part of an image's JSON that the JSON of a value without images does not contain.
-_MARK = f'"kind":"{IMAGE_KIND}"'
+from graphexec.messages.images import Image, ImageMarks, replace_images
 
 
 def format_observation(observation: Any) -> str:
@@ -26,7 +23,7 @@ def format_observation(observation: Any) -> str:
 def split_observation(observation: Any) -> tuple[str, tuple[Image, ...]]:
     """Return an observation as text for a model, as `format_observation` does, and its images in their order.
 
-    Images that were stored as JSON are found, too.
+    Only an `Image` is one: an object of JSON that looks like an image is data, which anybody may have written.
     """
     if isinstance(observation, str):
         return observation, ()
@@ -42,15 +39,16 @@ def split_observation(observation: Any) -> tuple[str, tuple[Image, ...]]:
 def _format(value: Any, label: Callable[[Image], str]) -> str:
     if isinstance(value, str):
         return value
-    if (image := to_image(value)) is not None:
-        return label(image)
-    text = write_json(value)
-    if text is not None and _MARK not in text:
-        return text
+    if isinstance(value, Image):
+        return label(value)
     parts: list[Any] = list(value) if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
-    if any(to_image(one) is not None for one in parts):
+    if any(isinstance(one, Image) for one in parts):
         return "\n".join([_format(one, label) for one in parts])
-    return write_repr(value) if text is None else to_json(replace_images(from_json(text), label)).decode()
+    marks = ImageMarks()
+    text = write_json(value, marks)
+    if text is None:
+        return write_repr(value)
+    return to_json(replace_images(value, label, fallback=str)).decode() if marks.images else text
 
 
 def shorten_observation(observation: Any, most: int | None) -> str | None:

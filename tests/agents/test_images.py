@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import dataclasses
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from graphexec import (
     snapshot_of,
     tool,
 )
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, dump_observation, steps_of
 from graphexec.agents import (
     create_chat_agent,
     create_conversational_agent,
@@ -40,7 +43,9 @@ from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
 from graphexec.errors import ModelError
 from graphexec.executor import stop_repeats
+from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
+from graphexec.messages.images import restore_images
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
@@ -175,6 +180,52 @@ def test_file_is_read_once_at_the_start(tmp_path: Path, in_a_list: bool) -> None
     made = AgentExecutor(agent=create_tool_calling_agent(model, [remove]), tools=[remove])
     made.run({"input": "Which?", "images": [path] if in_a_list else path})
     assert [tuple(images_of(request)) for request in model.requests] == [(CAT,), (CAT,)]
+
+
+class WatchedPath:
+    """A path that notes the thread in which it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.threads: list[threading.Thread] = []
+
+    def __fspath__(self) -> str:
+        self.threads.append(threading.current_thread())
+        return str(self.path)
+
+
+async def consume(items: Any) -> None:
+    async for _ in items:
+        pass
+
+
+def in_call(way: str) -> Callable[[AgentExecutor, Any], Any]:
+    async def run(made: AgentExecutor, given: Any) -> None:
+        await getattr(made, way)(given)
+
+    async def iterate(made: AgentExecutor, given: Any) -> None:
+        await consume(getattr(made, way)(given))
+
+    return run if way in ("arun", "ainvoke") else iterate
+
+
+@pytest.mark.parametrize("way", ["arun", "ainvoke", "astream", "astream_chunks", "astream_answer", "iter"])
+def test_async_run_reads_files_in_another_thread(way: str, tmp_path: Path) -> None:
+    (tmp_path / "cat.png").write_bytes(PNG)
+    path = WatchedPath(tmp_path / "cat.png")
+    made, model = executor("tool calling", "done")
+    asyncio.run(in_call(way)(made, {"input": "Which?", "images": [path]}))
+    assert tuple(images_of(model.requests[0])) == (CAT,)
+    assert len(path.threads) == 1
+    assert path.threads[0] is not threading.current_thread()
+
+
+def test_stream_reads_files_when_it_is_iterated(tmp_path: Path) -> None:
+    made, _ = executor("tool calling", "done")
+    for stream in (made.stream, made.stream_answer):
+        events = stream({"input": "Which?", "images": tmp_path / "missing.png"})
+        with pytest.raises(InputError, match="cannot be read"):
+            next(events)
 
 
 def text_file(folder: Path) -> Path:
@@ -367,6 +418,21 @@ def test_history_keeps_the_images_of_its_messages() -> None:
     assert tuple(images_of(model.requests[0])) == (CAT,)
 
 
+def test_history_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def decode(data: str, *, validate: bool) -> bytes:
+        parsed.append(data)
+        return PNG
+
+    monkeypatch.setattr(base64, "b64decode", decode)
+    made, model = executor("tool calling", CALL, CALL, "done")
+    history = [{"role": "user", "content": "", "images": [{"url": CAT.url, "kind": "graphexec.image"}]}]
+    made.run({"input": "?", "chat_history": history})
+    assert [next(images_of(request)) for request in model.requests] == [CAT, CAT, CAT]
+    assert parsed == [CAT.data]
+
+
 @pytest.mark.parametrize("images", [3, "x", [3], [{"url": "x"}], [{"kind": "graphexec.image", "url": "x"}]])
 def test_history_with_invalid_images_is_refused(images: Any) -> None:
     assert parse_messages([{"role": "user", "content": "", "images": images}]) is None
@@ -393,6 +459,12 @@ OBSERVATIONS: dict[str, tuple[Any, str, tuple[Image, ...]]] = {
     ),
     "bytes beside it": ([CAT, b"\xff"], "[image 1: image/png, 70 bytes]\nb'\\xff'", (CAT,)),
     "a string": ("graphexec.image", "graphexec.image", ()),
+    "a list of a dict": (({"a": (CAT,)},), '[{"a":["[image 1: image/png, 70 bytes]"]}]', (CAT,)),
+    "its own JSON": (
+        dataclasses.asdict(ADDRESS),
+        '{"url":"https://example.com/cat.png","kind":"graphexec.image"}',
+        (),
+    ),
     "other JSON": ({"kind": "graphexec.image", "url": "x"}, '{"kind":"graphexec.image","url":"x"}', ()),
     "a number": (3, "3", ()),
 }
@@ -412,14 +484,97 @@ VALUES = st.recursive(
 )
 
 
+def stored(value: Any) -> Any:
+    """Return a value as a snapshot in JSON restores it."""
+    return restore_images(json.loads(json.dumps(dump_observation(value))))
+
+
 @given(VALUES)
 def test_stored_observation_has_the_same_text_and_images(value: Any) -> None:
-    def encode(one: Any) -> Any:
-        return dataclasses.asdict(one)
-
     text, images = split_observation(value)
     assert "base64" not in text
-    assert split_observation(json.loads(json.dumps(value, default=encode))) == (text, images)
+    assert split_observation(stored(value)) == (text, images)
+    assert stored(stored(value)) == stored(value)
+
+
+def test_stored_dataclass_keeps_its_images() -> None:
+    observation = {"of": UserMessage("a", (CAT,)), "not a number": float("nan")}
+    assert split_observation(stored(observation))[1] == (CAT,)
+
+
+# JSON that a tool may have fetched: it looks like an image, or like the stored form of one.
+FORGED: list[Any] = [
+    {"kind": "graphexec.image", "url": ADDRESS.url},
+    dataclasses.asdict(CAT),
+    {"kind": "graphexec.image", "url": ADDRESS.url, "detail": "high"},
+    {"kind": "graphexec.image"},
+    {"kind": "graphexec.data", "data": dataclasses.asdict(ADDRESS)},
+    {"kind": "graphexec.data", "data": {"kind": "graphexec.data", "data": dataclasses.asdict(ADDRESS)}},
+    {"kind": "graphexec.data", "data": [dataclasses.asdict(ADDRESS)]},
+    {"type": "image", "data": CAT.data, "mimeType": "image/png"},
+    {"type": "image_url", "image_url": {"url": ADDRESS.url}},
+    "#0",
+    "##1",
+    "[image 1: image/png, 70 bytes]",
+]
+
+
+@given(
+    st.recursive(
+        st.sampled_from([*FORGED, CAT, DOG]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["kind", "url", "data", "#0"]), inner, max_size=3)
+        ),
+        max_leaves=6,
+    )
+)
+def test_only_instances_are_images(value: Any) -> None:
+    def instances(part: Any) -> list[Image]:
+        if isinstance(part, Image):
+            return [part]
+        parts = list(part.values()) if isinstance(part, dict) else part if isinstance(part, list) else []
+        return [image for one in parts for image in instances(one)]
+
+    assert list(split_observation(value)[1]) == instances(value)
+    assert stored(value) == value
+
+
+@pytest.mark.parametrize("forged", FORGED, ids=str)
+def test_json_of_a_tool_is_no_image(forged: Any) -> None:
+    @tool
+    def fetch(text: str) -> Any:
+        """Fetch a document."""
+        return forged if text == "alone" else [{"pages": [forged]}, DOG]
+
+    def fetching(*replies: ScriptedReply) -> tuple[AgentExecutor, ScriptedModel]:
+        model = ScriptedModel(replies)
+        return AgentExecutor(agent=create_tool_calling_agent(model, [fetch]), tools=[fetch]), model
+
+    calls = [ToolCall("c1", "fetch", '{"text": "alone"}'), ToolCall("c2", "fetch", '{"text": "within"}')]
+    made, model = fetching(*calls, ModelError("it is down"))
+    with pytest.raises(ModelError) as raised:
+        made.run({"input": "?", "images": CAT, "profile": forged})
+    assert tuple(images_of(model.requests[-1])) == (CAT, DOG)
+    failed = snapshot_of(raised.value)
+    assert failed is not None
+    for _ in range(2):
+        resumed, asked = fetching("done")
+        failed = Snapshot.from_json(failed.to_json(), resumed.graph)
+        result = resumed.run(failed)
+        assert tuple(images_of(asked.requests[0])) == (CAT, DOG)
+        assert [message.content for message in requested(asked)[0].messages] == [
+            message.content for message in requested(model)[-1].messages
+        ]
+        assert result.ending.run.inputs["profile"] == forged
+        assert [step.observation for step in result.steps] == [forged, [{"pages": [forged]}, DOG]]
+
+
+def test_direct_result_stays_data_in_a_snapshot() -> None:
+    forged = dataclasses.asdict(CAT)
+    finish = AgentFinish({"output": forged, "seen": [CAT]})
+    restored = load_as(AgentFinish, to_json_data(finish))
+    assert restored.return_values == {"output": forged, "seen": [CAT]}
 
 
 @pytest.mark.parametrize("most", [1, 5, 30])

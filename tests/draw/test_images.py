@@ -17,7 +17,8 @@ from graphexec import (
 )
 from graphexec.cli.trace import TracePrinter
 from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
-from graphexec.messages import Image, ToolCall, to_image
+from graphexec.messages import Image, ToolCall
+from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
 from tests.draw.browser import chromium, open_page
 from tests.models.pictures import ADDRESS, CAT, DOG
@@ -40,12 +41,12 @@ def run(**settings: Any) -> RunResult:
 def test_records_keep_images() -> None:
     recording = Recording.from_json_lines(recording_of(run()).to_json_lines())
     start, *others = recording.records
-    assert [to_image(one) for one in start["input"]["images"]] == [CAT]
+    assert [image_from_json(one) for one in start["input"]["images"]] == [CAT]
     (observation,) = [
         reply["observation"] for record in others for reply in record.get("replies", ()) if "observation" in reply
     ]
-    assert to_image(observation[1]) == DOG
-    assert to_image(observation[2]["address"]) == ADDRESS
+    assert image_from_json(observation[1]) == DOG
+    assert image_from_json(observation[2]["address"]) == ADDRESS
 
 
 def test_prompts_in_records_have_labels() -> None:
@@ -74,6 +75,21 @@ def test_diagrams_of_a_run_show_labels() -> None:
     result = run()
     assert "[image 1: image/gif" in sequence_mermaid(result)
     assert "base64" not in sequence_mermaid(result) + timeline(result)
+
+
+def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
+    @tool
+    def fetch(text: str) -> Any:
+        """Fetch a document."""
+        return {"kind": "graphexec.image", "url": ADDRESS.url}
+
+    model = ScriptedModel([ToolCall("c1", "fetch", '{"text": ""}'), "done"])
+    result = AgentExecutor(agent=create_tool_calling_agent(model, [fetch]), tools=[fetch]).run("?")
+    page = result.draw(tmp_path / "run.html").read_text()
+    for shown in (page, sequence_mermaid(result), timeline(result, width=200)):
+        assert "[image" not in shown
+        assert "graphexec.image" in shown
+        assert "graphexec.data" not in shown
 
 
 def test_page_shows_labels(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
     images_of,
-    to_image,
     transcript,
 )
+from graphexec.messages.images import image_from_json
 from graphexec.models import LocalModel, MemoryCache, ScriptedModel, cached
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
@@ -67,6 +67,29 @@ def test_bytes_name_their_format(media_type: str, rest: bytes) -> None:
     assert str(image) == f"{media_type}, {len(data)} bytes"
 
 
+@pytest.mark.parametrize(
+    "address", ["HTTPS://Example.com/Cat.png", "http://localhost:8000/a?b#c", "https://é.example/猫"]
+)
+def test_address_keeps_all_but_its_scheme(address: str) -> None:
+    scheme, _, rest = address.partition(":")
+    assert Image(address).url == f"{scheme.lower()}:{rest}"
+
+
+def test_data_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[str] = []
+    decode = base64.b64decode
+
+    def count(data: str, *, validate: bool) -> bytes:
+        decoded.append(data)
+        return decode(data, validate=validate)
+
+    monkeypatch.setattr(base64, "b64decode", count)
+    assert Image.from_bytes(PNG) == CAT
+    assert decoded == []
+    assert Image(CAT.url) == CAT
+    assert decoded == [CAT.data]
+
+
 def test_image_is_bytes_or_an_address() -> None:
     assert CAT.url == CAT_URL
     assert (CAT.is_data, ADDRESS.is_data) == (True, False)
@@ -76,15 +99,32 @@ def test_image_is_bytes_or_an_address() -> None:
 
 @pytest.mark.parametrize("spelling", ["image/jpg", "image/JPEG", "IMAGE/jpeg;charset=utf-8"])
 def test_media_type_has_one_spelling(spelling: str) -> None:
-    data = base64.b64encode(HEADS["image/jpeg"]).decode()
-    assert Image(f"DATA:{spelling};base64,{data}").media_type == "image/jpeg"
+    image = Image.from_bytes(HEADS["image/jpeg"])
+    assert Image(f"DATA:{spelling};BASE64,{image.data}") == image
+    assert image.media_type == "image/jpeg"
+    assert Image.from_bytes(HEADS["image/jpeg"], "image/JPG") == image
 
 
 INVALID_URLS: dict[Any, str] = {
     "photo.png": "does not begin with https:// or data:",
     "": "does not begin with",
-    "https://": "does not begin with",
-    "https://a b": "does not begin with",
+    "https://": "has no host",
+    "https:///cat.png": "has no host",
+    "https:cat.png": "has no host",
+    "https://?cat": "has no host",
+    "https://a b": "has a blank in it; write %20",
+    "https://a/\n": "has a blank in it",
+    "https://a/\0": "has a blank in it",
+    " https://a/cat.png": "does not begin with",
+    "file:///tmp/cat.png": "does not begin with https:// or data:; for a file, pass a pathlib.Path",
+    "FILE:///tmp/cat.png": "does not begin with",
+    "ftp://example.com/cat.png": "does not begin with",
+    "gs://bucket/cat.png": "does not begin with",
+    "javascript:alert(1)": "does not begin with",
+    "blob:https://a/b": "does not begin with",
+    "//example.com/cat.png": "does not begin with",
+    "/cat.png": "does not begin with",
+    "example.com/cat.png": "does not begin with",
     CAT.data: "does not begin with",
     "data:": "media type ''",
     "data:image/png": "not in base64",
@@ -94,6 +134,12 @@ INVALID_URLS: dict[Any, str] = {
     "data:image/png;base64,iVB$": "not in base64",
     "data:image/png;base64,\u2603": "not in base64",
     "data:;base64,aGk=": "media type ''",
+    "data: image/png;base64,aGk=": "media type ' image/png'",
+    "data:image/png;notbase64,aGk=": "not in base64",
+    "data:image/png;base64;charset=utf-8,aGk=": "not in base64",
+    "data:image/png;base64,aGk=\n": "not in base64",
+    "data:text/html;base64,aGk=": "media type 'text/html'",
+    "data:image/png/../html;base64,aGk=": "media type 'image/png/../html'",
     "data:text/plain;base64,aGk=": "media type 'text/plain'; give that of an image",
     "data:image/;base64,aGk=": "media type 'image/'",
     CAT_URL.replace("png", "jpeg", 1): "has the media type image/jpeg, but its bytes are image/png",
@@ -107,7 +153,7 @@ def test_invalid_url_is_an_input_error(url: Any) -> None:
     with pytest.raises(InputError) as raised:
         Image(url)
     assert INVALID_URLS[url] in str(raised.value)
-    assert to_image({"kind": "graphexec.image", "url": url}) is None
+    assert image_from_json({"kind": "graphexec.image", "url": url}) is None
 
 
 @pytest.mark.parametrize(
@@ -158,9 +204,9 @@ def test_images_of_a_request() -> None:
 
 
 def test_image_is_read_from_its_json() -> None:
-    assert to_image({"url": CAT.url, "kind": "graphexec.image"}) == CAT
-    assert to_image({"url": CAT.url}) is None
-    assert to_image(CAT) is CAT
+    assert image_from_json({"url": CAT.url, "kind": "graphexec.image"}) == CAT
+    assert image_from_json({"url": CAT.url}) is None
+    assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
 
 
 QUESTION = UserMessage("Which?", (CAT, ADDRESS))

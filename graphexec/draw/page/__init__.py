@@ -23,7 +23,7 @@ from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import Recording
-from graphexec.messages import to_image
+from graphexec.messages.images import Image, restore_object
 
 # In the order of their dependencies; together they are one module.
 _SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")
@@ -82,11 +82,12 @@ def _readable(value: Any, depth: int = 0) -> Any:
             return value
         case _ if depth > _DEEP:
             return "…"
-        case dict() if (image := to_image(cast("Record", value))) is not None:
-            return f"[image: {image}]"
-        # Type checkers do not know the members of an arbitrary value.
         case dict():
-            return {_text(name): _readable(one, depth + 1) for name, one in cast("Record", value).items()}
+            # Type checkers do not know the members of an arbitrary value.
+            restored = restore_object(cast("Record", value))
+            if isinstance(restored, Image):
+                return f"[image: {restored}]"
+            return {_text(name): _readable(one, depth + 1) for name, one in restored.items()}
         case list() | tuple():
             return [_readable(one, depth + 1) for one in cast("Sequence[Any]", value)]
         case float():

@@ -289,7 +289,7 @@ function waiting() {
 }
 
 function endParts() {
-  const { status, output, limit, error, reason, steps, spent } = run.result;
+  const { status, output, limit, error, reason, steps, spent, unread } = run.result;
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
@@ -303,6 +303,7 @@ function endParts() {
       output === null || output === undefined ? null : data(output, "answer"),
       { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) },
     ),
+    section("Not read, since the model invented it", unread ? block(unread, { name: "unread" }) : null),
     section(
       "Steps",
       steps?.length
@@ -332,6 +333,7 @@ function doneStep(step, index) {
     {},
     element("div", { class: "call" }, span("tool", step.tool), data(step.tool_input, `done ${index} input`, 1)),
     element("div", { class: failed ? "bad" : "" }, data(step.observation, `done ${index}`, 1)),
+    step.unread ? element("div", { class: "faint" }, "not read: ", span("unread", inline(step.unread))) : null,
   );
 }
 

@@ -7,9 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from pydantic_core import to_jsonable_python
-
-from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
@@ -40,6 +38,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
+from graphexec.messages.images import dump_with_images
 
 # Any: JSON values are arbitrary.
 Record: TypeAlias = dict[str, Any]
@@ -74,7 +73,7 @@ def to_json_data(value: object) -> Any:
     if value is None or type(value) in (str, bool):
         return value
     try:
-        data = to_jsonable_python(value, fallback=str)
+        data = dump_with_images(value, fallback=str)
         # NaN and the infinities are not valid JSON, though Python writes them.
         json.dumps(data, allow_nan=False)
     except Exception:  # noqa: BLE001 - the methods of a user's value may raise anything
@@ -130,7 +129,13 @@ def step_data(step: AgentStep) -> Record:
         "observation": to_json_data(step.observation),
         "status": step.status,
         "error": step.error,
+        **unread_data(action),
     }
+
+
+def unread_data(decision: AgentAction | AgentFinish) -> Record:
+    """Return what a reader left of a reply as `unread`, or nothing if it read all."""
+    return {"unread": decision.unread} if decision.unread else {}
 
 
 def call_data(call: CallContext[Any] | None) -> Record:
@@ -216,7 +221,10 @@ def _part(held: Any) -> Any:
 
 def _actions(actions: Sequence[AgentAction]) -> list[Record]:
     """Return the data of the actions of one reply, without its message; only the first has their common `log`."""
-    data = [{"tool": action.tool, "tool_input": to_json_data(action.tool_input)} for action in actions]
+    data = [
+        {"tool": action.tool, "tool_input": to_json_data(action.tool_input), **unread_data(action)}
+        for action in actions
+    ]
     return [{**data[0], "log": actions[0].log}, *data[1:]] if data else []
 
 

@@ -11,7 +11,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.kernel.serialization import format_json
-from graphexec.messages import IMAGE_KIND
+from graphexec.messages.images import restore_images
 from graphexec.tools.formatting import format_observation
 
 # Calls of a reply that a label names; further ones are only counted.
@@ -46,8 +46,10 @@ def format_data(value: Any, most: int) -> str:
     """Return data as one line: a string without quotes, a label for each image, anything else as JSON."""
     if isinstance(value, str):
         return shorten(value, most)
-    text = format_json(value, ensure_ascii=False)
-    return shorten(format_observation(value) if IMAGE_KIND in text else text, most)
+    restored = restore_images(value)
+    if restored == value:
+        return shorten(format_json(value, ensure_ascii=False), most)
+    return shorten(format_observation(restored), most)
 
 
 def format_effect(effect: Record, most: int) -> str:

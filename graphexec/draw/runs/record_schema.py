@@ -122,8 +122,14 @@ class _Error(TypedDict):
     message: str
 
 
+class _Step(TypedDict):
+    unread: NotRequired[str]
+
+
 class _Result(TypedDict):
     status: str
+    steps: NotRequired[list[_Step]]
+    unread: NotRequired[str]
     output: Any
     reason: NotRequired[str | None]
     spent: _Spent

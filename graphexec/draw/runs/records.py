@@ -38,7 +38,9 @@ Their fields:
   before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
   (the class of the exception that it failed with, or `null`), `observation`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
-- `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`)
+- `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
+  (the rest of the reply, which the model invented); the `actions` and the answer in the `value` of an outcome, and the
+  `result` have it, too
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
 - `error`: `type`, `message`
 
@@ -70,6 +72,7 @@ from graphexec.draw.runs.data import (
     spent_data,
     step_data,
     to_json_data,
+    unread_data,
 )
 from graphexec.draw.runs.record_schema import validate_record
 from graphexec.effects import CallModel
@@ -304,7 +307,7 @@ def ending(outcome: Ending | None) -> Record:
     match outcome:
         case AgentFinish():
             reason = "return_direct" if outcome.return_direct else "finished"
-            return {"output": to_json_data(outcome.answer), "reason": reason}
+            return {"output": to_json_data(outcome.answer), "reason": reason, **unread_data(outcome)}
         case StoppedResponse(output, limit):
             return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
         case None:

@@ -98,6 +98,8 @@ def _visit(visit: Visit, places: Mapping[_Participant, str]) -> Iterator[str]:
         yield _note(f"{_USER},p{len(places) - 1}", f"iteration {format_integer(visit.iteration, ',')}")
     for request in visit.requests:
         yield from _request(request, [places[_participant_for(call.effect, visit.node)] for call in request.calls])
+    if visit.unread:
+        yield _note(_AGENT, f"not read: {visit.unread}")
     if visit.limit is not None:
         yield _note(_AGENT, visit.limit)
 

@@ -152,6 +152,7 @@ def _grouped_calls(visit: Visit) -> Iterator[CallRecord]:
 
 def _describe_visit(visit: Visit) -> str:
     texts = [text for request in visit.requests for text in _describe_request(request)]
+    texts += [f"[{shorten(f'not read: {visit.unread}', _TEXT)}]"] if visit.unread else []
     return "; ".join([*texts, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
 
 

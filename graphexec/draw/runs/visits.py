@@ -69,7 +69,8 @@ class Visit:
     """A visit of `node` from `began` to `ended`, in seconds of the run's clock, after which the run goes to `target`.
 
     `iteration` is the number of the iteration that the visit consumed, if any. `outcome` and `target` are `None` if the
-    run did not leave the node. `limit` describes the limit that caused the outcome, if one did.
+    run did not leave the node. `limit` describes the limit that caused the outcome, if one did. `unread` is the rest of
+    the reply that the visit did not read.
     """
 
     node: str
@@ -80,6 +81,7 @@ class Visit:
     outcome: str | None = None
     target: str | None = None
     limit: str | None = None
+    unread: str = ""
 
     @property
     def waited(self) -> float:
@@ -116,6 +118,19 @@ def limit_text(value: Any) -> str | None:
             return None
 
 
+# Any: a JSON value.
+def unread_text(value: Any) -> str:
+    """Return the rest of a reply that was not read, in an outcome with actions or an answer; empty if there is none."""
+    match value:
+        case {"unread": str() as text, "return_values": _}:
+            return text
+        case {"actions": [*actions]}:
+            found = [unread_text({"return_values": None, **one}) for one in actions if isinstance(one, dict)]
+            return next(filter(None, found), "")
+        case _:
+            return ""
+
+
 def _visits(recording: Recording) -> Iterator[Visit]:
     picture = recording.machine
     metered = {box.name for box in picture.boxes if box.metered}
@@ -123,7 +138,7 @@ def _visits(recording: Recording) -> Iterator[Visit]:
     resets = [arrow for arrow in picture.arrows if ITERATIONS.name in arrow.resets]
     iterations = _Iterations(frozenset((arrow.source, arrow.outcome) for arrow in resets))
     visit: Visit | None = None
-    now = 0.0
+    now, unread = 0.0, ""
     for record in recording.records:
         spent = record.get("spent")
         # The cost of an interrupted run's last visit may be unknown.
@@ -141,6 +156,10 @@ def _visits(recording: Recording) -> Iterator[Visit]:
             yield visit
         visit.ended = now
         _apply_record(visit, record)
+        if record["event"] == "moved":
+            # Later nodes pass the same decision on.
+            left, unread = unread, unread_text(record.get("value"))
+            visit.unread = unread if unread != left else ""
         if (visit.node, visit.outcome) in exhausts and visit.limit is None:
             visit.limit = limit_text(record.get("value")) or "a limit is used up"
             visit.iteration = None if not visit.requests else visit.iteration

@@ -1,0 +1,51 @@
+"""Requests to a model and its replies, independent of any provider's format."""
+
+from __future__ import annotations
+
+from graphexec.messages.conversation import (
+    AssistantMessage,
+    Message,
+    Reasoning,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    transcript,
+)
+from graphexec.messages.images import Image
+from graphexec.messages.replies import (
+    FinishReason,
+    Model,
+    ModelReply,
+    ReplyDelta,
+    Usage,
+    check_access,
+    check_reply,
+    separate_reasoning,
+)
+from graphexec.messages.requests import ChatRequest, CompletionRequest, ModelRequest, ToolSpec, images_of
+
+__all__ = [
+    "AssistantMessage",
+    "ChatRequest",
+    "CompletionRequest",
+    "FinishReason",
+    "Image",
+    "Message",
+    "Model",
+    "ModelReply",
+    "ModelRequest",
+    "Reasoning",
+    "ReplyDelta",
+    "SystemMessage",
+    "ToolCall",
+    "ToolMessage",
+    "ToolSpec",
+    "Usage",
+    "UserMessage",
+    "check_access",
+    "check_reply",
+    "images_of",
+    "separate_reasoning",
+    "transcript",
+]

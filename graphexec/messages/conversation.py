@@ -1,0 +1,100 @@
+"""The messages of a conversation, and a conversation as a string."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from graphexec.messages.images import Image
+
+
+@dataclass(frozen=True, slots=True)
+class SystemMessage:
+    """Standing instructions."""
+
+    content: str
+    # Distinguishes the kinds of messages in JSON, here and below.
+    role: Literal["system"] = field(default="system", init=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """A message from the person, or from the program in their place, and the images in it."""
+
+    content: str
+    images: tuple[Image, ...] = ()
+    role: Literal["user"] = field(default="user", init=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call that a model requests. `arguments` is the string as received: JSON if it follows the protocol."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A part of the reasoning that a model writes before its answer.
+
+    `text` is what the provider shows of it, perhaps nothing. `data` is the part as JSON of the `provider`, the only one
+    that can read it; it is sent back where the provider needs it.
+    """
+
+    text: str
+    data: str = ""
+    provider: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantMessage:
+    """The model's text, the tools that it requests to call, and its reasoning before both."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: tuple[Reasoning, ...] = ()
+    role: Literal["assistant"] = field(default="assistant", init=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMessage:
+    """The result of the tool call `call_id`, as a string for the model, and the images in it."""
+
+    call_id: str
+    content: str
+    images: tuple[Image, ...] = ()
+    role: Literal["tool"] = field(default="tool", init=False, repr=False)
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+
+
+def transcript(messages: Iterable[Message], *, human: str = "Human", ai: str = "AI") -> str:
+    """Return a conversation as a string, with a line `Human: ...`, `AI: ...`, `System: ...` or `Tool: ...` per message.
+
+    A tool call follows as `name(arguments)`, an image as `[image 1: image/png, 12 kB]`. Contents are not escaped: they
+    may contain lines that look like these.
+    """
+    return "\n".join([_line(message, human, ai) for message in messages])
+
+
+def _line(message: Message, human: str, ai: str) -> str:
+    match message:
+        case SystemMessage(content):
+            return f"System: {content}"
+        case UserMessage(content, images):
+            return f"{human}: {_with_labels(content, images)}"
+        case AssistantMessage(content, calls):
+            called = "\n".join([f"{call.name}({call.arguments})" for call in calls])
+            return f"{ai}: {content}\n{called}" if content and called else f"{ai}: {content or called}"
+        case ToolMessage(_, content, images):
+            return f"Tool: {_with_labels(content, images)}"
+
+
+def _with_labels(content: str, images: Sequence[Image]) -> str:
+    """Return a content with the labels of its images, unless it has them already, as an observation does."""
+    labels = [image.label(number) for number, image in enumerate(images, 1)]
+    return "\n".join([part for part in (content, *labels) if part and (part is content or part not in content)])

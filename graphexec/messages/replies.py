@@ -1,0 +1,140 @@
+"""Replies of a model, and the model itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias
+
+from graphexec._parsing.reasoning import split_reasoning
+from graphexec.errors import InvalidReplyError, format_value, repr_fields
+from graphexec.kernel.meters import is_number, is_whole
+from graphexec.messages.conversation import AssistantMessage, Reasoning, ToolCall
+from graphexec.messages.requests import ModelRequest
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Usage:
+    """The tokens of one or more model calls. `cached_tokens` are those of the prompt that the provider had stored."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """The sum of both, which a limit on tokens counts."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def __repr__(self) -> str:
+        return repr_fields(self)
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """A model's whole answer. `finish_reason` is `length` if it was cut at the model's token limit.
+
+    `content` is the answer alone; `reasoning` is what the model wrote before it, which is never parsed. `model` is the
+    name that the server reports, or empty. `cost` is an amount of money, known only for `priced` models.
+    """
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    usage: Usage = field(default=Usage())
+    finish_reason: FinishReason = "stop"
+    model: str = ""
+    cost: float | None = None
+    reasoning: tuple[Reasoning, ...] = ()
+
+    @property
+    def message(self) -> AssistantMessage:
+        """The answer as a message of the conversation."""
+        return AssistantMessage(self.content, self.tool_calls, self.reasoning)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyDelta:
+    """A piece of a streamed answer: text, reasoning, or a part of the tool call `index`.
+
+    A `ModelReply` ends the stream.
+    """
+
+    content: str = ""
+    index: int | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    reasoning: str = ""
+
+
+def check_reply(reply: object, model: str) -> ModelReply:
+    """Return the reply of the model named `model`, with the reasoning in its content as `reasoning`.
+
+    Every code path that asks a model calls this, because limits count the usage and the cost. Raises
+    `InvalidReplyError` if it is not a valid `ModelReply`.
+    """
+    if not isinstance(reply, ModelReply):
+        raise InvalidReplyError(
+            f"the model {model} returned {format_value(reply)}; return a ModelReply, and end a stream with one"
+        )
+    usage = reply.usage
+    # A user's model may return any value.
+    if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _invalid_reply(model, "usage", usage, "pass Usage(prompt_tokens, completion_tokens), or leave it out")
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+        count: object = getattr(usage, name)
+        if not is_whole(count) or count < 0:
+            raise _invalid_reply(model, name, count, "pass a whole number, 0 or more")
+    cost: object = reply.cost
+    if cost is not None and (not is_number(cost) or cost < 0):
+        raise _invalid_reply(model, "cost", cost, "pass a finite number, 0 or more, or None")
+    return separate_reasoning(reply)
+
+
+def separate_reasoning(reply: ModelReply) -> ModelReply:
+    """Return the reply with the reasoning that its content begins with, such as `<think>...</think>`, as `reasoning`.
+
+    The content may also begin within the reasoning and have only the closing tag, because many prompts end with the
+    opening one; without a closing tag all of it is reasoning. A tag anywhere else is text: in an answer about tags.
+    """
+    reasoning, content = split_reasoning(reply.content)
+    if reasoning is None:
+        return reply
+    return replace(reply, content=content, reasoning=(*reply.reasoning, *([Reasoning(reasoning)] if reasoning else ())))
+
+
+def _invalid_reply(model: str, field: str, value: object, remedy: str) -> InvalidReplyError:
+    return InvalidReplyError(f"the model {model} returned a reply with {field}={format_value(value)}; {remedy}")
+
+
+class Model(Protocol):
+    """A language model: anything with these two methods.
+
+    It may have more: `stream` and `astream`, `name` and `provider` (strings), and `check_access`, which raises an error
+    before a run if calls cannot be made, as for a missing API key.
+    """
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, within `timeout` seconds if given. Raises `ModelError`."""
+        ...
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the whole answer, as `complete` does."""
+        ...
+
+
+def check_access(called: object) -> None:
+    """Call the method `check_access` of a model or a tool, if it has one: it raises an error if calls must fail."""
+    # Any: a method that the protocol does not require.
+    check: Any = getattr(called, "check_access", None)
+    if check is not None:
+        check()

@@ -1,0 +1,76 @@
+"""Requests to a model: a conversation with the tools on offer, or a string to continue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from graphexec._mistakes.messages import find_wrong_message
+from graphexec.errors import InputError, format_value
+from graphexec.messages.conversation import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from graphexec.messages.images import Image
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it. `parameters` is the JSON schema of an object."""
+
+    name: str
+    description: str
+    # A JSON schema: its values are arbitrary JSON.
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A conversation to continue.
+
+    `tools` are offered for native calls. `tool_choice` is `auto` (the model decides), `none` (no calls), `required` (at
+    least one call), or the name of a tool that the model must call. The reply ends before the first of the `stop`
+    strings. `schema` is the JSON schema that the reply's text must follow.
+    """
+
+    messages: Sequence[Message]
+    tools: tuple[ToolSpec, ...] = ()
+    stop: tuple[str, ...] = ()
+    # A JSON schema: its values are arbitrary JSON.
+    schema: Mapping[str, Any] | None = None
+    tool_choice: str = "auto"
+
+    def __post_init__(self) -> None:
+        # Users without a type checker pass a string, a single message, or messages of another library. Classes are
+        # compared first, which is faster than `isinstance` for each message of a long history.
+        messages = self.messages
+        if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
+            fault = find_wrong_message(messages, tuple(_MESSAGES))
+            if fault is not None:
+                raise InputError(fault)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A string to continue, up to the first of the `stop` strings."""
+
+    prompt: str
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"CompletionRequest has prompt={format_value(self.prompt)}; give a string, or messages in a ChatRequest"
+            )
+
+
+_LISTS = frozenset[type]({list, tuple})
+_MESSAGES = frozenset[type]({SystemMessage, UserMessage, AssistantMessage, ToolMessage})
+
+
+ModelRequest: TypeAlias = ChatRequest | CompletionRequest
+
+
+def images_of(request: ModelRequest) -> Iterator[Image]:
+    """Yield the images in the messages of a request."""
+    for message in request.messages if isinstance(request, ChatRequest) else ():
+        if isinstance(message, (UserMessage, ToolMessage)):
+            yield from message.images

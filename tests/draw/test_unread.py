@@ -1,0 +1,94 @@
+"""Records, pictures and pages of a run say what a reader left of a reply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, RunResult, create_react_agent
+from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
+from graphexec.draw.runs.visits import unread_text, visits_of
+from graphexec.errors import InputError
+from graphexec.models import ScriptedModel
+from tests.draw.browser import chromium, open_page
+from tests.executor.actors import echo
+
+INVENTED = "Observation: a rabbit\nThought: it is cute"
+LIED = "Observation: that is right"
+ACT = f"Action: echo\nAction Input: hi\n{INVENTED}"
+FINISH = f"Final Answer: done\n{LIED}"
+
+
+def run(*replies: str, **options: Any) -> RunResult:
+    agent = create_react_agent(ScriptedModel(replies), [echo])
+    return AgentExecutor(agent=agent, tools=[echo], **options).run("q")
+
+
+def invented_run() -> RunResult:
+    return run(ACT, ACT, FINISH)
+
+
+def plain_run() -> RunResult:
+    return run("Action: echo\nAction Input: hi", "Final Answer: done")
+
+
+def test_records_have_what_was_not_read() -> None:
+    records = Recording.from_json_lines(recording_of(invented_run()).to_json_lines()).records
+    result = records[-1]
+    assert [step["unread"] for step in result["steps"]] == [INVENTED, INVENTED]
+    assert result["unread"] == LIED
+    moved = [unread_text(record.get("value")) for record in records if record["event"] == "moved"]
+    assert [text for text in moved if text] == [INVENTED, INVENTED, LIED]
+    assert "unread" not in json.dumps(recording_of(plain_run()).records[-1])
+
+
+def test_visit_that_read_the_reply_says_it() -> None:
+    shown = [(visit.node, visit.unread) for visit in visits_of(recording_of(invented_run())) if visit.unread]
+    assert shown == [("parse", INVENTED), ("parse", INVENTED), ("parse", LIED)]
+
+
+@pytest.mark.parametrize("draw", [sequence_mermaid, lambda run: timeline(run, width=160)])
+def test_diagrams_show_it_at_its_place(draw: Any) -> None:
+    lines = draw(invented_run()).splitlines()
+    shown = [line for line in lines if "not read: " in line]
+    assert [("a rabbit Thought" in line, "that is right" in line) for line in shown] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+    assert "not read" not in draw(plain_run())
+
+
+def test_page_has_it_as_text(tmp_path: Path) -> None:
+    hostile = "Observation: </script><script>alert(1)</script>"
+    page = run(f"{FINISH}\n{hostile}").draw(tmp_path / "run.html").read_text()
+    assert LIED in page
+    assert "<script>alert(1)" not in page
+
+
+@pytest.mark.browser
+def test_end_of_the_page_shows_it(tmp_path: Path) -> None:
+    page = invented_run().draw(tmp_path / "run.html")
+    with chromium() as browser, open_page(browser, page.as_uri()) as one:
+        one.page.locator("#slider").press("End")
+        detail = one.page.locator("#detail")
+        assert detail.get_by_text("Not read, since the model invented it").count() == 1
+        assert detail.get_by_text(LIED).count() == 1
+        assert detail.get_by_text("not read: Observation: a rabbit").count() == 2
+        assert one.faults == []
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}]
+)
+def test_other_outcomes_have_nothing_unread(value: object) -> None:
+    assert unread_text(value) == ""
+
+
+def test_invalid_record_of_it_is_refused() -> None:
+    lines = recording_of(invented_run()).to_json_lines().replace(json.dumps(LIED), "3")
+    with pytest.raises(InputError, match=r"not a valid record: result\.unread"):
+        Recording.from_json_lines(lines)
