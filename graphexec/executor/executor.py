@@ -14,7 +14,6 @@ from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool, nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, validate_handlers
-from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import (
@@ -135,10 +134,9 @@ class AgentExecutor(RunMethods):
             ("allow_nonterminating", allow_nonterminating, FLAG),
             ("around_call", around_call, optional(FUNCTION)),
         )
-        self.agent = agent if isinstance(agent, Agent) else callable_agent(agent)
-        self.tools = tools_by_name(tools)
-        _require_same_tools(self.agent, self.tools)
-        self.return_intermediate_steps = return_intermediate_steps
+        known = agent if isinstance(agent, Agent) else callable_agent(agent)
+        by_name = tools_by_name(tools)
+        _require_same_tools(known, by_name)
         limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
@@ -150,33 +148,36 @@ class AgentExecutor(RunMethods):
             depth=max_depth,
             nested_runs=max_nested_runs,
         )
-        self._keys = make_input_keys(self.agent, memory)
-        self._memory = memory
-        self._observers = Observers(validate_observers(observers), verbose)
-        answers = make_handlers(self.agent, memory)
+        super().__init__(
+            known,
+            by_name,
+            memory,
+            Observers(validate_observers(observers), verbose),
+            Binding.of(known, by_name, memory, handlers or {}),
+            return_intermediate_steps=return_intermediate_steps,
+        )
+        answers = make_handlers(known, memory)
         answers[CallTool] = make_tool_handler(
-            self.tools, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+            by_name, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
         answers |= validate_handlers(handlers)
-        self.run_context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
+        context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
         policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
-        rules = CallRules(self.agent, self.tools, tool_lookup)
-        self._binding = Binding.of(self.agent, self.tools, memory, handlers or {})
-        self._settings = (self.agent, policies, rules, self._keys, self._binding, nested_runs(self.tools.values()))
+        rules = CallRules(known, by_name, tool_lookup)
+        self._settings = (known, policies, rules, self._keys, self._binding, nested_runs(by_name.values()))
         self._allow_nonterminating = allow_nonterminating
-        self._prove(self._completed(add_rules(graph, rules)), limits)
+        self._prove(self._completed(add_rules(graph, rules)), context)
 
     def _completed(self, graph: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
         return bind(graph if self._memory is None else add_memory(graph), *self._settings)
 
-    def _prove(self, graph: Graph[Ready, Ending], limits: Limits) -> None:
-        verdict = graph.verify(limits)
+    def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
+        verdict = graph.verify(context.limits)
         if not self._allow_nonterminating:
             verdict.require_proof()
-        self._graph = graph
         self._verdict = verdict
         ranks = verdict.certificate.ranks if verdict.certificate is not None else None
-        self.run_context = dataclasses.replace(self.run_context, limits=limits, ranks=ranks)
+        self._use(graph, dataclasses.replace(context, ranks=ranks))
 
     def __repr__(self) -> str:
         return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({self.agent.kind}): {self._graph!r}>"
@@ -202,7 +203,7 @@ class AgentExecutor(RunMethods):
         require_agent_graph(graph)
         self._binding.require_same(graph)
         changed = copy.copy(self)
-        changed._prove(self._completed(graph), self.limits)
+        changed._prove(self._completed(graph), self.run_context)
         return changed
 
     def splice(
@@ -234,7 +235,7 @@ class AgentExecutor(RunMethods):
         if not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"the limits are {limits!r}; give a Limits, for example Limits(iterations=15)")
         changed = copy.copy(self)
-        changed._prove(self._graph, limits)
+        changed._prove(self._graph, dataclasses.replace(self.run_context, limits=limits))
         return changed
 
     def verify(self) -> Verdict:

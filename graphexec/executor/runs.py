@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
+from graphexec.agents.images import has_files
 from graphexec.effects import CallModel
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
-from graphexec.executor.inputs import InputKeys, Inputs, name_inputs, read_file, to_outputs
+from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observers
 from graphexec.executor.result import Ending, RunResult, make_result
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class RunMethods:
-    """The methods of `AgentExecutor` that run it. The executor sets the attributes when it is made."""
+    """The methods of `AgentExecutor` that run it, and the parts of the executor that they need."""
 
     __slots__ = (
         "_binding",
@@ -52,15 +53,32 @@ class RunMethods:
         "tools",
     )
 
-    agent: Agent
-    return_intermediate_steps: bool
-    run_context: RunContext
-    tools: Mapping[str, AnyTool]
-    _binding: Binding
+    # Set by `_use`, also in a copy of the executor.
     _graph: Graph[Ready, Ending]
-    _keys: InputKeys
-    _memory: Memory | None
-    _observers: Observers
+    run_context: RunContext
+
+    def __init__(
+        self,
+        agent: Agent,
+        tools: Mapping[str, AnyTool],
+        memory: Memory | None,
+        observers: Observers,
+        binding: Binding,
+        *,
+        return_intermediate_steps: bool,
+    ) -> None:
+        self.agent = agent
+        self.tools = tools
+        self.return_intermediate_steps = return_intermediate_steps
+        self._memory = memory
+        self._keys = make_input_keys(agent, memory)
+        self._observers = observers
+        self._binding = binding
+
+    def _use(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
+        """Set the machine that runs, and its handlers and limits."""
+        self._graph = graph
+        self.run_context = context
 
     @property
     def limits(self) -> Limits:
@@ -89,12 +107,12 @@ class RunMethods:
         Raises `InputError` for missing inputs and invalid options, `ModelError` if the model fails, `ParseError` for an
         unreadable reply, and any exception of a tool, unless it is handled.
         """
-        done = run_sync(self._follow(self._start(inputs), BLOCKING, RunOptions(**options)))
+        done = run_sync(self._follow(self._name(inputs), BLOCKING, RunOptions(**options)))
         return make_result(done, self.limits)
 
     async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
         """Run like `run`, on the running event loop."""
-        return make_result(await self._follow(self._start(inputs), ASYNC, RunOptions(**options)), self.limits)
+        return make_result(await self._follow(self._name(inputs), ASYNC, RunOptions(**options)), self.limits)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -103,15 +121,15 @@ class RunMethods:
 
         With `tokens`, models stream their replies if they can, and each piece is an event (`Reported`).
         """
-        run_options, start = RunOptions(**options), self._start(inputs)
-        return stream_sync(lambda: self._follow(start, BLOCKING, run_options, emit, tokens=tokens))
+        run_options, given = RunOptions(**options), self._name(inputs)
+        return stream_sync(lambda: self._follow(given, BLOCKING, run_options, emit, tokens=tokens))
 
     def astream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
     ) -> AsyncGenerator[Event[Ending], None]:
         """Run like `stream`, on the running event loop."""
-        run_options, start = RunOptions(**options), self._start(inputs)
-        return stream_async(lambda: self._follow(start, ASYNC, run_options, emit, tokens=tokens))
+        run_options, given = RunOptions(**options), self._name(inputs)
+        return stream_async(lambda: self._follow(given, ASYNC, run_options, emit, tokens=tokens))
 
     def stream_chunks(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Generator[Chunk, None, None]:
         """Run and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`."""
@@ -187,24 +205,26 @@ class RunMethods:
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
 
-    def _follow(
+    async def _follow(
         self,
-        start: Ready | Snapshot,
+        given: Mapping[str, Any] | Snapshot,
         io: IO,
         options: RunOptions,
         consumer: OnEvent | None = None,
         *,
         tokens: bool = False,
         continues: Callable[[], bool] | None = None,
-    ) -> Coroutine[Any, Any, Done[Ending]]:
+    ) -> Done[Ending]:
+        start = await self._start(given, io)
         notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
-        # Not awaited here, to save one coroutine per event.
-        return follow(self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options)
+        return await follow(
+            self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options
+        )
 
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
     ) -> dict[str, Any]:
-        result = make_result(await self._follow(self._start(inputs), io, options), self.limits)
+        result = make_result(await self._follow(self._name(inputs), io, options), self.limits)
         returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)
@@ -219,10 +239,10 @@ class RunMethods:
         tokens: bool = False,
         continues: Callable[[], bool] | None = None,
     ) -> Items[Event[Ending]]:
-        start = self._start(inputs)
+        given = self._name(inputs)
 
         def begin() -> Coroutine[Any, Any, Done[Ending]]:
-            return self._follow(start, io, options, emit, tokens=tokens, continues=continues)
+            return self._follow(given, io, options, emit, tokens=tokens, continues=continues)
 
         return io.iterate(lambda: stream_sync(begin), lambda: stream_async(begin))
 
@@ -249,15 +269,22 @@ class RunMethods:
         for called in (self._binding.answers.get(CallModel), *self.tools.values()):
             check_access(called)
 
-    def _start(self, inputs: Inputs | Snapshot) -> Ready | Snapshot:
-        if isinstance(inputs, Snapshot):
-            start: Ready | Snapshot = inputs
-            left = reachable(inputs.node, [(edge.source, edge.target) for edge in self._graph.edges])
+    def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
+        return inputs if isinstance(inputs, Snapshot) else self._keys.name(inputs, self._memory)
+
+    async def _start(self, given: Mapping[str, Any] | Snapshot, io: IO) -> Ready | Snapshot:
+        """Return where a run starts, with its images read. Raises `InputError`, and as `check_access` does."""
+        if isinstance(given, Snapshot):
+            start: Ready | Snapshot = given
+            left = reachable(given.node, [(edge.source, edge.target) for edge in self._graph.edges])
         else:
-            named = self._keys.name(inputs, self._memory)
-            start = Ready(Run(named if self.agent.prepare is None else self.agent.prepare(named, read_file)))
+            # Reading files would block an event loop.
+            start = Ready(Run(await io.call(self._prepare, given) if has_files(given) else self._prepare(given)))
             left = set(self._graph.nodes)
         # A run that only has to save its memory needs no model.
         if any(CallModel in node.effects for node in self._graph if node.name in left):
             self.check_access()
         return start
+
+    def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
+        return named if self.agent.prepare is None else self.agent.prepare(named, read_file)

@@ -123,14 +123,13 @@ class ChunkBuilder:
         Actions are found by their content, because those that a rule forbids are not called.
         """
         wanted = (called.name, called.tool_input, called.call_id)
-        place = next(
-            place
-            for place, action in enumerate(self._acting)
-            if (action.tool, action.tool_input, action.call_id) == wanted
-        )
-        action = self._acting.pop(place)
-        self._emitted.append(action)
-        return [_step_chunk(make_step(action, result))]
+        for place, action in enumerate(self._acting):
+            if (action.tool, action.tool_input, action.call_id) == wanted:
+                del self._acting[place]
+                self._emitted.append(action)
+                return [_step_chunk(make_step(action, result))]
+        # A call of another action: its step comes when the node is left.
+        return []
 
     def _announce(self, actions: Sequence[AgentAction]) -> list[Chunk]:
         """Return the chunks of the actions that have not been announced."""

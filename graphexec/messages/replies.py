@@ -104,7 +104,7 @@ def separate_reasoning(reply: ModelReply) -> ModelReply:
     """Return the reply with the reasoning that its content begins with, such as `<think>...</think>`, as `reasoning`.
 
     The content may also begin within the reasoning and have only the closing tag, because many prompts end with the
-    opening one; without a closing tag all of it is reasoning. A tag anywhere else is text: in an answer about tags.
+    opening one; without a closing tag all of it is reasoning. In quotes and in code, tags are text.
     """
     reasoning, content = split_reasoning(reply.content)
     if reasoning is None:

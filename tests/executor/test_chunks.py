@@ -52,7 +52,7 @@ from graphexec.executor import (
     stopped_response,
 )
 from graphexec.executor.streams import ChunkBuilder
-from graphexec.kernel import Moved, rename
+from graphexec.kernel import Entered, Moved, Spent, rename
 from graphexec.messages import AssistantMessage, ModelReply, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing.clock import on_loop_time, run_virtually
@@ -514,3 +514,15 @@ def test_action_is_emitted_before_its_own_effect() -> None:
 
 def test_other_events_have_no_chunks() -> None:
     assert ChunkBuilder(AGENT_EXECUTOR).convert(Moved("plan", object(), "parse")) == []
+
+
+def test_result_of_another_action_waits_for_its_step() -> None:
+    executor = AgentExecutor(agent=scripted(answer()), tools=[echo])
+    chunks = ChunkBuilder(executor.graph)
+    action = act("echo", text="a")
+    chunks.convert(Entered("dispatch_tools", Acted(Run({"input": "q"}), (action,)), Spent()))
+    other = CallTool("echo", {"text": "b"})
+    assert chunks.convert(Answered("dispatch_tools", other, ToolResult("b"), 0.0, Spent())) == []
+    step = AgentStep(action, "a")
+    (_, made) = chunks.convert(Entered("plan", Ready(Run({"input": "q"}, Steps([step]))), Spent()))
+    assert made["steps"] == [step]
