@@ -1,6 +1,6 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
-from graphexec.agents.agent import Agent, AgentFunction, Decision, callable_agent, chat_agent
+from graphexec.agents.agent import Agent, AgentFunction, Decision, RuleName, callable_agent, chat_agent
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.langchain.chat import create_chat_agent
 from graphexec.agents.langchain.conversational import create_conversational_agent
@@ -10,7 +10,6 @@ from graphexec.agents.langchain.self_ask import create_self_ask_agent
 from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
 from graphexec.agents.langchain.xml import create_xml_agent
 from graphexec.agents.react import create_react_agent
-from graphexec.agents.rules import RuleName
 from graphexec.agents.runnables import Planner, Runnable
 from graphexec.agents.structured import create_structured_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent

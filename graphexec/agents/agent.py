@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import FUNCTION, MODEL, is_executor, validate, validate_each
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
 from graphexec.actions import AgentAction, AgentFinish, Run, Steps
+from graphexec.agents.dummies import Dummies
 from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
-from graphexec.agents.rules import Dummies, RuleName
 from graphexec.agents.runnables import (
     ConfigLike,
     Planner,
@@ -46,6 +46,11 @@ AgentFunction: TypeAlias = Callable[[Steps, dict[str, Any]], Any]
 # Returns the inputs with which a run starts; the second argument reads a file.
 Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]]
 
+# - no_dummies: no argument is copied from a worked example.
+# - no_repeats: a call that has succeeded is not made again with the same arguments.
+# - no_immediate_repeats: nor is it made again until a later reply has made another call.
+RuleName: TypeAlias = Literal["no_dummies", "no_repeats", "no_immediate_repeats"]
+
 
 @explain_class("create_agent(model, tools), or Agent(ask, read)", options=AGENT_OPTIONS, attributes=AGENT_ATTRIBUTES)
 @dataclass(frozen=True, slots=True)
@@ -62,8 +67,10 @@ class Agent:
     raises `InputError` for inputs that the agent cannot use.
 
     `rules` names what an executor checks before it calls tools. A rule may ask the model again, with `narrow(run,
-    tools)`: the request for a decision that calls only the tools of these names, or none. `dummies` are the arguments
-    in the agent's worked examples, by tool and argument, which belong to no question.
+    tools)`: the request for a decision that calls only the tools of these names, or none; without it, an answer is
+    asked for with `conclude`. `dummies` are the arguments in the agent's worked examples, by tool and argument, which
+    belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the model must call
+    a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -80,9 +87,22 @@ class Agent:
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
     dummies: Dummies = field(default_factory=dict[str, Any])
+    example_questions: tuple[str, ...] = ()
+    tool_choice: str = "auto"
 
     def __post_init__(self) -> None:
         validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))
+
+
+def validate_rules(rules: Sequence[RuleName]) -> tuple[RuleName, ...]:
+    """Return the names of rules. Raises `InputError` for other values, and for both rules against repetitions."""
+    known = ", ".join(get_args(RuleName))
+    for name in validate_each("rules", rules, str, f"names of rules: {known}"):
+        if name not in get_args(RuleName):
+            raise InputError(f"rules has {format_value(name)}; give names of {known}")
+    if "no_repeats" in rules and "no_immediate_repeats" in rules:
+        raise InputError("rules has no_repeats and no_immediate_repeats; give one of them")
+    return tuple(rules)
 
 
 # The request for a final answer when a run must stop: LangChain's sentence.

@@ -9,12 +9,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, chat_agent, conclude_messages
+from graphexec.agents.agent import Agent, Decision, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import Conversation, history_keys, history_messages, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.reading.answers import AnswerReader
-from graphexec.agents.rules import Dummies, RuleName, validate_rules
 from graphexec.effects import CallModel
 from graphexec.messages import (
     ChatRequest,
@@ -145,7 +144,6 @@ def make_instructed_agent(  # noqa: PLR0913
     schema: Mapping[str, Any] | None = None,
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
-    dummies: Dummies | None = None,
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
 
@@ -202,12 +200,7 @@ def make_instructed_agent(  # noqa: PLR0913
     )
     if narrow is None:
         return agent
-    return replace(
-        agent,
-        rules=validate_rules(rules),
-        narrow=narrow_run,
-        dummies=dummies or {},
-    )
+    return replace(agent, rules=validate_rules(rules), narrow=narrow_run)
 
 
 def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:

@@ -15,15 +15,16 @@ from typing import Any, Literal
 from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentAction, AgentFinish, Steps
-from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.agent import Agent, Decision, RuleName
+from graphexec.agents.dummies import find_dummies
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields, reject_answer_tool
 from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
-from graphexec.agents.rules import RuleName, find_dummies, is_small_talk, is_tiny, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
+from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
 from graphexec.messages import (
     AssistantMessage,
@@ -74,14 +75,16 @@ def create_structured_agent(  # noqa: PLR0913
     solve few tasks without them. "auto" makes them from the tools (see `synthesised_examples`), and `()` is for models
     that need none. The schema limits an answer to `max_answer` characters (`None`: any number); the longer answer of a
     server that ignores schemas is kept whole.
-    `tool_choice` is as in `create_tool_calling_agent`; by default it is `auto`, but the default local model may answer
-    only small talk without a tool, because it hardly sees when it needs one.
+
+    `tool_choice` is as in `create_tool_calling_agent`. By default it is `auto`, but the default local model hardly sees
+    when it needs a tool, so it must call one first if the question has data in it (digits, a quoted text, a path or an
+    address), or a word of a tool's name, description or parameters. The agent's `tool_choice` is then `inferred`.
 
     `rules` are checked by the executor before it calls tools; `()` turns them off. "no_dummies": a call with an
-    argument of an example that stands in neither the inputs nor an observation is not made, and the model is asked
+    argument of an example that follows from neither the inputs nor an observation is not made, and the model is asked
     again without that tool. "no_repeats": a call that has succeeded is not made again with the same arguments, unless
-    the tool is `repeatable`, and the model is asked for its answer. "no_immediate_repeats" is the same, but allows the
-    call again after another tool has returned a result.
+    the tool is `repeatable`, and the model is asked for its answer. "no_immediate_repeats" is the same, but only until
+    a later reply has made another call.
 
     `history` and the errors raised are as in `create_chat_agent`.
     """
@@ -94,12 +97,14 @@ def create_structured_agent(  # noqa: PLR0913
         wanted = "WorkedExample(question, calls, answer), or 'auto'"
         several = validate_each("examples", examples, WorkedExample, wanted)
 
-    first = _require_call(model, tools, tool_choice)
+    if tool_choice is not None:
+        validate_tool_choice(tool_choice, [tool.name for tool in tools])
+    choice = tool_choice or (INFERRED if tools and is_tiny(model) else "auto")
 
     def narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
         return replace(request, schema=decision_schema([tool for tool in tools if tool.name in names], max_answer))
 
-    return make_instructed_agent(
+    agent = make_instructed_agent(
         model,
         partial(read, tools=tools),
         make_form(prompt, tools, required=("tools",)),
@@ -110,28 +115,27 @@ def create_structured_agent(  # noqa: PLR0913
         steps=_step_messages,
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
-        first=first,
+        first=_require_call(tools, choice),
         narrow=narrow,
         rules=rules,
-        dummies=find_dummies(several, tools),
     )
+    dummies = find_dummies(several, tools, f"{prompt}\n{question}")
+    questions = tuple(example.question for example in several)
+    return replace(agent, dummies=dummies, example_questions=questions, tool_choice=choice)
 
 
-def _require_call(
-    model: Model, tools: Sequence[AnyTool], tool_choice: str | None
-) -> Callable[[ChatRequest, str], ChatRequest] | None:
+def _require_call(tools: Sequence[AnyTool], tool_choice: str) -> Callable[[ChatRequest, str], ChatRequest] | None:
     """Return what changes the requests before the first call of a tool; `None` if the model may always answer."""
-    if tool_choice is not None:
-        validate_tool_choice(tool_choice, [tool.name for tool in tools])
-    spares_small_talk = tool_choice is None and is_tiny(model)
-    every = spares_small_talk or tool_choice == "required"
-    required = [tool for tool in tools if every or tool.name == tool_choice]
-    if not required:
+    if tool_choice == "auto":
         return None
+    required = [tool for tool in tools if tool_choice in (INFERRED, "required", tool.name)]
     schema = decision_schema(required, answers=False)
+    subjects = find_subjects(tools)
 
     def first(request: ChatRequest, asked: str) -> ChatRequest:
-        return request if spares_small_talk and is_small_talk(asked) else replace(request, schema=schema)
+        if tool_choice == INFERRED and not needs_tool(asked, subjects):
+            return request
+        return replace(request, schema=schema)
 
     return first
 

@@ -11,13 +11,13 @@ from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
-from graphexec.agents.agent import Agent, Decision
+from graphexec.agents.agent import Agent, Decision, RuleName, validate_rules
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
 from graphexec.agents.reading.textual_calls import read_textual_calls
-from graphexec.agents.rules import RuleName, validate_tool_choice
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
+from graphexec.agents.tool_choice import validate_tool_choice
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import (
     AssistantMessage,
@@ -51,8 +51,8 @@ def create_tool_calling_agent(
     `system` is the text of the instructions, not a template; `prompt` is the template of the user's message, and its
     variables are the inputs of a run. A reply without tool calls is the answer. `history` is as in `create_chat_agent`.
     `tool_choice` is `required` or the name of a tool if the model must call one before it answers; after the first call
-    it decides itself, so every run can end with an answer. `rules` are those of `create_structured_agent`;
-    `("no_immediate_repeats",)` suits most models.
+    it decides itself, so every run can end with an answer. `rules` are those of `create_structured_agent` against
+    repeated calls; `("no_immediate_repeats",)` suits most models.
 
     Raises `ToolDefinitionError` for invalid tools, and `InputError` for a prompt without a variable and any other
     invalid argument.
@@ -60,6 +60,11 @@ def create_tool_calling_agent(
     tools = validate_tools(tools)
     validate("", ("system", system, STRING))
     validate_tool_choice(tool_choice, [tool.name for tool in tools])
+    if "no_dummies" in validate_rules(rules):
+        raise InputError(
+            "rules has no_dummies, and a tool-calling agent shows no worked examples; leave it out, or take "
+            "create_structured_agent"
+        )
     question = Form(parse_template(prompt, required=()), {}, format_thoughts)
     # In other agents the prompt is the instructions; here such a prompt would silently drop the question.
     if not question.inputs:
@@ -67,7 +72,7 @@ def create_tool_calling_agent(
             "the prompt has no variable, so no input is used; write {input} in it, and pass instructions as system=..."
         )
     instructions = Form(Template(((system, None),)), {}, format_thoughts, tools=tools)
-    return make_instructed_agent(
+    agent = make_instructed_agent(
         model,
         partial(read, tools=tools),
         instructions,
@@ -81,6 +86,7 @@ def create_tool_calling_agent(
         narrow=_narrow,
         rules=rules,
     )
+    return replace(agent, tool_choice=tool_choice)
 
 
 def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:

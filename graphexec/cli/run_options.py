@@ -23,7 +23,7 @@ from graphexec.agents import (
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
-from graphexec.executor.creation import make_agent_of_kind
+from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
 from graphexec.messages import Model
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
@@ -208,7 +208,7 @@ def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent
         case "tool_calling" | "react":
             return make_agent_of_kind(name, model, tools)
         case _:
-            return _FACTORIES[name](model, tools)
+            return replace(_FACTORIES[name](model, tools), rules=REPEAT_RULES)
 
 
 _FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {

@@ -5,16 +5,24 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
 
 from graphexec._arguments import MODEL, STRING, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec._mistakes.remedies import CREATE_AGENT_OPTIONS
-from graphexec.agents import Agent, create_react_agent, create_structured_agent, create_tool_calling_agent
+from graphexec.agents import (
+    Agent,
+    RuleName,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+)
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
+from graphexec.agents.tool_choice import INFERRED
 from graphexec.errors import InputError, SignatureError, an, did_you_mean, format_value
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
@@ -67,6 +75,9 @@ class ExecutorOptions(TypedDict, total=False):
     allow_nonterminating: bool
 
 
+# The rules of agents without worked examples: a longer run may need a call again that an earlier one has changed.
+REPEAT_RULES: tuple[RuleName, ...] = ("no_immediate_repeats",)
+
 # The names of tools that all providers accept: OpenAI's, Anthropic's and Gemini's documentation of tools.
 _NATIVE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
@@ -101,6 +112,10 @@ def create_agent(
     plain text. `auto` takes `tool_calling` for models that are known to have such calls, and else `structured`; no
     server is asked. `executor.agent.kind` says which, and so does a record of the logger `graphexec` (level INFO).
 
+    Agents do not make a successful call again with the same arguments: the model gets the earlier result. The
+    structured agent never does, and the others not until another call was made. Declare a tool
+    `@tool(repeatable=True)` if each call may return something else, as a clock does.
+
     The `options` are those of `AgentExecutor`, with another default: `handle_parsing_errors=True`, so that the model
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
@@ -122,6 +137,11 @@ def create_agent(
         )
     options.setdefault("handle_parsing_errors", True)
     agent = make_agent_of_kind(choice.kind, client, all_tools, system_prompt)
+    if agent.tool_choice == INFERRED:
+        logging.getLogger("graphexec").info(
+            "the model must call a tool first for questions that seem to need one; "
+            "create_structured_agent(tool_choice='auto') lets it decide"
+        )
     return AgentExecutor(agent=agent, tools=all_tools, **options)
 
 
@@ -134,11 +154,11 @@ def make_agent_of_kind(
     """Make the agent of that kind; `system_prompt` is text."""
     if kind == "tool_calling":
         system = SYSTEM_PROMPT if system_prompt is None else system_prompt
-        return create_tool_calling_agent(model, tools, system=system, rules=("no_immediate_repeats",))
+        return create_tool_calling_agent(model, tools, system=system, rules=REPEAT_RULES)
     # The prompts are templates.
     before = "" if system_prompt is None else system_prompt.replace("{", "{{").replace("}", "}}") + "\n\n"
     if kind == "react":
-        return create_react_agent(model, tools, prompt=before + REACT_PROMPT)
+        return replace(create_react_agent(model, tools, prompt=before + REACT_PROMPT), rules=REPEAT_RULES)
     return create_structured_agent(model, tools, prompt=before + STRUCTURED_PROMPT)
 
 

@@ -180,7 +180,9 @@ class AgentExecutor(RunMethods):
         self._use(graph, dataclasses.replace(context, ranks=ranks))
 
     def __repr__(self) -> str:
-        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({self.agent.kind}): {self._graph!r}>"
+        agent = self.agent
+        choice = "" if agent.tool_choice == "auto" else f", tool_choice={agent.tool_choice}"
+        return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({agent.kind}){choice}: {self._graph!r}>"
 
     @property
     def graph(self) -> Graph[Ready, Ending]:

@@ -1,15 +1,17 @@
-"""A structured agent can require a call of a tool before its answer; the smallest models answer only small talk."""
+"""A structured agent can require a call of a tool before its answer; for the smallest models the question decides."""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
-from graphexec import AgentExecutor, create_structured_agent, tool
-from graphexec.agents.rules import is_small_talk, is_tiny
+from graphexec import AgentExecutor, create_agent, create_structured_agent, tool
+from graphexec.agents.tool_choice import find_subjects, is_tiny, needs_tool
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest
 from graphexec.models import LocalModel, OpenAICompatible, ScriptedModel
@@ -67,17 +69,84 @@ def test_last_answer_needs_no_call() -> None:
     assert choices(model.requests[0]) == ["final_answer"]
 
 
-@pytest.mark.parametrize("question", ["Hello!", "Thank you very much.", "How are you?", "Who are you?", "Hi", "..."])
+@tool
+def delete_file(path: str) -> str:
+    """Delete a file."""
+    return path
+
+
+SMALL_TALK = """Hello! | Hi | Hello there | Thank you very much. | Thanks a million! | Good job | Well done, Ada! | ...
+How are you? | Who are you? | Which tools do you have? | What can you do? | My name is Ada. | Have a nice day! | Bye :3
+Thanks.That was all | yes/no | I'm fine, and you're great | 👍 | <3 | Dziękuję! | Спасибо | 谢谢 | ありがとう | Ça va?
+Vielen Dank für die Hilfe! | Guten Morgen, Herr Müller | ¡Gracias! | नमस्ते | Tell me a joke | THANK YOU SO MUCH"""
+
+
+@pytest.mark.parametrize("question", [one.strip() for line in SMALL_TALK.splitlines() for one in line.split("|")])
 def test_smallest_models_answer_small_talk(question: str) -> None:
-    assert is_small_talk(question)
+    assert not needs_tool(question, find_subjects([age, today, delete_file]))
     assert first_choices(Tiny([DONE]), question) == ["age", "today", "final_answer"]
 
 
-@pytest.mark.parametrize("question", ["How old is Ada?", "What day is it?", "12", "Hello, how old is Ada?", "Ada"])
+QUESTIONS = [
+    *(
+        "What is the age of Ada?",
+        "Hello, tell me her age",
+        "ages of persons",
+        "12",
+        "PX-9",
+    ),
+    *(
+        'Look up "Ada"',
+        "Look up 'Ada'",
+        "「Ada」とは",
+        "ada@example.org",
+        "notes/a/b",
+        "/etc/hosts",
+        "~/ada",
+        "C:\\ada",
+    ),
+    *("ada.txt", "https://ada", "What is the date?"),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
 def test_smallest_models_must_call_a_tool(question: str) -> None:
-    assert not is_small_talk(question)
     assert first_choices(Tiny([CALL, DONE]), question) == ["age", "today"]
     assert first_choices(Tiny([DONE]), question, tool_choice="auto")[-1] == "final_answer"
+
+
+@pytest.mark.parametrize(
+    ("question", "is_meant"),
+    [
+        ("How humid is it?", True),
+        ("Translate it, please", True),
+        ("into French", True),
+        ("the rooms", True),
+        ("roof", False),
+        ("number, string, properties", False),
+    ],
+)
+def test_words_of_tools_mean_them(question: str, is_meant: bool) -> None:
+    @tool
+    def humidity(room: str) -> int:
+        """Measure it."""
+        return len(room)
+
+    @tool
+    def translation(words: str, target: Annotated[Literal["French", "German"], Field(description="the idiom")]) -> str:
+        """Put it into another tongue."""
+        return words + target
+
+    assert needs_tool(question, find_subjects([humidity, translation])) == is_meant
+
+
+def test_inferred_choice_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="graphexec"):
+        inferred = create_agent(Tiny([]), [age])
+        free = create_agent(ScriptedModel([]), [age])
+    assert "(structured), tool_choice=inferred:" in repr(inferred)
+    assert "(structured):" in repr(free)
+    assert sum("must call a tool first" in record.message for record in caplog.records) == 1
 
 
 @pytest.mark.parametrize("name", ["SmolLM2-135M-Instruct", "smollm2:135m", "ai/smollm2-135m"])

@@ -242,6 +242,15 @@ def test_ctrl_c_during_save_keeps_the_answer(
     assert "Interrupted at save_memory, after 0 steps" in ended.err
 
 
+@pytest.mark.parametrize("agent", SAYS)
+def test_every_agent_answers_instead_of_a_repeat(agent: str, capsys: pytest.CaptureFixture[str]) -> None:
+    called, answer = SAYS[agent]
+    with serving([called, called, answer]) as server:
+        ended = command(capsys, *asking(server, agent))
+    assert (ended.code, ended.out) == (0, "It is 1776.\n")
+    assert "3 model calls · 1 tool call" in ended.err
+
+
 @pytest.mark.parametrize("tools", [[echo], [*EVERYDAY_TOOLS, echo]])
 def test_tools_of_the_user_have_examples(tools: list[AnyTool]) -> None:
     agent = make_agent("structured", ScriptedModel([]), tools)

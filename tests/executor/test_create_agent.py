@@ -51,6 +51,14 @@ def test_every_kind_calls_a_function_and_answers(kind: AgentKind) -> None:
     assert ([step.observation for step in result.steps], result.output) == ([12], "12")
 
 
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_every_kind_answers_instead_of_a_repeat(kind: AgentKind) -> None:
+    called, answered = SCRIPTS[kind]
+    result = create_agent(ScriptedModel([called, called, answered]), [double], kind=kind).run("What is 6 doubled?")
+    assert ([step.observation for step in result.steps], result.output) == ([12], "12")
+    assert result.spent["model_calls"] == 3
+
+
 def test_every_kind_is_tested() -> None:
     assert set(SCRIPTS) == set(get_args(AgentKind))
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator
 
 from graphexec import (
     AgentExecutor,
@@ -25,14 +26,16 @@ from graphexec import (
     snapshot_of,
     tool,
 )
+from graphexec.actions import Run, Steps
 from graphexec.agents import RuleName, WorkedExample
 from graphexec.effects import MODEL_CALLS, AskHuman
 from graphexec.errors import InputError, ModelError
 from graphexec.executor import Acted, LimitReached, limit_reached, stop_repeats
+from graphexec.executor.rules.calls import NOT_REPEATED, CallRules
 from graphexec.executor.rules.nodes import MOST_REQUESTS
 from graphexec.kernel import Asks, Snapshot, ask
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest
+from graphexec.messages import ChatRequest, Image
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
@@ -197,10 +200,78 @@ def test_immediate_rule_allows_a_call_after_another(rule: RuleName, calls: list[
     assert scene.weather.calls == calls
 
 
-def test_unreadable_reply_between_does_not_hide_a_repeat() -> None:
-    scene = Scene(act(), "garbage", act(), finish(), rules=["no_immediate_repeats"])
+@pytest.mark.parametrize("between", ["garbage", act(name="nope"), act(unit="K")])
+def test_reply_without_a_call_does_not_hide_a_repeat(between: str) -> None:
+    scene = Scene(act(), between, act(), finish(), rules=["no_immediate_repeats"])
     assert scene.run().output == "done"
     assert scene.weather.calls == [OTHER]
+
+
+def test_failed_call_between_allows_a_repeat() -> None:
+    weather = Weather()
+    replies = [act(), call_of("fail"), act(), finish()]
+    agent = create_structured_agent(ScriptedModel(replies), [weather.tool, fail], rules=["no_immediate_repeats"])
+    AgentExecutor(agent=agent, tools=[weather.tool, fail]).run(f"How is {OTHER}?")
+    assert weather.calls == [OTHER, OTHER]
+
+
+def test_repeat_of_one_call_hides_no_repeat_of_another() -> None:
+    both = (call("echo", "1", text="a"), call("echo", "2", text="b"))
+    repeats = [call("echo", number, text=text) for number, text in (("3", "a"), ("4", "b"))]
+    executor, _ = tool_calling(both, repeats[0], "", repeats[1], "", "done", rules=["no_immediate_repeats"])
+    result = executor.run("q")
+    assert (result.spent["tool_calls"], [step.observation for step in result.steps]) == (2, ["a", "b", "a", "b"])
+
+
+@pytest.mark.parametrize("rule", ["no_repeats", "no_immediate_repeats"])
+def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
+    scene = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
+    first, *others = scene.run().steps
+    assert len(others) == 5
+    assert {step.model_text for step in others} == {f"{first.observation}{NOT_REPEATED}"}
+    # A caller may cut the steps between two turns.
+    turns = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
+    trimmed = CallRules(turns.executor.agent, turns.executor.tools)
+    noted = trimmed.result_of(Run({"input": OTHER}, Steps(others[:1])), first.action)
+    assert noted is None or noted.model_text == others[0].model_text
+
+
+@pytest.mark.parametrize("again", [act(name="Weather"), act(name="WEATHER", unit="C"), act(unit="C")])
+def test_failed_calls_are_compared_as_successful_ones(again: str) -> None:
+    @tool
+    def weather(city: str, unit: Literal["C", "F"] = "C") -> str:
+        """Get the weather in a city."""
+        raise ValueError(f"{city} {unit}")
+
+    model = ScriptedModel([act(unit="C"), again, again, finish()])
+    agent = create_structured_agent(model, [weather])
+    executor = AgentExecutor(agent=agent, tools=[weather], tool_lookup="case_insensitive")
+    assert statuses_of(executor.run(f"How is {OTHER}?")) == ["error", "error"]
+    assert branches_of(model.requests[-1]) == ["final_answer"]
+
+
+def test_repeatable_tool_may_fail_repeatedly() -> None:
+    @tool(repeatable=True)
+    def poll(text: str) -> str:
+        """Poll a job."""
+        raise ValueError("not yet")
+
+    model = ScriptedModel([call_of("poll")] * 3 + [finish()])
+    result = AgentExecutor(agent=create_structured_agent(model, [poll]), tools=[poll]).run("say what?")
+    assert statuses_of(result) == ["error"] * 3
+
+
+def test_reply_is_read_once_by_each_node() -> None:
+    scene = Scene(act(), act("Rome"), finish())
+    agent = scene.executor.agent
+    replies: list[Any] = []
+
+    def read(reply: Any) -> Any:
+        replies.append(reply)
+        return agent.read(reply)
+
+    AgentExecutor(agent=replace(agent, read=read), tools=scene.tools).run("Oslo or Rome?")
+    assert len(replies) == 3 * 3
 
 
 def test_trimmed_step_is_not_asked_about_but_not_repeated() -> None:
@@ -290,7 +361,8 @@ def test_insisting_model_never_calls_the_tool() -> None:
     result = scene.run()
     assert isinstance(result.ending, StoppedResponse)
     assert (scene.weather.calls, statuses_of(result)) == ([], ["bad_arguments"] * 3)
-    assert "weather was not called: city=Tartu stands in an example" in result.steps[0].observation
+    why = f"weather was not called: city={DUMMY} is in neither the question nor an observation."
+    assert why in result.steps[0].observation
 
 
 @pytest.mark.parametrize(
@@ -355,6 +427,98 @@ def test_numbers_and_lists_are_found_in_the_question() -> None:
     assert outcome("Add 3 and 4.", [3, 4], 5) == ["ok"]
 
 
+@tool
+def calculator(expression: str) -> str:
+    """Calculate an expression."""
+    return expression
+
+
+@pytest.mark.parametrize(
+    "question", ["What is 6 times 7?", "6*7", "6x7", "6 apples for 7 each", "Was ist sechs mal 7?"]
+)
+def test_expression_is_compared_by_its_numbers(question: str) -> None:
+    worked = WorkedExample("?", (("calculator", {"expression": "6 * 7"}, "42"),), "42")
+    reply = json.dumps({"action": "calculator", "action_input": {"expression": "6 * 7"}})
+    agent = create_structured_agent(ScriptedModel([reply, finish("42")]), [calculator], examples=[worked])
+    assert statuses_of(AgentExecutor(agent=agent, tools=[calculator]).run(question)) == ["ok"]
+
+
+@given(number=st.integers(2, 9_999), unit=st.sampled_from(["kg", " km", "°C", "k", "%", "pm", "x"]))
+def test_number_with_a_unit_is_never_refused(number: int, unit: str) -> None:
+    seen: list[float] = []
+
+    @tool
+    def double(number: float) -> float:
+        """Double a number."""
+        seen.append(number)
+        return 2 * number
+
+    worked = WorkedExample("?", (("double", {"number": number}, "1"),), "1")
+    reply = json.dumps({"action": "double", "action_input": {"number": number}})
+    model = ScriptedModel([reply, finish(), reply, finish()])
+    executor = AgentExecutor(
+        agent=create_structured_agent(model, [double], examples=[worked], rules=["no_dummies"]), tools=[double]
+    )
+    executor.run(f"Please add {number}{unit}.")
+    assert seen == [number]
+    executor.run("Please add that number.")
+    assert seen == [number]
+
+
+PIXEL = Image.from_bytes(bytes.fromhex("89504e470d0a1a0a"), "image/png")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options"),
+    [
+        ({"input": "How is the weather here?", "images": [PIXEL]}, {}),
+        ("How is it here?", {"prompt": f"{{tools}} The user lives in {DUMMY}."}),
+        (
+            "Is it raining, as usual?",
+            {"examples": [WorkedExample("is it raining, as usual?", (("weather", {"city": DUMMY}, "1"),), "")]},
+        ),
+    ],
+    ids=["image", "prompt", "question of the example"],
+)
+def test_argument_may_come_from_elsewhere(inputs: Any, options: dict[str, Any]) -> None:
+    scene = Scene(act(DUMMY), finish(), agent=options)
+    scene.run(inputs)
+    assert scene.weather.calls == [DUMMY]
+
+
+def test_default_of_a_tool_is_not_copied() -> None:
+    @tool
+    def forecast(city: str, days: int = 3) -> str:
+        """Forecast the weather."""
+        return f"{city} {days}"
+
+    worked = WorkedExample("?", (("forecast", {"city": "Rome", "days": 3}, "1"),), "1")
+    reply = json.dumps({"action": "forecast", "action_input": {"city": OTHER, "days": 3}})
+    agent = create_structured_agent(ScriptedModel([reply, finish()]), [forecast], examples=[worked])
+    assert statuses_of(AgentExecutor(agent=agent, tools=[forecast]).run(f"How is {OTHER}?")) == ["ok"]
+
+
+@pytest.mark.parametrize(("city", "statuses"), [("Lisbon", ["bad_arguments"]), ("Porto", ["bad_arguments", "ok"])])
+def test_error_makes_known_what_it_adds(city: str, statuses: list[str]) -> None:
+    """An error that echoes a copied argument does not make it known."""
+
+    def require_capital(city: str) -> str:
+        if city.islower():
+            raise ValueError(f"{city} is not capitalised, and Porto is")
+        return city
+
+    @tool
+    def weather(city: Annotated[str, AfterValidator(require_capital)]) -> str:
+        """Get the weather in a city."""
+        return f"rain in {city}"
+
+    model = ScriptedModel([act("lisbon"), act(city), finish()])
+    agent = create_structured_agent(model, [weather], examples=[example("Lisbon"), example("Porto")])
+    result = AgentExecutor(agent=agent, tools=[weather]).run("How is it there?")
+    assert "lisbon is not capitalised" in result.steps[0].observation
+    assert statuses_of(result) == statuses
+
+
 def test_enumerations_are_never_dummies() -> None:
     scene = Scene(act(unit="C"), finish())
     assert scene.executor.agent.dummies == {
@@ -392,10 +556,6 @@ def test_unknown_and_refused_calls_are_left_to_the_tools() -> None:
 
 
 def test_validator_of_a_user_may_raise() -> None:
-    from typing import Annotated
-
-    from pydantic import AfterValidator
-
     def reject(value: str) -> str:
         if value == "no":
             raise KeyError(value)
@@ -517,10 +677,24 @@ def test_answer_of_a_rule_is_streamed() -> None:
     assert "".join(scene.executor.stream_answer(f"How is {OTHER}?")) == "It rains."
 
 
-def test_agent_without_narrow_cannot_have_rules() -> None:
-    agent = replace(create_react_agent(ScriptedModel([]), [echo]), rules=("no_repeats",))
-    with pytest.raises(InputError, match=r"rules=\('no_repeats',\) but no narrow function; give it one"):
-        AgentExecutor(agent=agent, tools=[echo])
+@pytest.mark.parametrize(
+    ("rule", "lacks"), [("no_dummies", {"narrow": None}), ("no_repeats", {"narrow": None, "conclude": None})]
+)
+def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: dict[str, Any]) -> None:
+    agent = create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
+    with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no narrow function; give it one"):
+        AgentExecutor(agent=replace(agent, **lacks), tools=[echo])
+
+
+def test_text_agent_is_asked_to_conclude() -> None:
+    acted = "Thought: hm\nAction: echo\nAction Input: a"
+    model = ScriptedModel([acted, acted, "Final Answer: a"])
+    agent = replace(create_react_agent(model, [echo]), rules=("no_immediate_repeats",))
+    result = AgentExecutor(agent=agent, tools=[echo]).run("Say a.")
+    assert (result.output, len(result.steps)) == ("a", 1)
+    last = model.requests[-1]
+    assert isinstance(last, ChatRequest)
+    assert str(last.messages[-1]).count("return a final answer based on the previous steps:") == 1
 
 
 @pytest.mark.parametrize(
@@ -533,3 +707,41 @@ def test_agent_without_narrow_cannot_have_rules() -> None:
 def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         create_structured_agent(ScriptedModel([]), [echo], rules=rules)
+
+
+def test_tool_calling_agent_refuses_no_dummies() -> None:
+    with pytest.raises(InputError, match="a tool-calling agent shows no worked examples; leave it out"):
+        create_tool_calling_agent(ScriptedModel([]), [echo], rules=["no_dummies"])
+
+
+@tool
+def switch(state: Literal["on", "off"], now: bool = True) -> str:
+    """Switch the light."""
+    return f"{state} {now}"
+
+
+@tool(repeatable=True)
+def clock() -> str:
+    """Tell the time."""
+    return "noon"
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "nodes"),
+    [
+        ([echo], {"rules": ["no_dummies"], "examples": ()}, []),
+        ([switch, clock], {"rules": ["no_dummies"]}, []),
+        ([clock], {"rules": ["no_immediate_repeats"]}, []),
+        ([clock], {"rules": ["no_repeats"]}, ["answer_repeats"]),
+        ([clock, switch], {"rules": ["no_immediate_repeats"]}, ["answer_repeats"]),
+        ([clock, echo], {}, ["avoid_dummies", "answer_repeats"]),
+    ],
+)
+def test_rule_without_effect_adds_no_node(tools: list[AnyTool], options: dict[str, Any], nodes: list[str]) -> None:
+    agent = create_structured_agent(ScriptedModel([]), tools, **options)
+    executor = AgentExecutor(agent=agent, tools=tools, max_iterations=5)
+    assert [name for name in ("avoid_dummies", "answer_repeats") if name in executor.graph] == nodes
+    bounds = executor.verify().bounds
+    assert bounds is not None
+    # One tool has arguments that can be copied.
+    assert bounds.model_calls.number == 5 * (1 + len(nodes))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,19 +13,21 @@ from pydantic_core import to_jsonable_python
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
+from graphexec.agents.dummies import is_choice
+from graphexec.agents.images import observation_images
+from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation, observation_text
-from graphexec.agents.rules import is_choice
 from graphexec.effects import ToolResult
 from graphexec.executor.loop_guard import last_turns
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup
+from graphexec.tools.formatting import split_observation
 
 COPIED = (
-    "{tool} was not called: {argument}={value} stands in an example, and not in the question. "
+    "{tool} was not called: {argument}={value} is in neither the question nor an observation. "
     "Use values from the question, or give your answer."
 )
-NOT_REPEATED = "(This is the result of the same call before; it was not made again.)"
-
+NOT_REPEATED = "\n(This is the result of the same call before; it was not made again.)"
 
 _FAILED = frozenset({"error", "bad_arguments", "unknown_tool"})
 # A call that has failed as often is likely to fail again.
@@ -44,24 +45,44 @@ class CallRules:
 
     @cached_property
     def _by_name(self) -> Mapping[str, AnyTool]:
-        return self.tools if self.lookup == "exact" else {name.casefold(): one for name, one in self.tools.items()}
+        return {self._to_key(name): tool for name, tool in self.tools.items()}
+
+    def _to_key(self, name: str) -> str:
+        return name if self.lookup == "exact" else name.casefold()
 
     @cached_property
     def _dummy_texts(self) -> frozenset[str]:
         """The strings of all examples: a model also gives one tool what it saw in an example of another."""
         rows = self.agent.dummies.values()
-        return frozenset(
-            _fold(one) for row in rows for values in row.values() for one in values if isinstance(one, str)
+        return frozenset(fold(one) for row in rows for values in row.values() for one in values if isinstance(one, str))
+
+    @cached_property
+    def _example_questions(self) -> frozenset[str]:
+        return frozenset(map(fold, self.agent.example_questions))
+
+    @cached_property
+    def fillable(self) -> tuple[str, ...]:
+        """The tools whose arguments may be copied from an example, if a rule forbids that."""
+        if "no_dummies" not in self.agent.rules or not self.agent.dummies:
+            return ()
+        return tuple(name for name, tool in self.tools.items() if _has_free_arguments(tool))
+
+    @cached_property
+    def limits_repeats(self) -> bool:
+        """True if a rule forbids repeated calls of a tool."""
+        rules = self.agent.rules
+        return "no_repeats" in rules or (
+            "no_immediate_repeats" in rules and not all(tool.repeatable for tool in self.tools.values())
         )
 
     def _is_dummy(self, value: Any, dummies: Sequence[Any]) -> bool:
         if isinstance(value, str):
-            return _fold(value) in self._dummy_texts
+            return fold(value) in self._dummy_texts
         return any(value == to_jsonable_python(dummy, fallback=str) for dummy in dummies)
 
     def tool_of(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
-        return self._by_name.get(action.tool if self.lookup == "exact" else action.tool.casefold())
+        return self._by_name.get(self._to_key(action.tool))
 
     def result_of(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action that a rule forbids observes; `None` for an action whose tool may be called."""
@@ -72,41 +93,57 @@ class CallRules:
         if (step := self.earlier_step(run, action)) is not None:
             tool = self.tool_of(action)
             direct = tool is not None and tool.return_direct
-            text = f"{observation_text(step)}\n{NOT_REPEATED}"
-            return ToolResult(step.observation, step.status, direct, text)
+            text = observation_text(step).removesuffix(NOT_REPEATED)
+            return ToolResult(step.observation, step.status, direct, f"{text}{NOT_REPEATED}")
         return None
 
+    def copying_tools(self, run: Run, actions: Sequence[AgentAction]) -> frozenset[str]:
+        """Return the tools that actions call with an argument copied from an example."""
+        copying = [action for action in actions if self.copied_argument(run, action) is not None]
+        return frozenset(tool.name for action in copying if (tool := self.tool_of(action)) is not None)
+
     def copied_argument(self, run: Run, action: AgentAction) -> tuple[str, Any] | None:
-        """Return an argument, by name, that is copied from an example: it stands in no input and no observation."""
-        if "no_dummies" not in self.agent.rules:
-            return None
-        tool = self.tool_of(action)
-        if tool is None or not self.agent.dummies:
+        """Return an argument, by name, that is copied from an example: no input and no observation has it."""
+        tool = self.tool_of(action) if self.fillable else None
+        if tool is None or tool.name not in self.fillable:
             return None
         dummies = self.agent.dummies.get(tool.name, {})
+        properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
         arguments = _validated(tool, action) or {}
         copied = [
             (name, value)
             for name, value in arguments.items()
-            if not is_choice(tool, name) and self._is_dummy(value, dummies.get(name, ()))
+            if not is_choice(tool, name)
+            and self._is_dummy(value, dummies.get(name, ()))
+            # The value that the tool has without the argument.
+            and value != properties.get(name, {}).get("default")
         ]
-        if not copied:
-            return None
-        text = _known_text(run)
-        return next(((name, value) for name, value in copied if not _stands_in(value, text)), None)
+        return next(((name, value) for name, value in copied if not self._may_know(run, value)), None)
+
+    def _may_know(self, run: Run, value: Any) -> bool:
+        """Return whether a model can have a value from the inputs or the observations, also from an image."""
+        inputs = [split_observation(one) for one in run.inputs.values()]
+        seen = [step for step in run.steps if step.status == "ok" or not _is_echo(step, value)]
+        if any(images for _, images in inputs) or any(map(observation_images, seen)):
+            return True
+        texts = [text for text, _ in inputs]
+        if not self._example_questions.isdisjoint(map(fold, texts)):
+            return True
+        return may_be_known(value, texts, [observation_text(step) for step in seen])
 
     def is_settled(self, run: Run, action: AgentAction) -> bool:
-        """Return whether a call has succeeded before, or has failed twice, so that it is not worth making again."""
+        """Return whether a call is not worth making again: it has succeeded before, or has failed twice."""
         if self.earlier_step(run, action) is not None:
             return True
-        if "no_repeats" not in self.agent.rules:
+        tool = self.tool_of(action)
+        if "no_repeats" not in self.agent.rules or (tool is not None and tool.repeatable):
             return False
-        failed = [step for step in run.steps if step.action.tool == action.tool and step.status in _FAILED]
-        return sum(step.action.tool_input == action.tool_input for step in failed) >= HOPELESS
+        failed = [step for step in run.steps if step.status in _FAILED and self._is_same_call(step.action, action)]
+        return len(failed) >= HOPELESS
 
     def distinguish(self, steps: Steps) -> Hashable:
         """Return a value that is equal for steps that the rules against repetitions treat alike."""
-        if not {"no_repeats", "no_immediate_repeats"} & {*self.agent.rules}:
+        if not self.limits_repeats:
             return None
         known = steps if "no_repeats" in self.agent.rules else last_calls(steps)
         calls = [(step.action.tool, json.dumps(step.action.tool_input, default=str)) for step in known]
@@ -115,27 +152,46 @@ class CallRules:
         return succeeded, frozenset((call, min(times, HOPELESS)) for call, times in failed.items())
 
     def earlier_step(self, run: Run, action: AgentAction) -> AgentStep | None:
-        """Return the first step in which the same call succeeded, if it must not be made again.
+        """Return the step in which the same call succeeded, if it must not be made again.
 
         The cost is linear in the number of steps with this tool.
         """
-        strict = "no_repeats" in self.agent.rules
-        tool = self.tool_of(action) if strict or "no_immediate_repeats" in self.agent.rules else None
-        arguments = None if tool is None or tool.repeatable else _validated(tool, action)
-        if arguments is None:
+        tool = self.tool_of(action) if self.limits_repeats else None
+        if tool is None or tool.repeatable or _validated(tool, action) is None:
             return None
-        for step in run.steps if strict else last_calls(run.steps):
-            if step.status == "ok" and self.tool_of(step.action) is tool:
-                assert tool is not None, "it has arguments"
-                if step.action.tool_input == action.tool_input or _validated(tool, step.action) == arguments:
-                    return step
-        return None
+        known = run.steps if "no_repeats" in self.agent.rules else last_calls(run.steps)
+        return next((step for step in known if step.status == "ok" and self._is_same_call(step.action, action)), None)
+
+    def _is_same_call(self, one: AgentAction, other: AgentAction) -> bool:
+        """Return whether two actions call the same tool with the same input, or with the same validated arguments."""
+        if self._to_key(one.tool) != self._to_key(other.tool):
+            return False
+        if one.tool_input == other.tool_input:
+            return True
+        tool = self.tool_of(one)
+        arguments = None if tool is None else _validated(tool, one)
+        return tool is not None and arguments is not None and arguments == _validated(tool, other)
 
 
 def last_calls(steps: Steps) -> Sequence[AgentStep]:
-    """Return the steps of the last reply that called a tool; those that called none are skipped."""
-    called = [step for step in steps[-_RECENT:] if step.status not in ("parse_error", "bad_arguments")]
-    return next(iter(last_turns(called, 1)), ())
+    """Return the steps of the last reply that made a call. A step that repeats a result, for example, made none."""
+    return next(iter(last_turns([step for step in steps[-_RECENT:] if _was_made(step)], 1)), ())
+
+
+def _was_made(step: AgentStep) -> bool:
+    repeats = step.model_text is not None and step.model_text.endswith(NOT_REPEATED)
+    return step.status not in ("bad_arguments", "unknown_tool", "parse_error") and not repeats
+
+
+def _is_echo(step: AgentStep, value: Any) -> bool:
+    """Return whether a step's own action has the value, so that an error names it."""
+    return KnownText(f"{format_observation(step.action.tool_input)}\n{step.action.log}").has(value)
+
+
+def _has_free_arguments(tool: AnyTool) -> bool:
+    """Return whether a model can write an argument of its own, and not only choose one."""
+    is_open = tool.parameters.get("additionalProperties") is not False
+    return is_open or not all(is_choice(tool, name) for name in tool.parameters["properties"])
 
 
 # Steps. A reply with more calls is not recognized as repeated.
@@ -143,52 +199,16 @@ _RECENT = 64
 
 
 def _validated(tool: AnyTool, action: AgentAction) -> dict[str, Any] | None:
-    """Return the validated arguments as JSON data; `None` if the tool refuses them, so that it is not called."""
+    """Return the validated arguments as JSON data, with those that have their defaults.
+
+    The result is `None` if the tool refuses them, so that it is not called.
+    """
     try:
         arguments = tool.read(action.tool_input)
         jsonable: dict[str, Any] = to_jsonable_python(arguments, fallback=str)
     # A validator of the user's may raise any exception; the call itself reports it.
     except Exception:  # noqa: BLE001
         return None
-    return jsonable
-
-
-# Digits within a word, such as K-52, are not a number.
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?![\w])")
-
-
-# Where numbers are written in words, or a part is meant, any number may follow from the text.
-_NUMBER_WORD = re.compile(
-    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen|twenty|thirty|forty|fifty|sixty|seventy"
-    r"|eighty|ninety|hundred|thousand|million|dozen|half|quarter|third|double|twice)\b"
-)
-
-
-def _known_text(run: Run) -> str:
-    """Return the inputs and the observations as one text in lower case: what a model can know arguments from."""
-    known = [format_observation(value) for value in run.inputs.values()]
-    known += [observation_text(step) for step in run.steps if step.status != "bad_arguments"]
-    return _fold("\n".join(known))
-
-
-def _fold(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _stands_in(value: Any, text: str) -> bool:
-    """Return whether a text has the value in it; of a list or an object, any part."""
-    if value is None or isinstance(value, bool):
-        return True
-    if isinstance(value, str):
-        return _fold(value) in text
-    if isinstance(value, (int, float)):
-        return any(number == value for number in _numbers(text)) or _NUMBER_WORD.search(text) is not None
-    # Any: JSON data that is neither is a list or an object.
-    many: Any = value
-    parts: Any = many.values() if isinstance(value, dict) else many
-    return not many or any(_stands_in(part, text) for part in parts)
-
-
-def _numbers(text: str) -> list[float]:
-    found = [one.replace(",", "") for one in _NUMBER.findall(text)]
-    return [float(one) for one in found if one.count(".") <= 1]
+    properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
+    defaults = {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+    return {**defaults, **jsonable}

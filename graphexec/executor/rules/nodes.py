@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeVar
 
-from graphexec.actions import AgentAction, AgentFinish
-from graphexec.agents import Agent
+from graphexec.actions import AgentAction, AgentFinish, Run
+from graphexec.agents import Agent, Decision
+from graphexec.agents.agent import validate_rules
 from graphexec.agents.prompt import format_observation
-from graphexec.agents.rules import validate_rules
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.rules.calls import CallRules
@@ -35,20 +35,19 @@ F = TypeVar("F")
 MOST_REQUESTS = 3
 
 
-def _read_actions(agent: Agent, reply: ModelReply | Decided) -> tuple[AgentAction, ...]:
-    """Return the actions in a reply; none if it is an answer, or cannot be read: that is left to `parse`."""
+def _read(agent: Agent, reply: ModelReply | Decided) -> Decision:
+    """Return the decision in a reply; no action if it cannot be read: that is left to `parse`."""
     try:
-        decision = agent.read(reply)
+        return agent.read(reply)
     except ParseError:
         return ()
+
+
+def _actions_of(decision: Decision) -> tuple[AgentAction, ...]:
     return () if isinstance(decision, AgentFinish) else decision
 
 
-def _is_answer(agent: Agent, reply: ModelReply | Decided) -> bool:
-    try:
-        decision = agent.read(reply)
-    except ParseError:
-        return False
+def _is_answer(decision: Decision) -> bool:
     return isinstance(decision, AgentFinish) and bool(format_observation(decision.answer).strip())
 
 
@@ -61,17 +60,21 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
-    for _ in range(min(MOST_REQUESTS, len(rules.tools))):
-        actions = _read_actions(agent, reply)
-        copied = {action.tool for action in actions if rules.copied_argument(run, action) is not None}
-        if not copied:
+    decision = _read(agent, reply)
+    for _ in range(_most_requests(rules)):
+        if not (copying := rules.copying_tools(run, _actions_of(decision))):
             break
-        allowed -= {tool.name for action in actions if action.tool in copied and (tool := rules.tool_of(action))}
+        allowed -= copying
         assert agent.narrow is not None, "add_rules requires it"
         reply = yield agent.narrow(policies.trim(run), allowed)
-    actions = _read_actions(agent, reply)
-    better = actions and not any(rules.copied_argument(run, action) for action in actions)
-    return Replied(run, reply) if better or _is_answer(agent, reply) else replied
+        decision = _read(agent, reply)
+    actions = _actions_of(decision)
+    better = actions and not rules.copying_tools(run, actions)
+    return Replied(run, reply) if better or _is_answer(decision) else replied
+
+
+def _most_requests(rules: CallRules) -> int:
+    return min(MOST_REQUESTS, len(rules.fillable))
 
 
 @charged(when_spent=limit_reached, asks=(0, 1))
@@ -79,15 +82,21 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
 def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask once for the answer, instead of a reply that only repeats calls. Without an answer, keep the reply."""
     agent, seen = rules.agent, policies.trim(replied.run)
-    actions = _read_actions(agent, replied.reply)
+    actions = _actions_of(_read(agent, replied.reply))
     if not actions or not all(rules.is_settled(seen, action) for action in actions):
         return replied
     # The run ends with the result of such a tool.
     if any(tool.return_direct for action in actions if (tool := rules.tool_of(action))):
         return replied
-    assert agent.narrow is not None, "add_rules requires it"
-    reply: ModelReply | Decided = yield agent.narrow(seen, frozenset())
-    return Replied(replied.run, reply) if _is_answer(agent, reply) else replied
+    reply: ModelReply | Decided = yield _ask_for_answer(agent, seen)
+    return Replied(replied.run, reply) if _is_answer(_read(agent, reply)) else replied
+
+
+def _ask_for_answer(agent: Agent, run: Run) -> CallModel | CallAgent:
+    if agent.narrow is not None:
+        return agent.narrow(run, frozenset())
+    assert agent.conclude is not None, "add_rules requires one of them"
+    return agent.conclude(run)
 
 
 @charged(when_spent=limit_reached)
@@ -110,20 +119,21 @@ def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]
 def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
     """Return the machine with the nodes of the agent's rules between `plan` and `parse`, and in `dispatch_tools`.
 
-    Raises `InputError` for unknown rules, and for an agent that cannot be asked again.
+    A rule that can forbid no call adds nothing. Raises `InputError` for unknown rules, and for an agent that cannot be
+    asked again.
     """
-    names = validate_rules(rules.agent.rules)
-    if not names or not rules.tools:
+    agent, names = rules.agent, validate_rules(rules.agent.rules)
+    if not rules.tools or not (rules.fillable or rules.limits_repeats):
         return machine
-    if rules.agent.narrow is None:
+    if agent.narrow is None and (rules.fillable or agent.conclude is None):
         raise InputError(
             f"the agent has rules={names!r} but no narrow function; give it one, which asks for a decision with some "
             "of the tools, or leave out the rules"
         )
     # The last one is spliced in first, right behind plan.
-    nodes = [answer_repeats] if {*names} - {"no_dummies"} else []
-    if "no_dummies" in names:
-        nodes.append(dataclasses.replace(avoid_dummies, most=min(MOST_REQUESTS, len(rules.tools))))
+    nodes = [answer_repeats] if rules.limits_repeats else []
+    if rules.fillable:
+        nodes.append(dataclasses.replace(avoid_dummies, most=_most_requests(rules)))
     target = machine["parse"]
     for one in nodes:
         routes = on(Replied, target) | on(LimitReached, machine["stopped_response"])

@@ -1,0 +1,51 @@
+"""The values of worked examples, which belong to no question: a small model copies them into its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from graphexec.agents.examples import WorkedExample
+from graphexec.agents.known_values import KnownText
+from graphexec.tools import AnyTool
+
+# The arguments in worked examples, by tool and argument.
+Dummies: TypeAlias = Mapping[str, Mapping[str, tuple[Any, ...]]]
+
+
+def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], prompt: str = "") -> Dummies:
+    """Return the arguments of the examples' calls, and the answers without calls, such as that to a greeting.
+
+    Enumerations are left out, because a model can only choose one of their values, and so is what the `prompt` says.
+    """
+    by_name = {tool.name: tool for tool in tools}
+    instructions = KnownText(prompt)
+    found: dict[str, dict[str, tuple[Any, ...]]] = {}
+    if answers := tuple(example.answer for example in examples if not example.calls):
+        found["final_answer"] = {"answer": answers}
+    for example in examples:
+        for name, arguments, _ in example.calls:
+            if (tool := by_name.get(name)) is None:
+                continue
+            for argument, value in arguments.items():
+                if not is_choice(tool, argument) and not instructions.has(value):
+                    values = found.setdefault(name, {})
+                    values[argument] = (*values.get(argument, ()), value)
+    return found
+
+
+def is_choice(tool: AnyTool, argument: str) -> bool:
+    """Return whether a model can only choose an argument among listed values, or between true and false."""
+    return _is_choice(tool.parameters["properties"].get(argument, {}), tool.parameters.get("$defs", {}))
+
+
+def _is_choice(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
+    match schema:
+        case {"enum": _} | {"const": _} | {"type": "boolean" | "null"}:
+            return True
+        case {"$ref": str(reference)}:
+            return _is_choice(definitions.get(reference.removeprefix("#/$defs/"), {}), {})
+        case {"anyOf": [*branches]} | {"oneOf": [*branches]}:
+            return all(_is_choice(branch, definitions) for branch in branches)
+        case _:
+            return False

@@ -1,0 +1,215 @@
+"""Find a value in what people and tools wrote: in another case or spelling, with a unit, without blanks."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any, final
+
+# How similar two words must be to be spellings of one: Lisbon and Lissabon, but not Lisbon and prison.
+_SIMILAR = 0.75
+
+_WORD = re.compile(r"[^\W\d_]+")
+# Three letters and more: shorter ones are often units.
+_LONG_WORD = re.compile(r"[^\W\d_](?:[^\W_]|'){2,}")
+_DIGITS = re.compile(r"\d+")
+# Digits in groups (also with the Arabic separators), with an exponent, and with what changes their value: a unit, or a
+# half of the day.
+_NUMBER = re.compile(
+    r"(?P<digits>\d+(?:[.,\u066b\u066c]\d+|[ _'’]\d{3}(?!\d))*)"
+    r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b|p\.?m\b))?"
+)
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_FRACTION = re.compile(r"(\d+)\s?/\s?(\d+)")
+_POWERS: Mapping[str, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
+_HALF_A_DAY = 12
+
+# Where numbers are written like this, any number may follow from the text: words, months, Roman numerals, bits.
+_NUMBER_WORD = re.compile(
+    r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)\w*|hundred|thousand|[mbtr]+illion|dozen|score"
+    r"|half|halves|halve|quarter|third|second|fifth|ninth|twelfth|double|triple|twice|thrice|pair|couple"
+    r"|noon|midnight|clock|january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)(?:th|s)?\b"
+    r"|\b0[xbo][0-9a-f]"
+)
+_ROMAN = re.compile(r"\b(?=[IVXLCDM]{2})M*(?:C[MD]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})\b")
+
+# Words of English questions that are rare in other languages.
+_ENGLISH = frozenset(
+    _LONG_WORD.findall(
+        "add after and before between book calculate call compute convert could divide divided does each every from "
+        "give how how's into it's make many much multiplied multiply number numbers please root send should show "
+        "square subtract switch tell than that the then there these this times turn what what's when where which who "
+        "who's whose why with would you your"
+    )
+)
+
+
+def fold(text: str) -> str:
+    """Return a text in lower case and without accents, with one blank between words."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return " ".join("".join(one for one in decomposed if not unicodedata.combining(one)).split())
+
+
+@final
+@dataclass(frozen=True)
+class KnownText:
+    """A text in which values are found."""
+
+    text: str
+
+    @cached_property
+    def _folded(self) -> str:
+        return fold(self.text)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self._folded))
+
+    @cached_property
+    def _numbers(self) -> frozenset[float]:
+        ones = [1.0] if {"one", "first", "single"} & self._words else []
+        return frozenset((*_read_numbers(self._folded), *ones))
+
+    @cached_property
+    def has_other_numerals(self) -> bool:
+        """True if numbers may be written in words, or in numerals that are not read."""
+        return (
+            any(one.isnumeric() and not one.isdigit() for one in self.text)
+            or _NUMBER_WORD.search(self._folded) is not None
+            or _ROMAN.search(self.text) is not None
+        )
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """True if the text has words, and none that shows it to be English."""
+        words = _LONG_WORD.findall(self.text.casefold().replace("’", "'"))
+        return bool(words) and _ENGLISH.isdisjoint(words)
+
+    def has(self, value: Any) -> bool:
+        """Return whether the text has a value; of a list or an object, any part. No value and a truth value count."""
+        if value is None or isinstance(value, bool):
+            return True
+        if isinstance(value, str):
+            return self._has_string(value)
+        if isinstance(value, (int, float)):
+            # A text does not say them: "the weather", "a kettle".
+            return value in (0, 1) or abs(float(str(value))) in self._numbers
+        return not value or any(map(self.has, parts_of(value)))
+
+    def _has_string(self, value: str) -> bool:
+        folded = fold(value)
+        letters = [one for one in folded if one.isalnum()]
+        if not letters:
+            return folded in self._folded
+        spelled = r"[\W_]*".join(letters)
+        if re.search(rf"(?<![^\W_]){spelled}(?![^\W_])", self._folded):
+            return True
+        if _DIGITS.search(folded):
+            return self._has_numbers(folded)
+        return folded in self._folded or self._has_words(_WORD.findall(folded))
+
+    def _has_numbers(self, folded: str) -> bool:
+        """Return whether the text has all numbers of a string, and of a date at least the day and the month."""
+        several = [one["digits"] for one in _NUMBER.finditer(folded)]
+        needed = [one for one in several if not _is_year(one)] or several
+        return all(self._has_number(one) for one in needed)
+
+    def _has_number(self, digits: str) -> bool:
+        runs = _DIGITS.findall(digits)
+        known = self._numbers
+        return all(float(one) in known for one in runs) or any(float(one) in known for one in _join(runs))
+
+    def _has_words(self, words: Sequence[str]) -> bool:
+        """Return whether the text has more than half of the words, each in the same or a similar spelling."""
+        found = sum(word in self._words or self._has_similar(word) for word in words)
+        return 2 * found > len(words)
+
+    def _has_similar(self, word: str) -> bool:
+        candidates = [one for one in self._words if one[0] == word[0]]
+        return bool(get_close_matches(word, candidates, n=1, cutoff=_SIMILAR))
+
+
+def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str]) -> bool:
+    """Return whether a value follows from texts, as far as they can be read: in doubt it does."""
+    written = KnownText("\n".join([*inputs, *observations]))
+    if written.has(value):
+        return True
+    strings = list(_strings_in(value))
+    if _scripts_differ("".join(strings), written.text):
+        return True
+    if all(not _DIGITS.search(one) for one in strings) and not _has_number(value):
+        return False
+    return written.has_other_numerals or any(KnownText(one).is_foreign for one in inputs)
+
+
+# Any: JSON data that is a list or an object.
+def parts_of(value: Any) -> Sequence[Any]:
+    """Return the parts of a list, or the values of an object."""
+    return list(value.values() if isinstance(value, dict) else value)
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for part in parts_of(value):
+            yield from _strings_in(part)
+
+
+def _has_number(value: Any) -> bool:
+    if isinstance(value, (list, dict)):
+        return any(map(_has_number, parts_of(value)))
+    return isinstance(value, (int, float))
+
+
+def _scripts_differ(value: str, text: str) -> bool:
+    """Return whether a text may have a value in another script: Lisbon, where the text is in Cyrillic letters."""
+    own, others = _scripts_of(value), _scripts_of(text)
+    return bool(others - own) if own == {_LATIN} else bool(own and others) and own.isdisjoint(others)
+
+
+_LATIN = "LATIN"
+# Chinese and Japanese texts mix these.
+_EAST_ASIAN = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
+
+
+def _scripts_of(text: str) -> set[str]:
+    """Return the scripts of the words in a text. Units such as μm mix two, and a single letter is not counted."""
+    found: set[str] = set()
+    for word in set(_WORD.findall(fold(text))):
+        names = {unicodedata.name(letter, "?").split()[0] for letter in word}
+        scripts = {_EAST_ASIAN.get(name, name) for name in names}
+        if len(scripts) == 1 and len(word) > 1:
+            found |= scripts
+    return found
+
+
+def _is_year(digits: str) -> bool:
+    return _YEAR.fullmatch(digits) is not None
+
+
+def _read_numbers(folded: str) -> Iterator[float]:
+    """Yield every number that a part of a text can mean: 1,250 is one and 250, or 1.25, or 1250."""
+    for found in _NUMBER.finditer(folded):
+        unit = (found["unit"] or "").replace(".", "")
+        for number in (*(runs := _DIGITS.findall(found["digits"])), *_join(runs)):
+            yield float(number)
+            yield float(f"{number}e{found['exponent'] or 0}")
+            yield float(f"{number}e{_POWERS.get(unit, 0)}")
+            if unit == "pm":
+                yield float(number) + _HALF_A_DAY
+    for over, under in _FRACTION.findall(folded):
+        if float(under):
+            yield float(over) / float(under)
+
+
+def _join(runs: Sequence[str]) -> tuple[str, ...]:
+    """Return digits in several groups as one number, and with the last group as its decimals."""
+    *first, last = runs
+    return ("".join(runs), f"{''.join(first)}.{last}") if first else ()
