@@ -67,6 +67,36 @@ def _exit_code(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+# What to write for options that other programs have.
+_OPTIONS = {
+    "-m": "write --model",
+    "--provider": "write it before the model, as in --model openai:gpt-5-mini",
+    "--api-key": "set the variable of the provider, such as OPENAI_API_KEY",
+    "--temperature": "make the agent in Python: create_agent(create_model(name, temperature=0), tools)",
+    "--system-prompt": "make the agent in Python: create_agent(model, tools, system_prompt=...)",
+    "--tool": "write --tools",
+    "--images": "write --image for each",
+    "--timeout": "write --max-seconds",
+    "--max-steps": "write --max-iterations",
+    "--verbose": "leave it out, or write --debug for tracebacks",
+    "--stream": "leave it out, or write --json for each event",
+}
+
+
+def _find_remedy(error: object, message: str, command: str) -> str:
+    """Return what to write instead, if typer's message does not say it."""
+    name: str | None = getattr(error, "option_name", None) if message.startswith("No such option") else None
+    if name is not None and command == "graphexec":
+        return f'; write options after the command, as in graphexec run {name} ... "What is 37 * 48?"'
+    if name in _OPTIONS:
+        return f"; {_OPTIONS[name]}"
+    if message.startswith("No such command") and command == "graphexec" and "Did you mean" not in message:
+        return '; to ask a question, write graphexec run "What is 37 * 48?"'
+    if message.startswith("Got unexpected extra argument") and command == "graphexec run":
+        return "; write the question in quotes"
+    return ""
+
+
 # The class of typer's errors depends on its version; each has these attributes.
 def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     message = str(getattr(error, "format_message", lambda: error)()).replace(_PYDANTIC_PREFIX, "", 1).rstrip(".")
@@ -75,6 +105,7 @@ def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     if not message:
         # No command was given: typer has printed the help.
         return USAGE
+    message += _find_remedy(error, message, command)
     if "--json" in arguments:
         fault = ValueError(message)
         print_json_error(fault, USAGE, sys.stdout)

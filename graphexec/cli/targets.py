@@ -114,6 +114,10 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
 
     Raises `UsageError` for anything else.
     """
+    if "," in reference:
+        raise UsageError(
+            f"{reference} has a comma; write --tools for each: --tools {' --tools '.join(reference.split(','))}"
+        )
     if _is_module(reference):
         return _tools_in(reference)
     _, found = _load(reference, "tools:weather")
@@ -238,6 +242,9 @@ def _module(place: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{place}.".startswith(f"{missing}."):
             near = _suggest_names(missing, [one.name for one in pkgutil.iter_modules([here])], of=_HERE)
+            parent, dot, name = missing.rpartition(".")
+            if dot and hasattr(sys.modules.get(parent), name):
+                near = f"did you mean {parent}:{name}?"
             raise UsageError(f"there is no module {missing} here, nor is it installed; {near}") from error
         raise _import_error(place, error) from error
 
@@ -263,7 +270,8 @@ def _check_path(place: str) -> None:
         example = f", such as {place.rstrip('/')}/{files[0]}" if files else ""
         raise UsageError(f"{place} is a folder; name a module or a file in it{example}")
     if place.startswith(".") or "/" in place:
-        raise UsageError(f"{place} is neither a module nor a Python file; write module:object or file.py:object")
+        near = f"did you mean {place}.py?" if Path(f"{place}.py").is_file() else "write module:object or file.py:object"
+        raise UsageError(f"{place} is neither a module nor a Python file; {near}")
 
 
 def _file(place: str) -> ModuleType:

@@ -168,3 +168,31 @@ def test_missing_extra_is_one_line(package: str) -> None:
     assert ended.stdout == ""
     assert ended.stderr.count("\n") == 1
     assert 'pip install "graphexec-agents[cli]"' in ended.stderr
+
+
+# The arguments of a beginner, and a part of the error.
+BEGINNERS = [
+    (["What is 2+2?"], "No such command 'What is 2+2?'; to ask a question, write graphexec run \"What is 37 * 48?\""),
+    (["chat"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
+    (["run", "What", "is", "2+2?"], "(is 2+2?); write the question in quotes"),
+    (["--model", "gpt-5", "q"], "; write options after the command, as in graphexec run --model ... "),
+    (["run", "q", "-m", "gpt-5"], "No such option: -m; write --model; see graphexec run --help"),
+    (["run", "q", "--provider", "openai"], "write it before the model, as in --model openai:gpt-5-mini"),
+    (["run", "q", "--api-key", "sk-1"], "set the variable of the provider, such as OPENAI_API_KEY"),
+    (["run", "q", "--temperature", "0"], "create_agent(create_model(name, temperature=0), tools)"),
+    (["run", "q", "--tool", "a:b"], "; write --tools; see"),
+    (["run", "q", "--max-steps", "3"], "; write --max-iterations; see"),
+    (["run", "q", "--nonsense"], "No such option: --nonsense; see graphexec run --help"),
+    (["run", "q", "--model"], "Option '--model' requires an argument; see graphexec"),
+    (["run"], "Missing argument 'question'; see graphexec run --help"),
+    (["models", "pul"], "No such command 'pul'. Did you mean 'pull'?; see graphexec models --help"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), BEGINNERS)
+def test_beginners_mistake_gets_the_remedy(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    ended = command(capsys, *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert expected in ended.err

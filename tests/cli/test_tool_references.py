@@ -105,6 +105,10 @@ WRONG = {
     "plain_functions:silent": f"{NOT_TOOLS}silent has no docstring, so no model knows what it does; write one line",
     "plain_functions:executor": f"{NOT_TOOLS}tool was given an executor; write executor.as_tool(name, description)",
     "plain_functions:number": f"{NOT_TOOLS}int has no tools; write @tool above the functions that a model may call",
+    "plain_functions:weather,plain_functions:price": (
+        "has a comma; write --tools for each: --tools plain_functions:weather --tools plain_functions:price"
+    ),
+    "./plain_functions": "is neither a module nor a Python file; did you mean ./plain_functions.py?",
     "plain_functions:none": "is an empty tuple; name a tool or a list of tools",
 }
 
@@ -114,3 +118,11 @@ def test_reference_without_tools_gets_the_remedy(reference: str) -> None:
     with pytest.raises(UsageError) as caught:
         tools_at(reference)
     assert str(caught.value) == f"{reference} {WRONG[reference]}"
+
+
+def test_dot_before_an_object_gets_the_remedy() -> None:
+    for reference in ("plain_functions.weather", "plain_functions.weather:x"):
+        with pytest.raises(
+            UsageError, match=r"no module plain_functions\.weather .*; did you mean plain_functions:weath"
+        ):
+            tools_at(reference)
