@@ -1,0 +1,239 @@
+"""The code in the remedies for habits of other libraries: it runs, and its options and names exist."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+from pydantic import BaseModel
+
+import graphexec
+from graphexec import (
+    COST,
+    END,
+    AgentExecutor,
+    AgentFinish,
+    create_agent,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    edges,
+    node,
+    on,
+    tool,
+)
+from graphexec._mistakes import remedies
+from graphexec.executor import Acted, dispatch_tools, parse
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import OpenAICompatible, Price, ScriptedModel, priced, retrying, with_fallbacks
+from graphexec.runtime.handlers import RunOptions
+from graphexec.tools import tool_from_schema
+
+TABLES: dict[str, dict[str, str]] = {
+    name: table for name, table in vars(remedies).items() if name.isupper() and isinstance(table, dict)
+}
+TEXTS = sorted({text for name, table in TABLES.items() if name[0] != "_" for text in table.values()})
+
+
+def find_calls(text: str) -> Iterator[str]:
+    """Yield the calls in a text, with all their parentheses."""
+    end = 0
+    for match in re.finditer(r"[A-Za-z_][\w.]*\(", text):
+        if match.start() >= end:
+            end, depth = match.end(), 1
+            while depth or text[end : end + 1] == "(":
+                depth += {"(": 1, ")": -1}.get(text[end], 0)
+                end += 1
+            yield text[match.start() : end]
+
+
+def without_calls(text: str) -> str:
+    for call in find_calls(text):
+        text = text.replace(call, "()", 1)
+    return text
+
+
+@tool
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+def function(value: object = "") -> str:
+    """Return nothing."""
+    return ""
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    size: int
+
+
+@node
+def step(x: Outcome) -> Outcome:
+    return x
+
+
+@node
+def guard(acted: Acted) -> Acted:
+    return acted
+
+
+class Arguments(BaseModel):
+    """The arguments of a tool."""
+
+    value: str
+
+
+class Runnable:
+    def invoke(self, inputs: object) -> AgentFinish:
+        return AgentFinish({"output": "yes"})
+
+
+MODEL = ScriptedModel(['{"action": "final_answer", "answer": "yes"}'], repeat_last=True)
+AGENT = create_structured_agent(MODEL, [echo])
+EXECUTOR = AgentExecutor(agent=AGENT, tools=[echo])
+MACHINE = graphexec.graph(edges(step, on(Outcome, END)), start=step)
+
+
+def failure() -> Exception:
+    """Return the error of a run that can be resumed."""
+    broken = AgentExecutor(agent=create_structured_agent(ScriptedModel([]), [echo]), tools=[echo])
+    with pytest.raises(Exception, match="replies") as raised:
+        broken.run("q")
+    return raised.value
+
+
+# What the names in the remedies stand for.
+NAMES: dict[str, Any] = {
+    **{name: getattr(graphexec, name) for name in graphexec.__all__},
+    # Most remedies show the option alone.
+    "AgentExecutor": partial(AgentExecutor, agent=AGENT, tools=[echo]),
+    "BufferMemory": BufferMemory,
+    "ChatRequest": ChatRequest,
+    "OpenAICompatible": OpenAICompatible,
+    "retrying": retrying,
+    "with_fallbacks": with_fallbacks,
+    "tool_from_schema": tool_from_schema,
+    "model": MODEL,
+    "other": MODEL,
+    "agent": AGENT,
+    "read": AGENT.read,
+    "tools": [echo],
+    "executor": EXECUTOR,
+    "run": EXECUTOR.run,
+    "limits": EXECUTOR.limits,
+    "inputs": "How are you?",
+    "question": "How are you?",
+    "messages": [UserMessage("Hello!")],
+    "value": Outcome(1),
+    "Outcome": Outcome,
+    "target": END,
+    "node": step,
+    "Acted": Acted,
+    "parse": parse,
+    "table": edges(guard, on(Acted, dispatch_tools)),
+    "function": function,
+    "func": function,
+    "Model": Arguments,
+    "runnable": Runnable(),
+    "name": "helper",
+    "description": "Help.",
+    "schema": {"type": "object", "properties": {"value": {"type": "string"}}},
+}
+# Names that mean something else in one call.
+OTHERS: dict[str, dict[str, Any]] = {
+    "chat_agent(ask, read, model)": {"ask": AGENT.ask},
+    "graph.": {"graph": MACHINE},
+    "after=node, on=Outcome": {"node": parse, "Outcome": Acted},
+    "tool('a')": {"tool": echo},
+}
+# Values of the options that a remedy shows with three dots.
+VALUES: dict[str, Any] = {
+    "context": object(),
+    "description": "Help.",
+    "max_iterations": 3,
+    "memory": BufferMemory(as_messages=True),
+    "name": "helper",
+    "system_prompt": "Be concise.",
+    **dict.fromkeys(("model_calls", "tool_calls", "tokens", "cost"), 3),
+}
+
+
+def run_code(code: str, tmp_path: Path) -> Any:
+    filled = re.sub(r"\b(\w+)=\.\.\.", r"\1=VALUES['\1']", code)
+    filled = filled.replace("tool(...)", "tool('a')").replace("ChatRequest([...])", "ChatRequest(messages)")
+    filled = re.sub(r",? ?(\| )?\.\.\.", "", filled)
+    others = {name: value for part, names in OTHERS.items() if part in filled for name, value in names.items()}
+    error: Any = failure() if "error" in filled or "snapshot" in filled else None
+    names = {**NAMES, **others, "VALUES": VALUES, "path": tmp_path / "flow.mmd", "error": error}
+    if error is not None:
+        names["snapshot"] = graphexec.snapshot_of(error)
+    result = eval(filled, names)
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+
+@pytest.mark.parametrize("code", sorted({code for text in TEXTS for code in find_calls(text)}))
+def test_call_in_a_remedy_works(code: str, tmp_path: Path) -> None:
+    assert run_code(code, tmp_path) is not None
+
+
+# Attributes outside of calls, and an f-string.
+READ = r"\b(?:result|executor|tool)\.\w+(?:\.\w+|\[\w+\])*|f'[^']*'"
+
+
+@pytest.mark.parametrize("code", sorted({code for text in TEXTS for code in re.findall(READ, without_calls(text))}))
+def test_attribute_in_a_remedy_exists(code: str) -> None:
+    dear = ScriptedModel(['{"action": "final_answer", "answer": "yes"}'])
+    agent = create_structured_agent(priced(dear, Price(1, 1)), [])
+    result = AgentExecutor(agent=agent, tools=[], max_cost=1.0).run("q")
+    assert eval(code, {"result": result, "executor": EXECUTOR, "tool": echo, "COST": COST, "graph": MACHINE}) != ""
+
+
+# The functions whose options the remedies of a table name.
+OWNERS: dict[str, list[Callable[..., Any]]] = {
+    "EXECUTOR_OPTIONS": [AgentExecutor],
+    "EXECUTOR_ATTRIBUTES": [AgentExecutor, RunOptions],
+    "CREATE_OPTIONS": [create_react_agent, create_tool_calling_agent],
+    "CREATE_AGENT_OPTIONS": [create_agent, AgentExecutor, create_react_agent],
+    "RUN_OPTIONS": [RunOptions, graphexec.Graph.run],
+    "LIMITS_OPTIONS": [graphexec.Limits],
+    "TOOL_OPTIONS": [tool, AgentExecutor],
+}
+WRITTEN = [
+    (table, option)
+    for table, texts in TABLES.items()
+    for option in sorted({one for text in texts.values() for one in re.findall(r"\b(\w+)=", without_calls(text))})
+]
+
+
+@pytest.mark.parametrize(("table", "option"), WRITTEN)
+def test_option_in_a_remedy_exists(table: str, option: str) -> None:
+    assert any(option in inspect.signature(owner).parameters for owner in OWNERS[table])
+
+
+def test_kinds_in_a_remedy_exist() -> None:
+    text = remedies.CREATE_AGENT_OPTIONS["agent_type"]
+    kinds: list[Any] = re.findall(r"kind='(\w+)'", text)
+    assert [create_agent(MODEL, [echo], kind=kind).agent.kind for kind in kinds] == kinds
+
+
+MODULES = r"((?:\w+, )*\w+(?: or \w+)?) of (graphexec\.\w+)"
+
+
+def test_imports_in_remedies_exist() -> None:
+    found = [(names, module) for text in TEXTS for names, module in re.findall(MODULES, without_calls(text))]
+    assert found
+    for names, module in found:
+        for name in re.findall(r"\b[A-Z]\w+", names):
+            assert hasattr(importlib.import_module(module), name)
