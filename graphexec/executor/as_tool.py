@@ -27,18 +27,20 @@ _CALL = "call"
 _DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 
 
-def executor_tool(executor: AgentExecutor, keys: Sequence[str], name: str, description: str) -> AnyTool:
-    """Return a tool that runs the executor with the inputs `keys`; see `AgentExecutor.as_tool`."""
+def executor_tool(
+    executor: AgentExecutor, nested: AgentExecutor, keys: Sequence[str], name: str, description: str
+) -> AnyTool:
+    """Return a tool that runs `nested`, a copy of the executor, with the inputs `keys`; see `AgentExecutor.as_tool`."""
     validate("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
     wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
     if wrong:
         raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, an invalid argument name; rename the input")
 
     def run(call: CallContext[Any], **inputs: str) -> Any:
-        return _answer(executor.run(inputs, context=call.context, host=call))
+        return _answer(nested.run(inputs, context=call.context, host=call))
 
     async def arun(call: CallContext[Any], **inputs: str) -> Any:
-        return _answer(await executor.arun(inputs, context=call.context, host=call))
+        return _answer(await nested.arun(inputs, context=call.context, host=call))
 
     for function in (run, arun):
         # `tool` derives the schema from the annotations and the signature.

@@ -263,8 +263,11 @@ class AgentExecutor(RunMethods):
         on the context of the calling run, which must be an instance of the classes that this executor takes. Raises
         `ToolDefinitionError` for an invalid name or description, and for an input whose name is not a valid argument.
         """
+        # The outer run checks the access to the models of all its nested runs.
+        nested = copy.copy(self)
+        nested._checks_access = False
         # A callable agent declares no inputs.
-        return executor_tool(self, self.input_keys or ("input",), name, description)
+        return executor_tool(self, nested, self.input_keys or ("input",), name, description)
 
 
 def _require_same_tools(agent: Agent, tools: Mapping[str, AnyTool]) -> None:

@@ -43,6 +43,7 @@ class RunMethods:
 
     __slots__ = (
         "_binding",
+        "_checks_access",
         "_graph",
         "_keys",
         "_memory",
@@ -74,6 +75,8 @@ class RunMethods:
         self._keys = make_input_keys(agent, memory)
         self._observers = observers
         self._binding = binding
+        # Not in the copy whose runs are nested in those that check it.
+        self._checks_access = True
 
     def _use(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""
@@ -282,7 +285,7 @@ class RunMethods:
             start = Ready(Run(await io.call(self._prepare, given) if has_files(given) else self._prepare(given)))
             left = set(self._graph.nodes)
         # A run that only has to save its memory needs no model.
-        if any(CallModel in node.effects for node in self._graph if node.name in left):
+        if self._checks_access and any(CallModel in node.effects for node in self._graph if node.name in left):
             self.check_access()
         return start
 

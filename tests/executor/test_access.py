@@ -117,6 +117,23 @@ def test_nested_executors_are_checked_before_the_outer_run() -> None:
     assert outer.requests == []
 
 
+def test_nested_runs_are_not_checked_again() -> None:
+    checks: list[str] = []
+
+    class Counted(ScriptedModel):
+        def check_access(self) -> None:
+            checks.append("inner")
+
+    inner = make_executor(Counted(["one", "two"]))
+    helper = inner.as_tool("ask", "Ask the other agent.")
+    outer = ScriptedModel([call("ask", input="q"), call("ask", input="r"), "done"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(outer, [helper]), tools=[helper])
+    assert [step.observation for step in executor.run("q").steps] == ["one", "two"]
+    assert checks == ["inner"]
+    inner.check_access()
+    assert checks == ["inner", "inner"]
+
+
 def test_resumed_run_is_checked_before_its_tools() -> None:
     called: list[str] = []
 
