@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
@@ -19,6 +18,7 @@ from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
+from graphexec.messages import Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RunSetup:
     executor: AgentExecutor
     model: str
     agent: str
-    images: Sequence[str | Path] = ()
+    images: Sequence[Image] = ()
 
     @property
     def inputs(self) -> Mapping[str, object] | str:

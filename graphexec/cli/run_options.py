@@ -24,7 +24,7 @@ from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
 from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
-from graphexec.messages import Model
+from graphexec.messages import Image, Model
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
@@ -185,15 +185,21 @@ def load_tools(references: Sequence[str]) -> tuple[AnyTool, ...]:
     return tuple(tools_by_name([tool for reference in references for tool in tools_at(reference)]).values())
 
 
-def find_images(references: Sequence[str]) -> tuple[str | Path, ...]:
-    """Return the images: addresses, and paths of files, which the run reads. Raises `UsageError` for a missing file."""
-    from graphexec.models.http.endpoint import has_scheme
+def load_images(references: Sequence[str]) -> tuple[Image, ...]:
+    """Load the images at these addresses and in these files. Raises `UsageError`."""
+    return tuple(map(_load_image, references))
 
-    images = tuple(one if has_scheme(one) or one.startswith("data:") else Path(one) for one in references)
-    missing = [str(one) for one in images if isinstance(one, Path) and not one.is_file()]
-    if missing:
-        raise UsageError(f"there is no file {' or '.join(missing)}; --image takes a file or an https:// address")
-    return images
+
+def _load_image(reference: str) -> Image:
+    try:
+        if "://" in reference or reference.startswith("data:"):
+            return Image(reference)
+        return Image.from_bytes(Path(reference).read_bytes())
+    except OSError as error:
+        fact = f"{error.strerror}; --image takes a file or an https:// address"
+    except InputError:
+        fact = "it is not an image; --image takes a file of PNG, JPEG, GIF or WebP, or an https:// address"
+    raise UsageError(f"{reference} cannot be used: {fact}")
 
 
 def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:

@@ -15,7 +15,7 @@ from graphexec.cli.run_loop import RunDisplay, RunSetup, follow
 from graphexec.cli.run_options import (
     AgentName,
     fetch_weights,
-    find_images,
+    load_images,
     load_tools,
     make_agent,
     make_memory,
@@ -158,7 +158,7 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with exit_on_error(debug=debug, json_to=out if json else None):
-        loaded, images = load_tools(tools or ()), find_images(image or ())
+        loaded, images = load_tools(tools or ()), load_images(image or ())
         chosen = make_model(model, base_url, gguf, retries=retries, cache=cache)
         name: AgentName = agent or choose_kind(chosen.model, loaded, chosen.named).kind
         chosen_agent = make_agent(name, chosen.model, loaded)

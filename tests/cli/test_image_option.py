@@ -39,9 +39,10 @@ def test_images_are_sent_with_the_question(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("image", "says"),
     [
-        ("dog.png", "there is no file dog.png; --image takes a file or an https:// address"),
-        (".", "there is no file .; --image takes"),
-        ("notes.txt", "notes.txt"),
+        ("dog.png", "dog.png cannot be used: No such file or directory; --image takes a file or an https:// address"),
+        (".", ". cannot be used: Is a directory; --image takes a file"),
+        ("notes.txt", "notes.txt cannot be used: it is not an image; --image takes a file of PNG, JPEG, GIF or WebP"),
+        ("ftp://pictures.example/a.png", "a.png cannot be used: it is not an image; --image takes a file"),
     ],
 )
 def test_wrong_image_is_wrong_usage(capsys: pytest.CaptureFixture[str], image: str, says: str) -> None:
