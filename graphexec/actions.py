@@ -161,6 +161,10 @@ def write_repr(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
+# A set: after a comparison with the class, a type checker would not know the items.
+_LISTS = frozenset[type]({list})
+
+
 def dump_observation(observation: Any) -> Any:
     """Return an observation as JSON data with the same text for a model; if no data has it, the text itself.
 
@@ -180,7 +184,7 @@ def dump_observation(observation: Any) -> Any:
     if text is None:
         shown = write_repr(observation)
         # The images of a list are sent, even if one of its parts is no JSON.
-        parts: Any = restored if isinstance(restored, list) else ()
+        parts: Any = restored if type(restored) in _LISTS else ()
         return data if any(isinstance(one, Image) for one in parts) or repr(restored) == shown else shown
     if marks.images:
         return data

@@ -249,7 +249,10 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
 
 @final
 class AnswerDiscarded(str):
-    """A piece of a streamed answer, a line break: the pieces before it are not a part of the answer."""
+    """A piece of a streamed answer, a line break: the pieces before it are not a part of the answer.
+
+    A loop that prints the pieces leaves them on the screen.
+    """
 
     __slots__ = ()
 

@@ -113,8 +113,8 @@ class Image:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
         """Validate as a dataclass. Pydantic does not export the type of `handler`."""
-        schema: core_schema.CoreSchema = {**handler(source), "serialization": _SERIALIZATION}
-        return schema
+        schema: core_schema.DataclassSchema = handler(source)
+        return {**schema, "serialization": _SERIALIZATION}
 
     @property
     def is_data(self) -> bool:

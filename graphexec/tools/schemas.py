@@ -154,10 +154,11 @@ def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str]
     if merged.keys() & _OWN and any(map(_describes_properties, parts)):
         parts.insert(0, {key: merged.pop(key) for key in _PROPERTIES & merged.keys() - {"unevaluatedProperties"}})
     left: list[Any] = []
-    for place, part in enumerate(parts):
-        if not isinstance(part, dict):
-            left.append(part)
+    for place, one in enumerate(parts):
+        if not isinstance(one, dict):
+            left.append(one)
             continue
+        part: Schema = one  # pyright: ignore[reportUnknownVariableType]
         part.pop("title", None)
         others = [merged, *parts[:place], *parts[place + 1 :]]
         depends = bool(part.keys() & _DEPENDENT) and any(map(_describes_properties, others))

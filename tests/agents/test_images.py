@@ -531,10 +531,15 @@ FORGED: list[Any] = [
 )
 def test_only_instances_are_images(value: Any) -> None:
     def instances(part: Any) -> list[Image]:
-        if isinstance(part, Image):
-            return [part]
-        parts = list(part.values()) if isinstance(part, dict) else part if isinstance(part, list) else []
-        return [image for one in parts for image in instances(one)]
+        match part:
+            case Image():
+                return [part]
+            case [*parts]:
+                return [image for one in parts for image in instances(one)]
+            case {**members}:
+                return instances(list(members.values()))
+            case _:
+                return []
 
     assert list(split_observation(value)[1]) == instances(value)
     assert stored(value) == value

@@ -77,3 +77,24 @@ def test_every_name_that_the_migration_page_gives_is_public() -> None:
     public = {*vars(graphexec), *vars(graphexec.agents), *vars(graphexec.memory)}
     assert named
     assert named <= public
+
+
+@pytest.mark.parametrize(
+    ("text", "replies", "approved"),
+    [("", [], ""), ("hi", ["yes"], "hi"), ("hi", ["Hello!", "yes"], "Hello!"), ("hi", [""], "")],
+)
+def test_approval_may_return_without_a_question(
+    text: str, replies: list[str], approved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (source,) = [one.source for one in EXAMPLES[README] if "class Approved" in one.source]
+    asking = "    reply = yield from ask(AskHuman("
+    assert asking in source
+    module = ModuleType("approval")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    names = vars(module)
+    exec(source.replace(asking, f'    if not draft.text:\n        return Approved("")\n{asking}'), names)
+    left = iter(replies)
+    handlers = {names["AskHuman"]: lambda _: next(left)}
+    done = names["machine"].run(names["Draft"](text), handlers=handlers, limits=names["Limits"](iterations=5))
+    assert done.outcome == names["Approved"](approved)
+    assert list(left) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def test_visit_that_read_the_reply_says_it() -> None:
     assert shown == [("parse", INVENTED), ("parse", INVENTED), ("parse", LIED)]
 
 
-@pytest.mark.parametrize("draw", [sequence_mermaid, lambda run: timeline(run, width=160)])
+@pytest.mark.parametrize("draw", [sequence_mermaid, partial(timeline, width=160)])
 def test_diagrams_show_it_at_its_place(draw: Any) -> None:
     lines = draw(invented_run()).splitlines()
     shown = [line for line in lines if "not read: " in line]
@@ -81,9 +82,10 @@ def test_end_of_the_page_shows_it(tmp_path: Path) -> None:
         assert one.faults == []
 
 
-@pytest.mark.parametrize(
-    "value", [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}]
-)
+OTHERS: list[Any] = [None, 3, {"actions": 3}, {"actions": [3, {}]}, {"actions": [{"unread": 3}]}, {"unread": "a"}]
+
+
+@pytest.mark.parametrize("value", OTHERS)
 def test_other_outcomes_have_nothing_unread(value: object) -> None:
     assert unread_text(value) == ""
 

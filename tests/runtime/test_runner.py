@@ -1,5 +1,8 @@
 """The loop of a run: its ends, errors, observers, cancellation, and cuts."""
 
+# Functions without annotations are a part of what is tested.
+# pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import functools
