@@ -2,40 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from random import Random
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import ParseError
 from graphexec.messages import ModelReply
-from tests.agents.mutations.common import meaning_of
-from tests.agents.mutations.kinds import KINDS, WRAPPERS
+from tests.agents.mutations.common import Change, meaning_of
+from tests.agents.mutations.kinds import KINDS
 
-# In the thorough profile, which CI uses: a thousand replies for each reader.
-MANY = settings(max_examples=settings().max_examples * 10)
+# Replies for each example of Hypothesis: a thousand for each reader in the thorough profile, which CI uses.
+REPLIES = 10
+SEEDS = st.integers(0, 2**32)
 
 
-@pytest.mark.parametrize("name", KINDS)
-@given(data=st.data())
-@MANY
-def test_other_writing_keeps_the_decision(name: str, data: st.DataObject) -> None:
-    kind = KINDS[name]
-    meaning, text = kind.replies(data.draw)
-    for changes, most in ((kind.keepers, 3), (kind.wrappers, 2)):
-        chosen = data.draw(st.sets(st.integers(0, len(changes) - 1), max_size=most))
-        for position in sorted(chosen):
-            text = changes[position](data.draw, text)
-    assert meaning_of(kind.read(ModelReply(text))) == meaning, text
+def apply(changes: Sequence[Change], most: int, chance: Random, text: str) -> str:
+    """Apply some of the changes, in their order."""
+    for position in sorted(chance.sample(range(len(changes)), chance.randint(0, most))):
+        text = changes[position](chance, text)
+    return text
 
 
 @pytest.mark.parametrize("name", KINDS)
-@given(data=st.data())
-@MANY
-def test_unclear_reply_is_refused(name: str, data: st.DataObject) -> None:
-    kind = KINDS[name]
-    _, text = kind.replies(data.draw)
-    text = data.draw(st.sampled_from(kind.breakers))(data.draw, text)
-    if data.draw(st.booleans()):
-        text = data.draw(st.sampled_from(WRAPPERS))(data.draw, text)
-    with pytest.raises(ParseError):
-        kind.read(ModelReply(text, finish_reason=data.draw(st.sampled_from(["stop", "length"]))))
+@given(seed=SEEDS)
+def test_other_writing_keeps_the_decision(name: str, seed: int) -> None:
+    kind, chance = KINDS[name], Random(seed)
+    for _ in range(REPLIES):
+        meaning, text = kind.replies(chance)
+        text = apply(kind.wrappers, 2, chance, apply(kind.keepers, min(3, len(kind.keepers)), chance, text))
+        assert meaning_of(kind.read(ModelReply(text))) == meaning, text
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(seed=SEEDS)
+def test_unclear_reply_is_refused(name: str, seed: int) -> None:
+    kind, chance = KINDS[name], Random(seed)
+    for _ in range(REPLIES):
+        _, text = kind.replies(chance)
+        text = apply(kind.keepers, 2, chance, chance.choice(kind.breakers)(chance, text))
+        text = apply(kind.wrappers, 1, chance, text)
+        reply = ModelReply(text, finish_reason=chance.choice(["stop", "length"]))
+        with pytest.raises(ParseError):
+            pytest.fail(f"{kind.read(reply)} from {text!r}")

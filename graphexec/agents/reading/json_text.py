@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,15 +188,9 @@ def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str
     fields = read_fields(items[0])
     if not isinstance(fields.get("action"), str):
         raise error("it is not an object with an action")
-    if twice := find_contradiction(items[0]):
-        raise error(f"it has two values for {twice}")
+    if twice := [name for name, value in items[0].items() if fields[member_name(name)] != value]:
+        raise error(f"it has two values for {twice[0]}")
     return fields
-
-
-def find_contradiction(members: Mapping[str, Any]) -> str | None:
-    """Return a name of a member that has another value under another name."""
-    fields = read_fields(members)
-    return next((name for name, value in members.items() if fields[_member_name(name)] != value), None)
 
 
 _NO_LETTER = re.compile(r"[\W_]+")
@@ -211,17 +205,18 @@ def read_fields(decision: Any) -> dict[str, Any]:
     """Return the members of a decision by their names in lower case, without blanks and underscores.
 
     Models write `Action Input` as well as `action_input`. Of two names for one member the first one counts;
-    `find_contradiction` finds the others. Other JSON than an object has no members.
+    `read_decision_fields` refuses them. Other JSON than an object has no members.
     """
     fields: dict[str, Any] = {}
     # The keys of a JSON object are strings.
     members: dict[str, Any] = decision if isinstance(decision, dict) else {}  # pyright: ignore[reportUnknownVariableType]
     for name, value in members.items():
-        fields.setdefault(_member_name(name), value)
+        fields.setdefault(member_name(name), value)
     return fields
 
 
-def _member_name(name: str) -> str:
+def member_name(name: str) -> str:
+    """Return the name of a member in lower case, without blanks and underscores."""
     return _NO_LETTER.sub("", name).lower()
 
 

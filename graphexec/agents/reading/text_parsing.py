@@ -66,6 +66,8 @@ def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names
     return AgentAction(find_tool(tool, names), given, text, unread=read.unread)
 
 
+# The rest of a line, or the next one if it is empty.
+_NEXT_LINE = re.compile(r"\s{0,99}[^\n]{0,300}")
 # What models write around a tool's name if the prompt says "one of [...]".
 _LONGEST_NAME = 200
 _NAME = re.compile(r"\W*(?:one of\b\W*)?(.*?)\W*", re.IGNORECASE | re.DOTALL)
@@ -87,8 +89,9 @@ def names_action(text: str, names: Collection[str]) -> bool:
 def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
     """Yield each `Action:` at the beginning of a line that the name of a known tool follows."""
     for label in ACTION.at_line.finditer(text):
-        line = text[label.end() : label.end() + 2 * _LONGEST_NAME].lstrip().partition("\n")[0]
-        if find_tool(line.rstrip(), names) in names:
+        line = _NEXT_LINE.match(text, label.end())
+        assert line is not None, "the pattern matches the empty string"
+        if find_tool(text_after(text, label, line.end()), names) in names:
             yield label
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from graphexec._parsing.json import read_beginning, read_container, read_object, read_value
-from graphexec.agents.reading.json_text import find_contradiction, find_end, find_regions, items_of, read_fields
+from graphexec.agents.reading.json_text import find_end, find_regions, items_of, member_name
 from graphexec.agents.reading.text_parsing import strip_fence, unreadable_error
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
@@ -58,6 +58,11 @@ _PYTHON = re.compile(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
 # The names of members as `read_fields` returns them.
 _NAME_KEYS = ("name", "function", "tool", "toolname", "action")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "toolinput", "actioninput")
+# The name in JSON that cannot be read.
+_NAME_MEMBER = re.compile(
+    r"[\"'“”](?:name|function|tool|tool_?name|action)[\"'“”]\s{0,9}[:：]\s{0,9}[\"'“„]([^\"'“”]{1,99})[\"'“”]",
+    re.IGNORECASE,
+)
 _OTHER_KEYS = frozenset({"id", "type", "index", "callid"})
 _FORM = "To use a tool, call it and write nothing else."
 
@@ -90,12 +95,13 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     try:
         calls = _read_json_calls(text)
     except ValueError:
-        _reject_cut_call(text, by_name)
+        _reject_unread_call(text, by_name)
         _reject_call_behind_prose(text, by_name)
         python = _PYTHON.fullmatch(text)
         if python and python[1] in by_name:
             _reject(text, "its tool call is Python, not a call")
         return reply
+    _reject_unclear([call for call in calls if call.name in by_name], text)
     if not calls or not all(call.name in by_name for call in calls):
         return reply
     return _with_calls(reply, "", calls, text)
@@ -133,10 +139,11 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
         named = _begun_name(text, mark) in tools
         if (not begins_line and not named) or (calls and not any(call.name in tools for call in calls)):
-            _reject_cut_call(text[mark.end() :].lstrip(), tools)
+            _reject_unread_call(text[mark.end() :].lstrip(), tools)
             return reply
         cut = reply.finish_reason == "length"
         _reject(text, "its tool call was cut at the token limit" if cut else f"its tool call is not valid: {error}")
+    _reject_unclear(calls, text)
     unknown = [call.name for call in calls if call.name not in tools]
     if unknown:
         _reject(text, f"there is no tool {', '.join(unknown)}, only {', '.join(tools) or 'none'}")
@@ -255,22 +262,23 @@ def _to_calls(value: Any, *, tagged: bool) -> list[_Call]:
         return [call for calls in several for call in calls] if all(several) else []
     if not isinstance(value, dict):
         return []
-    members = read_fields(value)
-    if set(members) == {"toolcalls"}:
-        return _to_calls(members["toolcalls"], tagged=tagged)
+    # The keys of a JSON object are strings.
+    members = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    keys = {key for key, _ in members}
+    if keys == {"toolcalls"}:
+        return _to_calls(members[0][1], tagged=tagged)
+    names = [item for key, item in members if key in _NAME_KEYS]
     # OpenAI's form.
-    if isinstance(members.get("function"), dict) and set(members) <= {"function", *_OTHER_KEYS}:
-        return _to_calls(members["function"], tagged=tagged)
-    names = [members[key] for key in _NAME_KEYS if key in members]
-    arguments = [members[key] for key in _ARGUMENT_KEYS if key in members]
-    if not names or not (arguments or tagged) or not set(members) <= {*_NAME_KEYS, *_ARGUMENT_KEYS, *_OTHER_KEYS}:
+    if len(names) == 1 and isinstance(names[0], dict) and keys <= {"function", *_OTHER_KEYS}:
+        return _to_calls(names[0], tagged=tagged)
+    arguments = [item for key, item in members if key in _ARGUMENT_KEYS]
+    if not (arguments or tagged) or not keys <= {*_NAME_KEYS, *_ARGUMENT_KEYS, *_OTHER_KEYS}:
         return []
-    twice = find_contradiction(value)
-    if twice is None and any(one != same[0] for same in (names, arguments) for one in same):
-        twice = "the name" if any(name != names[0] for name in names) else "the arguments"
-    problem = "" if twice is None else f"it has two values for {twice}"
-    name = next((name for name in names if isinstance(name, str)), None)
-    return [] if name is None else [_Call(name, arguments[0] if arguments else {}, problem)]
+    differing = [words for words, items in (("names", names), ("arguments", arguments)) if items[1:] != items[:-1]]
+    problem = f"it has different {' and '.join(differing)}" if differing else ""
+    # Calls with different names are refused if one of them is a tool.
+    strings = dict.fromkeys(name for name in names if isinstance(name, str))
+    return [_Call(name, arguments[0] if arguments else {}, problem) for name in strings]
 
 
 def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
@@ -282,8 +290,6 @@ def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: s
 
 
 def _arguments(call: _Call, text: str) -> dict[str, Any]:
-    if call.problem:
-        _reject(text, call.problem)
     given = call.arguments
     if isinstance(given, str):
         try:
@@ -297,20 +303,28 @@ def _arguments(call: _Call, text: str) -> dict[str, Any]:
     return {}
 
 
+def _reject_unclear(calls: Sequence[_Call], text: str) -> None:
+    for call in calls:
+        if call.problem:
+            _reject(text, f"the call to {call.name} is unclear: {call.problem}")
+
+
 def _make_id(position: int, call: _Call) -> str:
     """Return an id that depends on the call alone: nine letters and digits, as Mistral's servers require."""
     content = json.dumps([position, call.name, call.arguments])
     return f"{zlib.crc32(content.encode()):08x}{position % 10}"
 
 
-def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `ParseError` for the beginning of a call to a known tool."""
+def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` for the beginning of a call to a known tool, and for what would be one if it were JSON."""
     begun = re.sub(r"\A```\w*\s*", "", text)
     if not begun.startswith(("{", "[")):
         return
     try:
         value = read_beginning(begun)
-    except ValueError:
+    except ValueError as error:
+        if any(name[1] in tools for name in _NAME_MEMBER.finditer(begun)):
+            _reject(text, f"its tool call is not JSON: {error}")
         return
     if any(call.name in tools for item in items_of(value) for call in _to_calls(item, tagged=True)):
         _reject(text, "its tool call is not complete")
@@ -327,6 +341,7 @@ def _reject_call_behind_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
     try:
         calls = _read_json_calls(last.text)
     except ValueError:
+        _reject_unread_call(last.text, tools)
         return
     if any(call.name in tools for call in calls):
         _reject(text, "it has other text before its tool call")

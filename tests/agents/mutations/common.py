@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, TypeVar
-
-from hypothesis import strategies as st
+from random import Random
+from typing import Any, TypeAlias
 
 from graphexec import AgentFinish, tool
 from graphexec.agents import Decision
 
 # A tool with its input, or the answer alone.
 Meaning: TypeAlias = tuple[Any, ...]
-T = TypeVar("T")
-
-
-class Draw(Protocol):
-    """Draws a value from a strategy."""
-
-    def __call__(self, strategy: st.SearchStrategy[T], /) -> T: ...
-
-
-Change: TypeAlias = Callable[[Draw, str], str]
+# A function of the source of chance and of a reply.
+Change: TypeAlias = Callable[[Random, str], str]
 
 
 @tool
@@ -66,47 +57,54 @@ WORDS = [
 ]
 
 
-def values(between: str = " ") -> st.SearchStrategy[str]:
-    """Return inputs and answers, of one line or more."""
-    return st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(between.join)
+def make_line(chance: Random) -> str:
+    """Return an input or an answer of one line."""
+    return " ".join(chance.choices(WORDS, k=chance.randint(1, 5)))
 
 
-LINES = values() | st.lists(values(), min_size=2, max_size=3).map("\n".join)
+def make_lines(chance: Random) -> str:
+    """Return an input or an answer of one line or more."""
+    return "\n".join(make_line(chance) for _ in range(chance.choice([1, 1, 1, 2, 3])))
+
+
 PROSE = ["Let me see.", "I need the tool.", "Sure! Here it is", "我来查一下。", "OK, I'll do that.", 'He said "go".']
 
 
-def think(draw: Draw, text: str) -> str:
+THOUGHTS = [
+    *PROSE,
+    *("Action: f\nAction Input: x", '{"action": "f"}', "Final Answer: no", "", "a\n\nb", "`</think>` ends it; it's 4."),
+]
+
+
+def think(chance: Random, text: str) -> str:
     """Put reasoning, which may contain anything, before a reply."""
-    thought = draw(
-        st.sampled_from([*PROSE, "Action: f\nAction Input: x", '{"action": "f"}', "Final Answer: no", "", "a\n\nb"])
-    )
-    name = draw(st.sampled_from(["think", "thinking", "THINK", "thought"]))
-    blank = draw(st.sampled_from(["", "\n", "\n\n"]))
+    thought = chance.choice(THOUGHTS)
+    name = chance.choice(["think", "thinking", "THINK", "thought"])
+    blank = chance.choice(["", " ", "\n", "\n\n"])
     forms = [
         f"<{name}>{thought}</{name}>",
         f"<{name}>\n{thought}\n</{name}>\n",
         f"[THINK]{thought}[/THINK]",
         f"{thought}\n</{name}>\n",
+        f"{thought}</{name}>",
     ]
-    return draw(st.sampled_from(forms)) + blank + text
+    return chance.choice(forms) + blank + text
 
 
-def surround(draw: Draw, text: str) -> str:
+def surround(chance: Random, text: str) -> str:
     """Put blanks and blank lines around a reply."""
-    blanks = st.sampled_from(["", " ", "\n", "\n\n", " \n", "\t"])
-    return draw(blanks) + text + draw(blanks)
+    before, behind = chance.choices(["", " ", "\n", "\n\n", " \n", "\t"], k=2)
+    return before + text + behind
 
 
-def explain(draw: Draw, text: str) -> str:
+def explain(chance: Random, text: str) -> str:
     """Put prose on lines before a reply."""
-    return draw(st.sampled_from(PROSE)) + draw(st.sampled_from(["\n", "\n\n"])) + text
+    return chance.choice(PROSE) + chance.choice(["\n", "\n\n"]) + text
 
 
-def invent(draw: Draw, text: str) -> str:
+def invent(chance: Random, text: str) -> str:
     """Put an observation, and what follows it, behind a reply."""
-    label = draw(
-        st.sampled_from(
-            ["Observation:", "observation :", "**Observation:**", "Observation 1:", "观察：", "Beobachtung:"]
-        )
+    label = chance.choice(
+        ["Observation:", "observation :", "**Observation:**", "Observation 1:", "观察：", "Beobachtung:"]
     )
     return f"{text}\n{label} made up\nThought: I know\nFinal Answer: made up"

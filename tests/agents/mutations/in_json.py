@@ -5,122 +5,129 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
-
-from tests.agents.mutations.common import (
-    LINES,
-    NAMES,
-    PROSE,
-    Draw,
-    Meaning,
-)
+from tests.agents.mutations.common import NAMES, PROSE, Meaning, make_lines
 
 
-def as_json(answer_name: str, answer_key: str) -> Callable[[Draw], tuple[Meaning, str]]:
-    def make(draw: Draw) -> tuple[Meaning, str]:
-        value = draw(LINES)
+def as_json(answer_name: str, answer_key: str) -> Callable[[Random], tuple[Meaning, str]]:
+    def make(chance: Random) -> tuple[Meaning, str]:
+        value = make_lines(chance)
         members: dict[str, Any]
-        if draw(st.booleans()):
+        if chance.choice([True, False]):
             meaning: Meaning = (value,)
             members = {"action": answer_name, answer_key: value}
         else:
-            name = draw(st.sampled_from(NAMES))
-            given = draw(st.sampled_from([value, {"query": value}, {"query": [value, None, True]}, {}]))
+            name = chance.choice(NAMES)
+            given = chance.choice([value, {"query": value}, {"query": [value, None, True]}, {}])
             meaning, members = (name, given), {"action": name, "action_input": given}
-        if draw(st.booleans()):
-            members = {"thought": draw(st.sampled_from(PROSE)), **members}
-        indent = draw(st.sampled_from([None, 2, 4]))
-        return meaning, json.dumps(members, indent=indent, ensure_ascii=draw(st.booleans()))
+        if chance.choice([True, False]):
+            members = {"thought": chance.choice(PROSE), **members}
+        indent = chance.choice([None, 2, 4])
+        return meaning, json.dumps(members, indent=indent, ensure_ascii=chance.choice([True, False]))
 
     return make
 
 
-def trail_commas(draw: Draw, text: str) -> str:
+def trail_commas(chance: Random, text: str) -> str:
     """Put a comma behind the last member."""
     return re.sub(r"(\s*)\}\s*\Z", r",\1}", text) if text != "{}" else text
 
 
-def break_lines(draw: Draw, text: str) -> str:
+def break_lines(chance: Random, text: str) -> str:
     """Write newlines and tabs in strings as they are."""
     return re.sub(r"(?<!\\)\\n", "\n", text)
 
 
-def quote_otherwise(draw: Draw, text: str) -> str:
+def quote_otherwise(chance: Random, text: str) -> str:
     """Write strings in single or typographic quotes, where no string contains any."""
     if re.search(r"\\\"|['“”’]", text):
         return text
-    opening, closing = draw(st.sampled_from([("'", "'"), ("“", "”")]))
+    opening, closing = chance.choice([("'", "'"), ("“", "”")])
     text = re.sub(r'"((?:[^"\\]|\\.)*)"', rf"{opening}\1{closing}".replace("\\1", "\\g<1>"), text)
     return re.sub(r"\b(null|true)\b", lambda found: {"null": "None", "true": "True"}[found[1]], text)
 
 
-def widen_punctuation(draw: Draw, text: str) -> str:
+def widen_punctuation(chance: Random, text: str) -> str:
     """Write the colon behind the action's name as Chinese text does."""
     return text.replace('"action": ', '"action"： ')
 
 
-def list_it(draw: Draw, text: str) -> str:
+def list_it(chance: Random, text: str) -> str:
     return f"[{text}]"
 
 
-def rename_members(draw: Draw, text: str) -> str:
+def rename_members(chance: Random, text: str) -> str:
     """Write the names of members as other models do."""
-    given = draw(st.sampled_from(["Action Input", "actionInput", "action input"]))
+    given = chance.choice(["Action Input", "actionInput", "action input"])
     return text.replace('"action":', '"Action":').replace('"action_input":', f'"{given}":')
 
 
-def fence(draw: Draw, text: str) -> str:
+def fence(chance: Random, text: str) -> str:
     """Put the JSON into a fence, with prose around it."""
-    opening = draw(
-        st.sampled_from(
-            ["```json\n", "```\n", "``` \n", "```JSON\n", "```json ", "```", "```json\r\n", "``` json\n", "````\n"]
-        )
+    opening = chance.choice(
+        ["```json\n", "```\n", "``` \n", "```JSON\n", "```json ", "```", "```json\r\n", "``` json\n", "````\n"]
     )
-    before = draw(
-        st.sampled_from(["", "Action:\n", "Thought: I act.\nAction:\n", "Here:\n", "行动：\n", "**Action:** "])
-    )
-    after = draw(st.sampled_from(["", "\n", "\nThat is all.", " \n\nDone!"]))
-    return before + opening + text + draw(st.sampled_from(["\n```", "```", "\n```\n"])) + after
+    before = chance.choice(["", "Action:\n", "Thought: I act.\nAction:\n", "Here:\n", "行动：\n", "**Action:** "])
+    after = chance.choice(["", "\n", "\nThat is all.", " \n\nDone!"])
+    return before + opening + text + chance.choice(["\n```", "```", "\n```\n"]) + after
 
 
-def speak(draw: Draw, text: str) -> str:
+def speak(chance: Random, text: str) -> str:
     """Put prose before and behind the JSON."""
-    before = draw(
-        st.sampled_from([*(f"{prose} " for prose in PROSE), "Action: ", "Thought: hm\nAction:\n", "Output:\n\n", "`"])
+    before = chance.choice(
+        [*(f"{prose} " for prose in PROSE), "Action: ", "Thought: hm\nAction:\n", "Output:\n\n", "`"]
     )
-    return before + text + draw(st.sampled_from(["", "\nThat's all.", "`", "\n\n(I use the tool.)"]))
+    return before + text + chance.choice(["", "\nThat's all.", "`", "\n\n(I use the tool.)"])
 
 
-def add_decision(draw: Draw, text: str) -> str:
-    other = '{"action": "clock", "action_input": "now"}'
-    return draw(
-        st.sampled_from(
-            [
-                f"{text}\n{other}",
-                f"{other}\n{text}",
-                f"[{other}, {text}]",
-                f"```json\n{text}\n```\n```json\n{other}\n```",
-            ]
-        )
-    )
+KEYS = {
+    "action": ["action", "Action", "ACTION", "action_"],
+    "action_input": ["action_input", "Action Input", "actionInput", "action input"],
+    "answer": ["answer", "Answer", "final_answer", "Final Answer"],
+}
 
 
-def cut(draw: Draw, text: str) -> str:
+def write_member(chance: Random, key: str, value: str) -> str:
+    """Return a member of an object whose key is written in some way."""
+    return f'"{chance.choice(KEYS[key])}": "{value}"'
+
+
+def add_member(chance: Random, text: str, member: str) -> str:
+    """Put another member into an object, at its beginning or at its end."""
+    if chance.choice([True, False]):
+        return f"{{{member}, {text.lstrip()[1:]}"
+    return re.sub(r"\}\s*\Z", lambda _: f", {member}}}", text)
+
+
+def add_decision(chance: Random, text: str) -> str:
+    other = f"{{{write_member(chance, 'action', 'clock')}, {write_member(chance, 'action_input', 'now')}}}"
+    forms = ["{0}\n{1}", "{1}\n{0}", "[{1}, {0}]", "```json\n{0}\n```\n```json\n{1}\n```", "{0}\nThen:\n\n{1}"]
+    return chance.choice(forms).format(text, other)
+
+
+def cut(chance: Random, text: str) -> str:
     """Cut the JSON before its last brace."""
-    return text[: draw(st.integers(2, len(text.rstrip().removesuffix("]").rstrip()) - 1))]
+    return text[: chance.randint(text.index('"') + 1, len(text.rstrip().removesuffix("]").rstrip()) - 1)]
 
 
-def contradict(draw: Draw, text: str) -> str:
-    """Give the action a second value."""
-    return re.sub(r"\}\s*\Z", ', "action": "other"}', text)
+def contradict(chance: Random, text: str) -> str:
+    """Give the action, or its input, a second value under the same key or another spelling of it."""
+    key = "action_input" if '"action_input"' in text and chance.choice([True, False]) else "action"
+    return add_member(chance, text, write_member(chance, key, "other"))
 
 
-def quote_within(draw: Draw, text: str) -> str:
+def answer_beside(chance: Random, text: str) -> str:
+    """Put an answer beside an action, or another one beside the answer."""
+    key = "action_input" if '"answer"' in text and chance.choice([True, False]) else "answer"
+    return add_member(chance, text, write_member(chance, key, "both"))
+
+
+def quote_within(chance: Random, text: str) -> str:
     """Put a quote that is not escaped into the last string."""
     return re.sub(r'"action": "(\w)', r'"action": "\1"\1', text)
 
 
-def conclude_too(draw: Draw, text: str) -> str:
+def conclude_too(chance: Random, text: str) -> str:
     return f"{text}\nFinal Answer: both"

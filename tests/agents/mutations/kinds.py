@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 
 from graphexec.agents import Decision, react, structured, tool_calling
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
@@ -12,7 +13,6 @@ from tests.agents.mutations.common import (
     NAMES,
     TOOLS,
     Change,
-    Draw,
     Meaning,
     explain,
     invent,
@@ -21,6 +21,7 @@ from tests.agents.mutations.common import (
 )
 from tests.agents.mutations.in_json import (
     add_decision,
+    answer_beside,
     as_json,
     break_lines,
     conclude_too,
@@ -36,16 +37,16 @@ from tests.agents.mutations.in_json import (
     widen_punctuation,
 )
 from tests.agents.mutations.labelled import (
+    act_or_answer_twice,
     act_twice,
     act_twice_or_drop_label,
-    answer_too,
-    change_case,
+    act_twice_with_inputs,
     decorate_tool,
     drop_label,
     fence_input,
     labelled,
+    spell_labels_otherwise,
     spoken,
-    translate,
     widen,
     write_labels_otherwise,
 )
@@ -53,8 +54,10 @@ from tests.agents.mutations.tagged import (
     add_other_text,
     ask_and_answer,
     asked,
+    call_otherwise,
     called,
     cut_call,
+    cut_tags,
     drop_question,
     drop_tag,
     leave_open,
@@ -74,14 +77,14 @@ class Kind:
     """A reader, the replies that it reads, and the changes that keep or blur what they mean."""
 
     read: Callable[[ModelReply], Decision]
-    replies: Callable[[Draw], tuple[Meaning, str]]
+    replies: Callable[[Random], tuple[Meaning, str]]
     keepers: Sequence[Change]
     # The changes of the whole reply, which come last.
     wrappers: Sequence[Change]
     breakers: Sequence[Change]
 
 
-LABEL_KEEPERS = [fence_input, decorate_tool, write_labels_otherwise, change_case, translate, widen]
+LABEL_KEEPERS = [fence_input, decorate_tool, write_labels_otherwise, spell_labels_otherwise, widen]
 JSON_KEEPERS = [trail_commas, break_lines, quote_otherwise, widen_punctuation, list_it, rename_members]
 WRAPPERS = [surround, think]
 JSON_BREAKERS = [add_decision, cut, contradict, quote_within]
@@ -92,7 +95,7 @@ KINDS = {
         labelled,
         LABEL_KEEPERS,
         [explain, invent, *WRAPPERS],
-        [act_twice, answer_too, drop_label],
+        [act_twice, act_or_answer_twice, drop_label],
     ),
     "mrkl": Kind(
         lambda reply: mrkl.read(reply, NAMES),
@@ -106,14 +109,14 @@ KINDS = {
         spoken,
         LABEL_KEEPERS,
         [explain, invent, *WRAPPERS],
-        [act_twice, drop_label],
+        [act_twice_with_inputs, drop_label],
     ),
     "structured": Kind(
         lambda reply: structured.read(reply, TOOLS),
         as_json("final_answer", "answer"),
         JSON_KEEPERS,
         [fence, speak, explain, *WRAPPERS],
-        JSON_BREAKERS,
+        [*JSON_BREAKERS, answer_beside],
     ),
     "chat": Kind(
         lambda reply: chat.read(reply, NAMES),
@@ -155,6 +158,6 @@ KINDS = {
         called,
         [trail_commas, break_lines, quote_otherwise],
         [mark, *WRAPPERS],
-        [add_other_text, cut_call, name_other_tool],
+        [add_other_text, call_otherwise, cut_call, cut_tags, name_other_tool],
     ),
 }

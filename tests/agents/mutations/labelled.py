@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from random import Random
 
-from hypothesis import strategies as st
-
-from tests.agents.mutations.common import (
-    LINES,
-    NAMES,
-    Draw,
-    Meaning,
-)
+from tests.agents.mutations.common import NAMES, Meaning, make_lines
 
 LABEL = re.compile(r"(?m)^(Thought|Action Input|Action|Final Answer|AI):")
 LANGUAGES: list[dict[str, str]] = [
@@ -32,92 +26,104 @@ LANGUAGES: list[dict[str, str]] = [
 ]
 
 
-def relabel(change: Callable[[str], str], text: str, most: int = 3) -> str:
-    """Change the labels at the beginning of a reply; later lines may be an input's or an answer's own."""
-    return LABEL.sub(lambda found: change(found[1]), text, count=most)
+FORMS = [
+    *("**{}:**", "**{}**:", "*{}*:", "__{}:__", "### {}:", "- {}:", "> {}:", " {}:", "{} :", "{}: ", "{}：", "{}:"),
+    "[{}]:",
+]
 
 
-def write_labels_otherwise(draw: Draw, text: str) -> str:
+def relabel(change: Callable[[str], str], text: str) -> str:
+    """Change the labels of a reply; no input and no answer has any."""
+    return LABEL.sub(lambda found: change(found[1]), text)
+
+
+def write_label(chance: Random, label: str) -> str:
+    """Return a label that is written in some way."""
+    words = [label, label.lower(), label.upper(), chance.choice(LANGUAGES).get(label, label)]
+    return chance.choice(FORMS).format(chance.choice(words))
+
+
+def write_labels_otherwise(chance: Random, text: str) -> str:
     """Put emphasis, numbers and blanks around labels."""
-    forms = [
-        "**{}:**",
-        "**{}**:",
-        "*{}*:",
-        "__{}:__",
-        "### {}:",
-        "- {}:",
-        "> {}:",
-        " {}:",
-        "{} :",
-        "{}: ",
-        "{}：",
-        "{}:",
-        "[{}]:",
-    ]
-    return relabel(draw(st.sampled_from(forms)).format, text)
+    return relabel(chance.choice(FORMS).format, text)
 
 
-def change_case(draw: Draw, text: str) -> str:
-    """Write all labels in lower case or in capitals."""
-    change = draw(st.sampled_from([str.lower, str.upper, str.capitalize]))
-    return relabel(lambda label: f"{change(label)}:", text)
+def spell_labels_otherwise(chance: Random, text: str) -> str:
+    """Write all labels in lower case, in capitals, or in another language."""
+    words = chance.choice(LANGUAGES)
+    colon = chance.choice([":", "：", " :", "\u00a0:"])
+    changes: list[Callable[[str], str]] = [str.lower, str.upper, str.capitalize, lambda label: words.get(label, label)]
+    change = chance.choice(changes)
+    return relabel(lambda label: f"{change(label)}{colon}", text)
 
 
-def translate(draw: Draw, text: str) -> str:
-    """Write all labels in another language."""
-    words = draw(st.sampled_from(LANGUAGES))
-    colon = draw(st.sampled_from([":", "：", " :", "\u00a0:"]))
-    return relabel(lambda label: f"{words.get(label, label)}{colon}", text)
-
-
-def decorate_tool(draw: Draw, text: str) -> str:
+def decorate_tool(chance: Random, text: str) -> str:
     """Put quotes, brackets or the words of old prompts around the tool's name."""
     forms = ["`{}`", "**{}**", "[{}]", "one of [{}]", '"{}"', "{}()", "{}.", "```{}```", "One of: {}"]
-    form = draw(st.sampled_from(forms))
+    form = chance.choice(forms)
     return re.sub(r"(?m)^(Action:[ ]*)(\w+)$", lambda found: found[1] + form.format(found[2]), text, count=1)
 
 
-def fence_input(draw: Draw, text: str) -> str:
+def fence_input(chance: Random, text: str) -> str:
     """Put the tool's input into a fence."""
-    opening = draw(st.sampled_from(["```\n", "```text\n", "```\r\n", "``` \n"]))
+    opening = chance.choice(["```\n", "```text\n", "```\r\n", "``` \n"])
     before, label, given = text.partition("Action Input:")
     return f"{before}{label}\n{opening}{given.strip()}\n```" if label else text
 
 
-def widen(draw: Draw, text: str) -> str:
+def widen(chance: Random, text: str) -> str:
     """Put blank lines between the labels."""
     return relabel(lambda label: f"\n{label}:", text)
 
 
-def labelled(draw: Draw) -> tuple[Meaning, str]:
-    thought = draw(st.sampled_from(["", "Thought: I look.\n", "I look.\n", "Thought: the final answer is near\n"]))
-    value = draw(LINES)
-    if draw(st.booleans()):
+def labelled(chance: Random) -> tuple[Meaning, str]:
+    thought = chance.choice(["", "Thought: I look.\n", "I look.\n", "Thought: the final answer is near\n"])
+    value = make_lines(chance)
+    if chance.choice([True, False]):
         return (value,), f"{thought}Final Answer: {value}"
-    name = draw(st.sampled_from(NAMES))
+    name = chance.choice(NAMES)
     return (name, value), f"{thought}Action: {name}\nAction Input: {value}"
 
 
-def spoken(draw: Draw) -> tuple[Meaning, str]:
-    meaning, text = labelled(draw)
+def spoken(chance: Random) -> tuple[Meaning, str]:
+    meaning, text = labelled(chance)
     return meaning, text.replace("Final Answer:", "AI:")
 
 
-SECOND = "\nThought: then\nAction: clock\nAction Input: now"
+def add_action(chance: Random, text: str, action: str) -> str:
+    """Put another action before a reply, behind it, or before its input."""
+    if "Action Input:" in text and chance.choice([True, False, False]):
+        return text.replace("Action Input:", f"{action}\nAction Input:", 1)
+    return chance.choice([f"{text}\n{action}", f"{action}\n{text}"])
 
 
-def act_twice(draw: Draw, text: str) -> str:
-    return text + SECOND
+def act_twice(chance: Random, text: str) -> str:
+    """Add an action with its input, or without. Behind an answer, other spellings than the answer's are text."""
+    thought = chance.choice(["", "\n", "Thought: then\n"])
+    if "Action:" not in text:
+        return add_action(chance, text, thought + chance.choice(["Action: clock", "Action: clock\nAction Input: now"]))
+    given = chance.choice(["", "\n", f"\n{write_label(chance, 'Action Input')} now"])
+    return add_action(chance, text, f"{thought}{write_label(chance, 'Action')} clock{given}")
 
 
-def answer_too(draw: Draw, text: str) -> str:
-    return f"{text}{SECOND}\nFinal Answer: both"
+def act_twice_with_inputs(chance: Random, text: str) -> str:
+    """Add an action: to an answer, LangChain's agents read one without an input as a part of it."""
+    if "Action:" in text:
+        return act_twice(chance, text)
+    return add_action(chance, text, "Thought: then\nAction: clock\nAction Input: now")
 
 
-def act_twice_or_drop_label(draw: Draw, text: str) -> str:
+def act_or_answer_twice(chance: Random, text: str) -> str:
+    """Add an action and an answer, or to an action an answer alone."""
+    if "Action:" not in text or chance.choice([True, False]):
+        return f"{act_twice(chance, text)}\nFinal Answer: both"
+    return chance.choice([f"{text}\n{write_label(chance, 'Final Answer')} both", f"Final Answer: both\n{text}"])
+
+
+def act_twice_or_drop_label(chance: Random, text: str) -> str:
     """Add an action to an action; in LangChain's first agent an answer has priority over later actions."""
-    return drop_label(draw, text) if "Final Answer:" in text else act_twice(draw, text)
+    return drop_label(chance, text) if "Final Answer:" in text else act_twice(chance, text)
 
 
-def drop_label(draw: Draw, text: str) -> str:
-    return re.sub(r"(?m)^(Action Input|Final Answer|AI):", draw(st.sampled_from(["", "Action Inp", "Final"])), text)
+def drop_label(chance: Random, text: str) -> str:
+    return re.sub(r"(?m)^(Action Input|Final Answer|AI):", chance.choice(["", "Action Inp", "Final"]), text)
