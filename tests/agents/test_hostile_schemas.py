@@ -66,14 +66,6 @@ def test_long_calls_leave_out_what_is_optional() -> None:
     assert [*(arguments_of(dataclasses.replace(made, parameters=parameters)) or ())] == ["name"]
 
 
-def test_calls_together_have_a_greatest_length() -> None:
-    several = [tool_of({f"p{place}": {"type": "number"} for place in range(40)}) for _ in range(9)]
-    named = [dataclasses.replace(one, name=f"act_{number}") for number, one in enumerate(several)]
-    examples = synthesised_examples([*named, echo])
-    assert sum(len(json.dumps(arguments)) for one in examples for _, arguments, _ in one.calls) <= 2400
-    assert 2 < len(examples) < 11
-
-
 # ---- hostile schemas
 
 

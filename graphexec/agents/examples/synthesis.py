@@ -5,17 +5,27 @@ A model with less than a billion parameters learns the form of a decision from e
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphexec.agents.examples.questions import labelled_question, natural_question
 from graphexec.agents.examples.values import ExampleValues
-from graphexec.agents.prompt import validate_tools
+from graphexec.agents.prompt import describe_tools, validate_tools
 from graphexec.tools import AnyTool, ToolExample
 
 # Tools up to which each has two examples, and the most examples altogether: more would fill a small context.
 _FEW, _MOST = 4, 12
+
+# Bytes of the tools' descriptions and of the examples: of few tools, of five or six, and what each further one adds;
+# and what examples have beside long descriptions. With the instructions, six tools take 850 tokens of the smallest
+# model.
+_SPACE_OF_FEW, _SPACE, _MORE_SPACE, _LEAST_SPACE = 3200, 2550, 400, 1900
+_MANY = 6
+# Bytes that take as many tokens as what is the same in every example: four messages, and the JSON in them.
+_FRAME = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,8 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     before the last example.
 
     Values, observations and answers are invented: no tool is called. A tool has no example if a validator accepts only
-    certain values, or if its arguments are long or take long to make.
+    certain values, if its arguments are long or take long to make, or if the prompt would be long: with six tools, the
+    first prompt has about 850 tokens of a small model at most, unless their descriptions are long.
 
     Raises `ToolDefinitionError` for invalid tools.
     """
@@ -51,16 +62,40 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     # These forms, and this order, scored best on the smallest model: benchmarks/figures.md.
     alone = len(several) == 1
     forms = [labelled_question, natural_question] if not alone and len(several) <= _FEW else [natural_question]
+    turns = max([len(forms), *(len(tool.examples) for tool in several)])
     examples: list[WorkedExample] = []
-    for turn in range(max([len(forms), *(len(tool.examples) for tool in several)])):
-        ask = forms[min(turn, len(forms) - 1)]
-        for tool in several:
-            if turn < len(tool.examples):
-                examples.append(_complete(tool, tool.examples[turn], ask, values))
-            elif turn < len(forms) and (arguments := values.arguments(tool, optional=turn > 0)) is not None:
-                examples.append(_complete(tool, ToolExample(arguments), ask, values))
-    shown = examples[: _MOST - 1]
-    return (*shown[:-1], GREETING, *shown[-1:]) if alone else (*shown, GREETING)
+    space = _space(several)
+    for turn, tool in itertools.product(range(turns), several):
+        if len(examples) == _MOST - 1:
+            break
+        if is_given := turn < len(tool.examples):
+            example = tool.examples[turn]
+        elif turn < len(forms) and (arguments := values.arguments(tool, optional=turn > 0)) is not None:
+            example = ToolExample(arguments)
+        else:
+            continue
+        worked = _complete(tool, example, forms[min(turn, len(forms) - 1)], values)
+        size = _size(worked)
+        if is_given or size <= space:
+            examples.append(worked)
+            space -= size
+    return (*examples[:-1], GREETING, *examples[-1:]) if alone else (*examples, GREETING)
+
+
+def _space(tools: Sequence[AnyTool]) -> int:
+    """Return the bytes that the examples of these tools may take."""
+    together = _SPACE_OF_FEW if len(tools) <= _FEW else _SPACE + _MORE_SPACE * max(len(tools) - _MANY, 0)
+    return max(together - _bytes(describe_tools(tools)), _LEAST_SPACE)
+
+
+def _size(example: WorkedExample) -> int:
+    """Return the bytes of an example with one call."""
+    calls = [(name, json.dumps(dict(arguments), ensure_ascii=False), seen) for name, arguments, seen in example.calls]
+    return _FRAME + sum(map(_bytes, (example.question, *(text for call in calls for text in call), example.answer)))
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))
 
 
 def _complete(

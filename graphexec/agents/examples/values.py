@@ -65,13 +65,12 @@ _STRINGS = ("317", "2031-05-17", "https://example.org/a", "clara@example.org", "
 class ExampleValues:
     """Makes arguments for calls of tools: other values each time, in the same order in every process.
 
-    As JSON, those of a call have at most `longest` characters, and those of all calls `space`.
+    As JSON, those of a call have at most `longest` characters.
     """
 
-    def __init__(self, *, longest: int = 600, space: int = 2400) -> None:
+    def __init__(self, *, longest: int = 600) -> None:
         self._uses: Counter[str] = Counter()
         self._longest = longest
-        self._space = space
 
     def arguments(self, tool: AnyTool, *, optional: bool = False) -> dict[str, Any] | None:
         """Return arguments that fit the tool: those that it requires, and enumerations; with `optional`, all of them.
@@ -91,9 +90,8 @@ class ExampleValues:
                     if name in required or (others and (optional or schema.is_enumeration(one)))
                 ]
                 choices = {name: schema.values(properties[name], name) for name in names}
-                found = _fit(tool, choices, required, min(self._longest, self._space))
+                found = _fit(tool, choices, required, self._longest)
                 if found is not None:
-                    self._space -= len(json.dumps(found))
                     return found
         return None
 
