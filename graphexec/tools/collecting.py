@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from graphexec._arguments import NAME, validate
+from graphexec._arguments import NAME, is_executor, validate
 from graphexec.errors import ToolDefinitionError
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.tool import TOOLS, AnyTool, Tool, is_tool, tool, unwrap_method
@@ -71,8 +71,11 @@ def _to_tool(given: Any) -> AnyTool:
 
 
 def _is_runnable(value: Any) -> bool:
+    # A user's class of executors may have these attributes, too.
+    if isinstance(value, type) or is_executor(value):
+        return False
     texts = (getattr(value, key, None) for key in ("name", "description"))
-    return not isinstance(value, type) and callable(getattr(value, "invoke", None)) and all(map(NAME.fits, texts))
+    return callable(getattr(value, "invoke", None)) and all(map(NAME.fits, texts))
 
 
 # Any: an object of another library, which has these attributes.

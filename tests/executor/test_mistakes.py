@@ -166,7 +166,10 @@ def test_agent_must_be_a_function(wrong: Any) -> None:
 
 
 class MyExecutor(AgentExecutor):
-    """An executor of a user's class."""
+    """An executor of a user's class, with the attributes of LangChain's tools."""
+
+    name = "mine"
+    description = "Mine."
 
 
 @pytest.mark.parametrize("kind", [AgentExecutor, MyExecutor])
@@ -179,6 +182,8 @@ def test_executor_is_recognized(kind: type[AgentExecutor]) -> None:
         tool(executor)
     with pytest.raises(ToolDefinitionError, match=r"is not a tool; write executor.as_tool\(name, description\)"):
         create_structured_agent(ScriptedModel([]), [executor])
+    with pytest.raises(ToolDefinitionError, match=r"tool was given an executor; write executor.as_tool\(name"):
+        create_agent(ScriptedModel([]), [executor])
     with pytest.raises(InputError, match=f"model is an? {kind.__name__}, which has a model already; run it as it is"):
         create_agent(executor)
 

@@ -206,7 +206,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "EXECUTOR_ATTRIBUTES": [AgentExecutor, RunOptions],
     "CREATE_OPTIONS": [create_react_agent, create_tool_calling_agent],
     "CREATE_AGENT_OPTIONS": [create_agent, AgentExecutor, create_react_agent],
-    "RUN_OPTIONS": [RunOptions, graphexec.Graph.run],
+    "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [tool, AgentExecutor],
 }
