@@ -1,8 +1,8 @@
 """Explain calls that do not fit a signature, and names that a class or the package lacks: with what to write instead.
 
-The remedies are for habits from other libraries. Type checkers do not see them, and report the mistake as well. An
-explained call passes through one more function, which costs about a tenth of a microsecond; no step of a run makes such
-a call. A missing name costs nothing until it is looked up.
+The remedies are for habits from other libraries. Type checkers do not see them, and report the mistake as well. A call
+that is explained passes through one more function; none of these calls is made at each step of a run. Missing names
+cost nothing until they are looked up.
 """
 
 from __future__ import annotations
@@ -112,6 +112,8 @@ def _faults(
         by_position = f"{len(positional)} by position" if positional else "its arguments by name"
         yield f"{owner} takes {by_position}, and was given {given}; write {form}"
         return
+    for name in [name for name in positional[:given] if name in named]:
+        yield f"{owner} was given {name} twice, by position and by name; write {form}"
     filled = {*positional[:given], *named}
     needed = [name for name, one in known.items() if one.default is one.empty and one.kind not in _VARIADIC]
     missing = [name for name in needed if name not in filled]

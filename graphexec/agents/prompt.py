@@ -99,6 +99,11 @@ def observation_text(step: AgentStep) -> str:
 
 def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     """Return the tools. Raises `ToolDefinitionError` as `tools_by_name` does, and for a model instead of tools."""
+    reject_model(tools)
+    return tuple(tools_by_name(tools).values())
+
+
+def reject_model(tools: object) -> None:
+    """Raise `ToolDefinitionError` for a model instead of tools."""
     if MODEL.fits(tools):
         raise ToolDefinitionError(f"tools is the model {format_value(tools)}; give the model first, and then the tools")
-    return tuple(tools_by_name(tools).values())

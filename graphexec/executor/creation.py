@@ -19,6 +19,7 @@ from graphexec.agents import (
     create_structured_agent,
     create_tool_calling_agent,
 )
+from graphexec.agents.prompt import reject_model
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.agents.tool_calling import SYSTEM_PROMPT
@@ -126,6 +127,7 @@ def create_agent(
         near = did_you_mean(kind, _KINDS) if isinstance(kind, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"kind is {format_value(kind)}; {near or 'give ' + ', '.join(_KINDS)}")
     validate("", ("system_prompt", system_prompt, optional(STRING)))
+    reject_model(tools)
     client, all_tools = to_model(model), to_tools(tools)
     name = model if isinstance(model, str) else None
     choice = choose_kind(client, all_tools, name) if kind == "auto" else KindChoice(kind, "as requested")

@@ -43,6 +43,10 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         ("create_agent(llm=model, tools=[echo])", "create_agent has no option llm; write model, the first argument"),
         (
+            "create_agent(model, [echo], tools=[echo])",
+            "create_agent was given tools twice, by position and by name; write create_agent(model, tools)",
+        ),
+        (
             "create_agent(agent, [echo])",
             "model is an Agent, which has a model already; write AgentExecutor(agent=agent, tools=tools)",
         ),

@@ -175,7 +175,7 @@ WRONG_TOOLS: list[tuple[Any, str]] = [
     ([double, tool(double)], "two tools are named double"),
     (["double"], r"tool was given the string 'double'"),
     (double, "tools is .*; give a list of tools"),
-    (ScriptedModel([]), "tools is .*; give a list of tools"),
+    (ScriptedModel([]), "tools is the model .*; give the model first, and then the tools"),
 ]
 
 
@@ -238,6 +238,15 @@ def test_other_name_of_the_model_is_explained() -> None:
         create(llm=ScriptedModel([]), tools=[double])
     with pytest.raises(InputError, match=r"no option agent_type; write kind='react', .*; .* no option max_steps; "):
         create(agent_type="react", max_steps=3, verbose=True)
+
+
+def test_model_after_the_tools_is_explained() -> None:
+    create: Any = create_agent
+    for tools in ([double], tool(double), double):
+        with pytest.raises(
+            ToolDefinitionError, match="tools is the model .*; give the model first, and then the tools"
+        ):
+            create(tools, ScriptedModel([]))
 
 
 def test_missing_model_is_named() -> None:
