@@ -202,7 +202,7 @@ async def _return(value: T) -> T:
 
 
 def _make_refusal(text: str) -> Callable[..., None]:
-    """Return a method that raises `TypeError` with this text, whatever its arguments are."""
+    """Return a method that raises `TypeError` with this text, for any arguments."""
 
     def refuse(self: object, *args: object, **named: object) -> None:
         del self, args, named

@@ -1,4 +1,4 @@
-"""What a model's name without a known provider probably means, and what to write instead.
+"""Suggestions for names of models that have no known provider.
 
 If the name may be that of a model on the user's machine, such a model is suggested, too: never the cloud alone.
 """

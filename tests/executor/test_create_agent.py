@@ -244,7 +244,7 @@ def test_model_after_the_tools_is_explained() -> None:
     create: Any = create_agent
     for tools in ([double], tool(double), double):
         with pytest.raises(
-            ToolDefinitionError, match="tools is the model .*; give the model first, and then the tools"
+            ToolDefinitionError, match=r"tools is the model .*; give the model first, and then the tools"
         ):
             create(tools, ScriptedModel([]))
 

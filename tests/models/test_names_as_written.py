@@ -1,4 +1,4 @@
-"""Names of models as people write them: what they are, what to write instead, and what a server of one's own gets."""
+"""Names of models as people write them: what they stand for, what to write instead, and which server gets them."""
 
 from __future__ import annotations
 
