@@ -1,12 +1,11 @@
 """Separate the reasoning that a model writes in tags, such as `<think>`, from its answer.
 
-Reasoning stands at the beginning of a reply: in tags, or up to a closing tag whose opening tag the prompt contained, or
-up to the end if the tag is never closed. A closing tag ends it wherever it stands. But a model may speak of tags: in
-quotes or in code within a line, tags are text.
+Reasoning stands at the beginning of a reply: in tags, or up to a closing tag without an opening one, because a prompt
+may end with that, or up to the end if its tag is never closed. A closing tag ends it wherever it stands.
 
-Unless the reply begins with an opening tag, it may also be an answer without reasoning. Therefore tags in a fence, in a
-string of JSON, and between an opening tag and the end of its line are text, too; an opening tag that begins or ends a
-line shows that all of the reply is text. Behind reasoning, tags are text.
+But an answer may speak of tags. In quotes and in code within a line, tags are text, and outside of reasoning also in a
+fence, in a string of JSON, and between an opening tag and the end of its line. Behind an opening tag that begins or
+ends a later line, all is text.
 """
 
 from __future__ import annotations
@@ -72,23 +71,26 @@ def split_reasoning(text: str) -> Parts:
 class ReasoningSplitter:
     """Separates reasoning from content while a reply is received, in time linear in its length.
 
-    `blocks` are the positions at which each block of reasoning begins and ends. `restarted` becomes true when a closing
-    tag shows that all content so far was reasoning which the prompt had opened.
+    `blocks` are the positions at which each block of reasoning begins and ends. `restarts` counts the closing tags that
+    have shown all content so far to be reasoning which the prompt had opened.
     """
 
-    __slots__ = ("_before", "_begun", "_end", "_line", "_opened", "_state", "_tags", "_waiting", "blocks", "restarted")
+    __slots__ = (
+        *("_before", "_begun", "_end", "_line", "_opened", "_quoted", "_state", "_tags", "_waiting", "blocks"),
+        "restarts",
+    )
 
     def __init__(self) -> None:
-        self.restarted = False
+        self.restarts = 0
         self.blocks: list[tuple[int, int]] = []
         # "start", "reasoning", "between" two blocks, "content", or "answer": content in which no tag counts.
         self._state: str = "start"
         # The position at which the reasoning or the content begins, and that of the end of all received text.
         self._begun = self._end = 0
         self._waiting = ""
-        # The line before the waiting text, and the tags so far.
+        # The line before the waiting text, the tags in content so far, and those in quotes in this block of reasoning.
         self._line = ""
-        self._tags = 0
+        self._tags = self._quoted = 0
         # The content so far, which a closing tag may still show to be reasoning, and the end of its last opening tag.
         self._before: list[str] = []
         self._opened: int | None = None
@@ -130,8 +132,9 @@ class ReasoningSplitter:
                 text, more = self._take_reasoning(last=last)
                 reasoning.append(text)
             elif self._state == "content":
+                restarts = self.restarts
                 text, more = self._take_content(last=last)
-                content = [] if self.restarted else [*content, text]
+                content = [*content, text] if self.restarts == restarts else []
             elif self._state == "answer":
                 content.append(self._take_waiting(len(self._waiting)))
                 more = False
@@ -145,25 +148,26 @@ class ReasoningSplitter:
             self._waiting = self._waiting.lstrip()
         if found := _FIRST.match(self._waiting):
             self._take_waiting(found.end())
-            self._state, self._line, self._tags = "reasoning", "", 0
+            self._state, self._quoted = "reasoning", 0
         else:
             begun = self._waiting.lstrip()
             may_be_tag = len(self._waiting) - len(begun) <= _MOST_BLANKS and (not begun or _TAG_BEGUN.match(begun))
             if may_be_tag and not last:
                 return False
-            self._state = "answer" if self._state == "between" else "content"
+            self._state, self._before, self._opened = "content", [], None
         self._begun = self._end - len(self._waiting)
+        self._line = ""
         return True
 
     def _take_reasoning(self, *, last: bool) -> tuple[str, bool]:
         tag = _END.search(self._waiting)
-        quoted = False if tag is None or self._tags == _MOST_TAGS else self._is_quoted(tag, last=last)
+        quoted = False if tag is None or self._quoted == _MOST_TAGS else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
             if last:
                 self.blocks.append((self._begun, self._end))
             return text, False
-        self._tags += 1
+        self._quoted += 1
         if quoted:
             return self._take_waiting(tag.end()), True
         inner = self._take_waiting(tag.start())
@@ -198,8 +202,9 @@ class ReasoningSplitter:
                 self._state = "answer"
             self._opened = len(before)
         elif self._opened is None or "\n" in before[self._opened :]:
-            self._state, self.restarted = "between", True
-            self.blocks.append((0, len(before)))
+            self._state = "between"
+            self.restarts += 1
+            self.blocks.append((self._begun, self._begun + len(before)))
 
     def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""

@@ -22,6 +22,7 @@ from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields, reject_answer_tool
+from graphexec.agents.reading.labels import FINAL
 from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
@@ -234,7 +235,8 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         if any(answer != answers[0] for answer in answers):
             raise _unreadable(text, "it has two answers")
         return AgentFinish({"output": format_observation(answers[0])}, text)
-    if any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
+    labelled = FINAL.at_line.search(text, found[0].end) is not None
+    if labelled or any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
         raise _unreadable(text, "it has both an action and an answer")
     tool = find_tool(action.strip(), {tool.name for tool in tools})
     optional = any(one.name == tool and not one.parameters.get("required") for one in tools)

@@ -45,6 +45,8 @@ from tests.executor.actors import echo
         ("<tool>f</tool></think><tool>g</tool>", "<tool>f</tool>", "<tool>g</tool>"),
         ("The user asks about <think> tags.\n</think>\n42", "The user asks about <think> tags.", "42"),
         ("<think>What does `</think>` do? It ends.</think>It ends.", "What does `</think>` do? It ends.", "It ends."),
+        ("<think>a <think>b</think> c</think>42", "a <think>b\n\nc", "42"),
+        ("<think>a</think>b.</think>\n\n<think>c</think>42", "a\n\nb.\n\nc", "42"),
         # Without the closing tag, there is no answer.
         ("<think>Final Answer: 42", "Final Answer: 42", ""),
         ("<think>", "", ""),
@@ -153,17 +155,17 @@ def test_pieces_are_separated_as_the_whole_reply_is(text: str, cuts: list[int]) 
     content = ""
     places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
     for piece in [*(text[start:end] for start, end in itertools.pairwise(places)), None]:
-        restarted = splitter.restarted
+        restarts = splitter.restarts
         new = splitter.rest() if piece is None else splitter.take(piece)[1]
-        content = new if splitter.restarted and not restarted else content + new
+        content = new if splitter.restarts > restarts else content + new
     assert content == split_reasoning(text).content
 
 
 def test_end_of_a_reply_shows_what_was_held_back() -> None:
     splitter = ReasoningSplitter()
-    assert (splitter.take("1 </thi"), splitter.rest(), splitter.restarted) == (("", "1 "), "</thi", False)
+    assert (splitter.take("1 </thi"), splitter.rest(), splitter.restarts) == (("", "1 "), "</thi", 0)
     splitter = ReasoningSplitter()
-    assert (splitter.take("1\n</think>"), splitter.rest(), splitter.restarted) == (("", "1\n"), "", True)
+    assert (splitter.take("1\n</think>"), splitter.rest(), splitter.restarts) == (("", "1\n"), "", 1)
     splitter = ReasoningSplitter()
     assert (splitter.take("<th"), splitter.rest()) == (("", ""), "<th")
     splitter = ReasoningSplitter()

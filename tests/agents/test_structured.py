@@ -52,6 +52,18 @@ def test_answer_may_be_the_input(decision: dict[str, Any], answer: str) -> None:
     assert finish.output == answer
 
 
+@pytest.mark.parametrize("text", ['{"action": "echo", "action_input": null}', '{"action": "clock"}'])
+def test_input_may_be_missing(text: str) -> None:
+    @tool
+    def clock() -> str:
+        """Return the time."""
+        return "12:00"
+
+    decision = read(ModelReply(text), [echo, clock])
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == {}
+
+
 @pytest.mark.parametrize("length", range(len(ACTION)))
 def test_truncated_json_is_never_executed(length: int) -> None:
     with pytest.raises(ParseError):
@@ -93,6 +105,7 @@ def test_truncated_reply_says_so() -> None:
         '{"action": "echo", "Action": "fail", "action_input": {}}',
         '{"action": "echo", "action_input": {"text": "a"}, "Action Input": {"text": "b"}}',
         '{"action": "echo", "action_input": {}, "Answer": 0}',
+        f"{ACTION}\n**Final answer:** hi",
         '{"action": "echo", "action_input": {}, "final_answer": "b"}',
         '{"answer": "42"}',
         "[" * 100_000,

@@ -198,6 +198,7 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
         f"A call is written as `<tool_call>{CALL}</tool_call>`.",
         f"It is written so:\n```\n<tool_call>{CALL}</tool_call>\n```\nThat is all.",
         '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>\nis a call.',
+        'The city:\n{"name": "Oslo", "arguments": {}}',
         f"This is a call:\n```json\n{CALL}\n```\nIt names a tool.",
     ],
 )

@@ -23,19 +23,17 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
     """
     splitter = ReasoningSplitter()
     reader = make_reader()
-    restarted = answered = ended = False
+    answered = ended = False
 
     def read(piece: str) -> str:
-        nonlocal reader, restarted, answered, ended
-        in_content = splitter.in_content
+        nonlocal reader, answered, ended
+        in_content, restarts = splitter.in_content, splitter.restarts
         _, content = splitter.take(piece)
-        if splitter.restarted and not restarted:
-            restarted, ended, reader = True, answered, make_reader()
-        elif in_content:
-            # A reader needs no protection from half a tag: it starts again anyway.
-            content = piece
-        else:
-            content += splitter.waiting_text
+        restarted = splitter.restarts > restarts
+        if restarted:
+            ended, reader = answered, make_reader()
+        # A reader needs no protection from half a tag: it starts again anyway.
+        content = piece if in_content and not restarted else content + splitter.waiting_text
         if not content or ended:
             return ""
         text = reader(content)

@@ -96,24 +96,20 @@ def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]
 
 
 def reject_more(text: str, names: Collection[str]) -> None:
-    """Raise `ParseError` if a reply with an action or an answer has another decision, whatever is missing of it.
+    """Raise `ParseError` if the text of a decision has another one, whatever is missing of it.
 
     Those are a second `Action:` in the exact spelling, an answer behind an action, and an action of a known tool with
     an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text.
     """
-    for way in WAYS:
-        found, answer = find_action(text, way), find_answer(text, way)
-        if found:
-            behind = FINAL.at_line.search(text, found.input.end())
-            exact = (label for label in ACTION.ways[0].finditer(text) if ACTION.at_line.match(text, label.start()))
-            if behind:
-                raise ParseError(f"{BOTH}: {text}", llm_output=text)
-            if any(label.end() != found.action.end() for label in exact):
-                raise several_error(text)
-        if answer and any(ACTION.ways[way].match(text, label.start()) for label in _known_actions(text, names)):
+    way = next(way for way in WAYS if find_action(text, way) or find_answer(text, way))
+    if found := find_action(text, way):
+        if FINAL.at_line.search(text, found.input.end()):
+            raise ParseError(f"{BOTH}: {text}", llm_output=text)
+        exact = (label for label in ACTION.ways[0].finditer(text) if ACTION.at_line.match(text, label.start()))
+        if any(label.end() != found.action.end() for label in exact):
             raise several_error(text)
-        if found or answer:
-            return
+    elif any(ACTION.ways[way].match(text, label.start()) for label in _known_actions(text, names)):
+        raise several_error(text)
 
 
 def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:

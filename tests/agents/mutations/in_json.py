@@ -129,5 +129,10 @@ def quote_within(chance: Random, text: str) -> str:
     return re.sub(r'"action": "(\w)', r'"action": "\1"\1', text)
 
 
+def conclude_action(chance: Random, text: str) -> str:
+    """Put a labelled answer behind an action, or another decision behind an answer."""
+    return conclude_too(chance, text) if '"action_input"' in text else add_decision(chance, text)
+
+
 def conclude_too(chance: Random, text: str) -> str:
     return f"{text}\nFinal Answer: both"

@@ -24,6 +24,7 @@ from tests.agents.mutations.in_json import (
     answer_beside,
     as_json,
     break_lines,
+    conclude_action,
     conclude_too,
     contradict,
     cut,
@@ -116,7 +117,7 @@ KINDS = {
         as_json("final_answer", "answer"),
         JSON_KEEPERS,
         [fence, speak, explain, *WRAPPERS],
-        [*JSON_BREAKERS, answer_beside],
+        [*JSON_BREAKERS, answer_beside, conclude_action],
     ),
     "chat": Kind(
         lambda reply: chat.read(reply, NAMES),
