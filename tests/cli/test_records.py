@@ -10,7 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec import AgentExecutor, Answered, Asked, AskHuman, Effect, Reported, Spent, create_tool_calling_agent, tool
+from graphexec import (
+    AgentExecutor,
+    Answered,
+    Asked,
+    AskHuman,
+    Effect,
+    Reported,
+    Spent,
+    create_react_agent,
+    create_tool_calling_agent,
+    tool,
+)
 from graphexec.cli import records
 from graphexec.cli.run_loop import RunSetup, follow
 from graphexec.draw import Recorder
@@ -46,6 +57,12 @@ def executing(*replies: ScriptedReply, max_iterations: int = 15) -> AgentExecuto
     return AgentExecutor(
         agent=agent, tools=[double], max_iterations=max_iterations, early_stopping_method="generate", max_fan_out=2
     )
+
+
+def inventing() -> AgentExecutor:
+    """Return an executor whose model invents an observation, which stays unread."""
+    model = ScriptedModel(["Action: double\nAction Input: 2\nObservation: 5", "Final Answer: It is 4."])
+    return AgentExecutor(agent=create_react_agent(model, [double]), tools=[double])
 
 
 def write_records(executor: AgentExecutor) -> Trace:
@@ -112,12 +129,13 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_documentation_lists_exactly_the_written_fields() -> None:
     again = executing(SUM, ANSWER)
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
+    runs.append(inventing())
     found: dict[str, set[str]] = defaultdict(set)
     for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise():
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these objects differ between effects, and only some calls have these fields.
-            some = {"provider_id", "within", "cached_tokens", "reasoning"}
+            some = {"provider_id", "within", "cached_tokens", "reasoning", "unread"}
             assert name in ("effects", "replies", "prompt") or found[name] - some == {*fields} - some
     assert found == documented_fields()
 

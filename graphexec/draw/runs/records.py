@@ -39,8 +39,8 @@ Their fields:
   (the class of the exception that it failed with, or `null`), `observation`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
-  (the rest of the reply, which the model invented); the `actions` and the answer in the `value` of an outcome, and the
-  `result` have it, too
+  (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the
+  result, too)
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
 - `error`: `type`, `message`
 
