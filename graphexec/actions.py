@@ -161,35 +161,42 @@ def write_repr(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-# A set: after a comparison with the class, a type checker would not know the items.
-_LISTS = frozenset[type]({list})
+# Any: the value may be of any type.
+def parts_with_images(value: Any) -> list[Any] | None:
+    """Return the parts of a list with images that JSON cannot express, each as JSON, an image or else its `repr`.
+
+    Return `None` for any other value.
+    """
+    parts: list[Any] = [*value] if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
+    if not any(isinstance(one, Image) for one in parts):
+        return None
+    return [one if isinstance(one, str) or write_json(one) is not None else write_repr(one) for one in parts]
 
 
 def dump_observation(observation: Any) -> Any:
     """Return an observation as JSON data with the same text for a model; if no data has it, the text itself.
 
-    Data with images have them, too, also where the texts differ: at NaN and the infinities, which become `null`.
+    Data with images always have them: NaN and the infinities become `null` beside them.
     """
     if isinstance(observation, str):
         # Without the class of a string enumeration.
         return str.__str__(observation)
     text = write_json(observation)
+    parts = parts_with_images(observation) if text is None else None
+    if parts is not None:
+        return [dump_observation(one) for one in parts]
     try:
         data: Any = dump_with_images(observation, fallback=str, inf_nan_mode="null")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
         return write_repr(observation) if text is None else text
-    restored: Any = restore_images(data)
     marks = ImageMarks()
-    restored_text = write_json(restored, marks)
+    restored: Any = restore_images(data)
     if text is None:
         shown = write_repr(observation)
-        # The images of a list are sent, even if one of its parts is no JSON.
-        parts: Any = restored if type(restored) in _LISTS else ()
-        return data if any(isinstance(one, Image) for one in parts) or repr(restored) == shown else shown
-    if marks.images:
-        return data
+        return data if repr(restored) == shown else shown
+    same = write_json(restored, marks) == text
     # A string would be shown without its quotes.
-    return text if isinstance(restored, str) or restored_text != text else data
+    return data if marks.images or (same and not isinstance(restored, str)) else text
 
 
 @final

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from graphexec.actions import write_json, write_repr
-from graphexec.messages.images import Image, ImageMarks, replace_images
+from graphexec.actions import dump_observation, parts_with_images, write_json, write_repr
+from graphexec.messages.images import Image, ImageMarks, replace_images, restore_images
 
 
 def format_observation(observation: Any) -> str:
@@ -41,14 +41,17 @@ def _format(value: Any, label: Callable[[Image], str]) -> str:
         return value
     if isinstance(value, Image):
         return label(value)
-    parts: list[Any] = list(value) if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
-    if any(isinstance(one, Image) for one in parts):
-        return "\n".join([_format(one, label) for one in parts])
     marks = ImageMarks()
     text = write_json(value, marks)
-    if text is None:
+    if text is not None and not marks.images:
+        return text
+    # What is stored has the same text.
+    data: Any = parts_with_images(value) if text is None else restore_images(dump_observation(value))
+    if data is None:
         return write_repr(value)
-    return to_json(replace_images(value, label, fallback=str)).decode() if marks.images else text
+    if isinstance(data, list) and any(isinstance(one, Image) for one in data):  # pyright: ignore[reportUnknownVariableType]
+        return "\n".join([_format(one, label) for one in data])  # pyright: ignore[reportUnknownVariableType]
+    return to_json(replace_images(data, label)).decode()
 
 
 def shorten_observation(observation: Any, most: int | None) -> str | None:
