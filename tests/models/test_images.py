@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from graphexec.errors import (
     AuthenticationError,
@@ -36,6 +38,7 @@ from graphexec.messages.images import image_from_json
 from graphexec.models import LocalModel, MemoryCache, ScriptedModel, cached
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
+from graphexec.tools.formatting import split_observation
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import all_modes
 from tests.models.pictures import ADDRESS, CAT, DOG, PNG
@@ -207,6 +210,22 @@ def test_image_is_read_from_its_json() -> None:
     assert image_from_json({"url": CAT.url, "kind": "graphexec.image"}) == CAT
     assert image_from_json({"url": CAT.url}) is None
     assert image_from_json({"url": CAT.url, "kind": "graphexec.image", "more": 1}) is None
+
+
+class Shot(BaseModel):
+    image: Image
+    others: list[Any] = []
+
+
+def test_image_is_a_field_of_a_model() -> None:
+    shot = Shot(image=CAT, others=[DOG])
+    assert json.loads(shot.model_dump_json()) == {
+        "image": {"url": CAT.url, "kind": "graphexec.image"},
+        "others": [{"url": DOG.url, "kind": "graphexec.image"}],
+    }
+    assert Shot.model_validate_json(shot.model_dump_json()).image == CAT
+    assert shot.model_dump()["others"] == [DOG]
+    assert split_observation(shot)[1] == (CAT, DOG)
 
 
 QUESTION = UserMessage("Which?", (CAT, ADDRESS))

@@ -133,6 +133,12 @@ class ShoutingLater:
         return question.text.upper()
 
 
+class Unsigned(ShoutingLater):
+    """A callable object that does not say what it takes."""
+
+    __signature__ = "unknown"
+
+
 def upper_signed(sign: str, question: Question, call: CallContext[Any]) -> str:
     return f"{call.node}: {question.text}{sign}"
 
@@ -155,6 +161,7 @@ ANSWERS: list[Any] = [
     Shouting().answer_async,
     Shouting(),
     ShoutingLater(),
+    Unsigned(),
     operator.attrgetter("text"),
 ]
 

@@ -88,6 +88,19 @@ def test_invalid_arguments_are_described_to_the_model(arguments: dict[str, Any],
     assert str(caught.value).endswith("Call it as take(place: Place, days?: integer, unit?: boolean | string).")
 
 
+def test_same_error_is_told_once() -> None:
+    twice = of(a={"allOf": [{"type": "string"}, {"type": "string", "minLength": 2}]})
+    with pytest.raises(InvalidArgumentsError, match=r"not called: a: 3 is not of type 'string'\. Call it"):
+        with_schema(twice).read({"a": 3})
+
+
+def test_reference_may_lead_to_a_boolean() -> None:
+    made = with_schema({**of(a={"$ref": "#/$defs/A"}, b={"$ref": "#/$defs/B"}), "$defs": {"A": True, "B": False}})
+    assert made.read({"a": 3}) == {"a": 3}
+    with pytest.raises(InvalidArgumentsError, match="b: False schema does not allow 3"):
+        made.read({"b": 3})
+
+
 def test_error_in_a_choice_is_that_of_the_closest() -> None:
     either = of(size={"anyOf": [{"type": "integer", "maximum": 9}, {"type": "null"}]})
     with pytest.raises(InvalidArgumentsError, match="size: 12 is greater than the maximum of 9"):
