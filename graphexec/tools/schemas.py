@@ -153,18 +153,21 @@ def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str]
     parts = [_merge_parts({**one}, definitions, seen) if isinstance(one, dict) else one for one in parts]
     if merged.keys() & _OWN and any(map(_describes_properties, parts)):
         parts.insert(0, {key: merged.pop(key) for key in _PROPERTIES & merged.keys() - {"unevaluatedProperties"}})
+    several = len([one for one in (merged, *parts) if _describes_properties(one)]) > 1
     left: list[Any] = []
-    for place, one in enumerate(parts):
+    for one in parts:
         if not isinstance(one, dict):
             left.append(one)
             continue
         part: Schema = one  # pyright: ignore[reportUnknownVariableType]
         part.pop("title", None)
-        others = [merged, *parts[:place], *parts[place + 1 :]]
-        depends = bool(part.keys() & _DEPENDENT) and any(map(_describes_properties, others))
-        rest = _merge_part(merged, {key: part[key] for key in _LISTED & part.keys()} if depends else part)
-        if depends or rest:
-            left.append(part if depends else rest)
+        if several and part.keys() & _DEPENDENT:
+            _merge_part(merged, {key: part[key] for key in _LISTED & part.keys()})
+            left.append(part)
+            continue
+        left += part.pop("allOf", ())
+        if rest := _merge_part(merged, part):
+            left.append(rest)
     return merged | ({"allOf": left} if left else {})
 
 
@@ -185,14 +188,24 @@ def _merge_part(merged: Schema, part: Schema) -> Schema:
     """Merge a part into a schema, and return the keywords that have another value there."""
     properties: Schema = merged.setdefault("properties", {})
     for key, value in part.get("properties", {}).items():
-        known = properties.setdefault(key, value)
-        if value != known and not (isinstance(known, dict) and value in known.get("allOf", ())):  # pyright: ignore[reportUnknownMemberType]
-            properties[key] = {"allOf": [known, value]}
+        both = _parts_of(properties.setdefault(key, value))
+        new = [one for one in _parts_of(value) if one not in both]
+        if new:
+            properties[key] = {"allOf": [*both, *new]}
     required = [*merged.get("required", ()), *part.get("required", ())]
     if required:
         merged["required"] = list(dict.fromkeys(required))
     others = {key: value for key, value in part.items() if key not in ("properties", "required")}
     return {key: value for key, value in others.items() if merged.setdefault(key, value) != value}
+
+
+# Any: a schema may be a boolean.
+def _parts_of(schema: Any) -> list[Any]:
+    match schema:
+        case {"allOf": [*parts], **others} if not others:
+            return parts
+        case _:
+            return [schema]
 
 
 def format_schema(schema: Any) -> str:

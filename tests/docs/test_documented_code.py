@@ -94,7 +94,11 @@ def test_approval_may_return_without_a_question(
     names = vars(module)
     exec(source.replace(asking, f'    if not draft.text:\n        return Approved("")\n{asking}'), names)
     left = iter(replies)
-    handlers = {names["AskHuman"]: lambda _: next(left)}
+
+    def answer(effect: object) -> str:
+        return next(left)
+
+    handlers = {names["AskHuman"]: answer}
     done = names["machine"].run(names["Draft"](text), handlers=handlers, limits=names["Limits"](iterations=5))
     assert done.outcome == names["Approved"](approved)
     assert list(left) == []

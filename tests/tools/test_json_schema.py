@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, CallContext
@@ -223,8 +223,9 @@ def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
 
 
 def test_only_closed_part_is_merged() -> None:
-    made = with_schema({"allOf": [{"$ref": "#/$defs/A"}, {"required": ["a"]}], "$defs": {"A": CLOSED}})
-    assert made.parameters == {**CLOSED, "required": ["a"]}
+    for parts in ([{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}]):
+        made = with_schema({"allOf": parts, "$defs": {"A": CLOSED}})
+        assert made.parameters == {**CLOSED, "required": ["a"]}
 
 
 names = st.sampled_from("abc")
@@ -250,6 +251,12 @@ parts = st.recursive(
 DEFINED = {"Closed": CLOSED, "Open": of(b={"type": "integer"}, c={})}
 
 
+CONDITION = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
+
+
+@example({"allOf": [{**CONDITION, "$ref": "#/$defs/Closed"}, {"if": {"required": ["a"]}}]}, [{"a": "x"}])
+@example({"allOf": [{"required": ["a"]}, {"$ref": "#/$defs/Closed"}]}, [{"a": "x"}, {"a": "x", "b": 1}])
+@example({**of(a={"type": "integer"}), "allOf": [of(a={}), {"$ref": "#/$defs/Closed"}]}, [{"a": 1}, {"a": "x"}])
 @given(parts, st.lists(st.dictionaries(names, st.sampled_from(["x", 1]), max_size=3), min_size=1, max_size=4))
 def test_tool_takes_exactly_what_its_schema_allows(schema: dict[str, Any], calls: list[dict[str, Any]]) -> None:
     whole = {**schema, "$defs": DEFINED}
