@@ -52,6 +52,18 @@ def is_tag(text: str) -> bool:
     return bool(text) and _TAG.fullmatch(text) is not None
 
 
+def find_local_name(provider: str, model: str) -> str | None:
+    """Return the local model that `provider:model` probably means, such as `mistral:7b` or `llama3.2:3b`; else `None`.
+
+    The names of a provider in the cloud have no such tag after a colon, but those of OpenAI's fine-tuned models have
+    other parts, and those with a slash are the names of a maker's models at a host.
+    """
+    if is_tag(model):
+        return f"{provider}:{model}"
+    family, _, tag = model.rpartition(":")
+    return model if family and is_tag(tag) and "/" not in model and not model.startswith("ft:") else None
+
+
 def find_family(name: str) -> tuple[str, ...]:
     """Return the providers that serve models whose names begin like this one."""
     found = (providers for start, providers in _FAMILIES.items() if re.match(start, name, re.IGNORECASE))

@@ -17,7 +17,7 @@ from graphexec.models.http.endpoint import OPENAI, Provider, has_scheme, provide
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
-from graphexec.models.name_suggestions import explain_name, find_family, is_tag
+from graphexec.models.name_suggestions import explain_name, find_family, find_local_name
 from graphexec.models.provider_names import (
     ELSEWHERE,
     EXAMPLE,
@@ -119,11 +119,11 @@ def split_name(name: str) -> tuple[str, str]:
     provider, shown = find_provider(before), f"model is {format_value(name)}"
     if provider == LOCAL:
         return LOCAL, model or DEFAULT
-    # Of a provider in the cloud, such a name is none: `mistral:7b` is a model of Ollama's.
-    tagged = provider in PROVIDERS and is_tag(model) and not is_own_server(provider)
-    if provider in PROVIDERS and model and not tagged:
+    in_cloud = provider in PROVIDERS and not is_own_server(provider)
+    local_name = find_local_name(before, model) if in_cloud else None
+    if provider in PROVIDERS and model and local_name is None:
         return provider, model
-    if provider in PROVIDERS and colon and not tagged:
+    if provider in PROVIDERS and colon and local_name is None:
         raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {EXAMPLE}")
     if provider in ELSEWHERE and colon:
         raise InputError(f"{shown}, and {before} needs an address of its own; write {ELSEWHERE[provider]}")
@@ -132,9 +132,10 @@ def split_name(name: str) -> tuple[str, str]:
         raise InputError("model is an address; give the name of the model, and base_url=... to OpenAICompatible")
     if name.strip() and os.environ.get(OPENAI.base_url_variable):
         return "openai", name.strip()
-    if tagged:
+    if local_name is not None:
+        tag = model.rpartition(":")[2]
         raise InputError(
-            f"{shown}, and {model} looks like the tag of a local model; write 'ollama:{before}:{model}' for the model "
+            f"{shown}, and {tag} looks like the tag of a local model; write 'ollama:{local_name}' for the model "
             f"on this machine, or '{provider}:<model>' with the whole name that {provider} has for its model"
         )
     if provider in PROVIDERS:

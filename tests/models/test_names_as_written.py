@@ -34,6 +34,9 @@ REFUSED = {
     "deepseek:v3.1": "'ollama:deepseek:v3.1' 'deepseek:<model>'",
     "grok:4": "'ollama:grok:4' 'xai:<model>'",
     "claude:3.5-sonnet": "'ollama:claude:3.5-sonnet' 'anthropic:<model>'",
+    "openai:llama3.2:3b": "'ollama:llama3.2:3b' 'openai:<model>'",
+    "deepseek:deepseek-r1:7b": "'ollama:deepseek-r1:7b' 'deepseek:<model>'",
+    "groq:gpt-oss:20b": "'ollama:gpt-oss:20b' 'groq:<model>'",
     "openai:20b": "'ollama:openai:20b' 'openai:<model>'",
     "mixtral:8x7b": "'ollama:mixtral:8x7b'",
     "mistral-nemo:12b": "'ollama:mistral-nemo:12b'",
@@ -127,7 +130,7 @@ def test_clear_name_is_taken(name: str) -> None:
 @pytest.mark.parametrize("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
 def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert make_model(name, OWN_SERVER, None).model.name == name  # type: ignore[attr-defined]
-    if name == "openai:20b":
+    if name.startswith("openai:"):
         # The variable is that of this provider.
         return
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
@@ -161,8 +164,9 @@ SIZES = st.from_regex(r"\A(\d{1,3}(\.\d)?|\d{1,2}x\d{1,2})[bB](-(instruct|it|cha
 
 @given(st.sampled_from(CLOUD), SIZES)
 def test_local_tag_is_never_sent_to_the_cloud(provider: str, tag: str) -> None:
-    with pytest.raises(InputError, match=f"write 'ollama:{provider}:{re.escape(tag)}'"):
-        split_name(f"{provider}:{tag}")
+    for name in (f"{provider}:{tag}", f"qwen3:{tag}"):
+        with pytest.raises(InputError, match=f"write 'ollama:{re.escape(name)}'"):
+            split_name(name if name.startswith(provider) else f"{provider}:{name}")
 
 
 @given(st.text(), st.sampled_from(["", ":7b", "/x", ":mine"]))
