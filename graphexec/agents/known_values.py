@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +18,18 @@ _WORD = re.compile(r"[^\W\d_]+")
 # Three letters and more: shorter ones are often units.
 _LONG_WORD = re.compile(r"[^\W\d_](?:[^\W_]|'){2,}")
 _DIGITS = re.compile(r"\d+")
-# Digits in groups (also with the Arabic separators), with an exponent, and with what changes their value: a unit, or a
-# half of the day.
+# Digits in groups (also with the Arabic separators), with an exponent or with a unit that changes their value.
 _NUMBER = re.compile(
     r"(?P<digits>\d+(?:[.,\u066b\u066c]\d+|[ _'’]\d{3}(?!\d))*)"
-    r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b|p\.?m\b))?"
+    r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b))?"
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _FRACTION = re.compile(r"(\d+)\s?/\s?(\d+)")
-_POWERS: Mapping[str, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
+_POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
+_AFTERNOON = re.compile(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
 _HALF_A_DAY = 12
+# Longer numbers are beyond those of floats, and would take long to convert.
+_MOST_DIGITS = 400
 
 # Where numbers are written like this, any number may follow from the text: words, months, Roman numerals, bits.
 _NUMBER_WORD = re.compile(
@@ -99,7 +102,7 @@ class KnownText:
             return self._has_string(value)
         if isinstance(value, (int, float)):
             # A text does not say them: "the weather", "a kettle".
-            return value in (0, 1) or abs(float(str(value))) in self._numbers
+            return value in (0, 1) or abs(_to_float(str(value))) in self._numbers
         return not value or any(map(self.has, parts_of(value)))
 
     def _has_string(self, value: str) -> bool:
@@ -123,7 +126,7 @@ class KnownText:
     def _has_number(self, digits: str) -> bool:
         runs = _DIGITS.findall(digits)
         known = self._numbers
-        return all(float(one) in known for one in runs) or any(float(one) in known for one in _join(runs))
+        return all(_to_float(one) in known for one in runs) or any(_to_float(one) in known for one in _join(runs))
 
     def _has_words(self, words: Sequence[str]) -> bool:
         """Return whether the text has more than half of the words, each in the same or a similar spelling."""
@@ -197,16 +200,19 @@ def _is_year(digits: str) -> bool:
 def _read_numbers(folded: str) -> Iterator[float]:
     """Yield every number that a part of a text can mean: 1,250 is one and 250, or 1.25, or 1250."""
     for found in _NUMBER.finditer(folded):
-        unit = (found["unit"] or "").replace(".", "")
+        exponent = found["exponent"] or _POWERS.get(found["unit"], 0)
         for number in (*(runs := _DIGITS.findall(found["digits"])), *_join(runs)):
-            yield float(number)
-            yield float(f"{number}e{found['exponent'] or 0}")
-            yield float(f"{number}e{_POWERS.get(unit, 0)}")
-            if unit == "pm":
-                yield float(number) + _HALF_A_DAY
+            yield _to_float(number)
+            yield _to_float(f"{number}e{exponent}")
+    for hour in _AFTERNOON.findall(folded):
+        yield float(hour) + _HALF_A_DAY
     for over, under in _FRACTION.findall(folded):
-        if float(under):
-            yield float(over) / float(under)
+        if _to_float(under):
+            yield _to_float(over) / _to_float(under)
+
+
+def _to_float(number: str) -> float:
+    return float(number) if len(number) <= _MOST_DIGITS else math.inf
 
 
 def _join(runs: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from typing import Any
 
@@ -51,13 +52,15 @@ def test_digits_of_other_scripts_are_read(number: int, zero: int) -> None:
         (1_500_000, "1.5M"),
         (0.75, "3/4"),
         (17, "5 p.m."),
+        ("17:05", "5:05pm"),
         (370, "3.7e2"),
         (-37, "37"),
         (1, "one"),
         (10**400, f"1{'0' * 400}"),
+        (math.inf, "9" * 200_000),
     ],
 )
-def test_text_means_the_number(value: float, text: str) -> None:
+def test_text_means_the_number(value: float | str, text: str) -> None:
     assert KnownText(text).has(value)
 
 
