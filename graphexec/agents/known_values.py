@@ -24,7 +24,7 @@ _NUMBER = re.compile(
     r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b))?"
 )
 _YEAR = re.compile(r"(?:19|20)\d\d")
-_FRACTION = re.compile(r"(\d+)\s?/\s?(\d+)")
+_FRACTION = re.compile(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
 _AFTERNOON = re.compile(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
 _HALF_A_DAY = 12
