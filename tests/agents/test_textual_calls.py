@@ -151,7 +151,7 @@ DEFINITIONS = {
 @pytest.mark.parametrize("written", ["1", "true", "null", "[1]", "{}"])
 def test_strings_in_tags_stay_strings(written: str) -> None:
     schema = {"type": "object", "properties": {**STRINGS, **VALUES}, "$defs": DEFINITIONS}
-    form = tool_from_schema("form", "Take all.", schema, lambda **values: "")
+    form = tool_from_schema("form", "Take all.", schema, str)
     parameters = "".join(f"<parameter={name}>{written}</parameter>" for name in (*STRINGS, *VALUES))
     decision = read(ModelReply(f"<function=form>{parameters}</function>"), [form])
     assert not isinstance(decision, AgentFinish)

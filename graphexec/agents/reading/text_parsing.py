@@ -96,7 +96,7 @@ def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]
 
 
 def reject_more(text: str, names: Collection[str]) -> None:
-    """Raise `ParseError` if the text of a decision has another one, whatever is missing of it.
+    """Raise `ParseError` if the text of a decision has another one, even an incomplete one.
 
     Those are a second `Action:` in the exact spelling, an answer behind an action, and an action of a known tool with
     an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text.

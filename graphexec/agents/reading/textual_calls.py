@@ -263,7 +263,7 @@ def _to_calls(value: Any, *, tagged: bool) -> list[_Call]:
     if not isinstance(value, dict):
         return []
     # The keys of a JSON object are strings.
-    members = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    members: list[tuple[str, Any]] = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     keys = {key for key, _ in members}
     if keys == {"toolcalls"}:
         return _to_calls(members[0][1], tagged=tagged)

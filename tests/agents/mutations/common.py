@@ -1,4 +1,4 @@
-"""What the mutations of all replies share, and the changes of any reply."""
+"""Tools, inputs and answers of all replies, and the changes that fit every reply."""
 
 from __future__ import annotations
 

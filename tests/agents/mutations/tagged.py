@@ -116,8 +116,8 @@ def write_in_tags(text: str) -> str:
     except ValueError:
         return text
     name = members.pop("name", None)
-    (arguments,) = members.values() if len(members) == 1 else ([],)
-    if name is None or not isinstance(arguments, dict) or not all(isinstance(one, str) for one in arguments.values()):
+    arguments: dict[str, Any] = members.get("arguments") or members.get("parameters") or {}
+    if name is None or len(members) != 1 or not all(isinstance(one, str) for one in arguments.values()):
         return f"<tool_call>{text}</tool_call>"
     inner = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())
     return f"<tool_call>\n<function={name}>\n{inner}</function>\n</tool_call>"
