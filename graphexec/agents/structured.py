@@ -1,7 +1,7 @@
 """The structured agent: one JSON decision per step, constrained by a schema with a branch per tool.
 
 It is for models without native tool calls: the schema allows nothing but a decision. It has no field for a thought on
-purpose: on 40 tool tasks, a model with 135 million parameters solved 43 % without the field and 10 % with it.
+purpose: with the field, a model with 135 million parameters solved a quarter of the tool tasks that it solved without.
 """
 
 from __future__ import annotations

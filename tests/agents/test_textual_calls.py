@@ -61,6 +61,7 @@ def in_deepseeks_tokens(text: str) -> str:
         '<function=weather>{"city": "Oslo"}</function>',
         '<function=weather>{"city": "Oslo"}',
         "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>",
+        "<function=weather>\r\n<parameter=city>\r\nOslo\r\n</parameter>\r\n</function>",
         f"[TOOL_CALLS] [{CALL}]",
         f"[TOOL_CALLS]{CALL}",
         '[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}</s>',

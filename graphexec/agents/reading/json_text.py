@@ -16,7 +16,7 @@ from graphexec.tools import AnyTool
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a reply that is no prose: JSON or a fence, from `start` to `end`; `begin` is where its content begins.
+    """JSON or a fence in a reply, from `start` to `end`; `begin` is where its content begins.
 
     `closed` is false if the region is not closed, and so extends to the end of the reply. JSON that is `claimed` stands
     where a decision belongs: at the beginning, behind `Action:`, or in a fence.

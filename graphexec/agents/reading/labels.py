@@ -22,7 +22,7 @@ _NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
 # LangChain's parsers allow any whitespace.
 _WIDE_NUMBER = r"\s{0,9}\d{0,9}\s{0,9}"
 _COLON = "[:：]"
-# A time is no number of a label: `Final answer 10:30`. LangChain's parsers allow a number in an action only.
+# The number of a label is not a time: `Final answer 10:30`. LangChain's parsers allow a number in an action only.
 _COLON_BUT_IN_TIMES = r"(?:(?<!\d)[:：]|(?<=\d)[:：](?!\d))"
 _EMPHASIS = re.compile(r"([*_`]{1,3})[\[【(]?\w")
 

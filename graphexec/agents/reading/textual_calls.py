@@ -43,7 +43,7 @@ _NAMED_TOKEN = re.compile(
 _TOKEN_END = re.compile(rf"\s*+(?:```)?\s*+(?:{_token('call_end')})?")
 # Mistral's newer form, without a list.
 _NAMED = re.compile(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
-_PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(.*?)</parameter>", re.DOTALL)
+_PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
 _FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
 _FUNCTION_END = re.compile(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
 # What may stand between two calls, and behind the last one.
@@ -206,7 +206,7 @@ def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[di
     arguments: dict[str, Any] = {}
     while found := _PARAMETER.match(text, position):
         position = found.end()
-        name, written = found[1].strip(), found[2].removeprefix("\n").removesuffix("\n")
+        name, written = found[1].strip(), found[2]
         value: Any = written
         expected = schema["properties"].get(name, schema.get("additionalProperties"))
         if not _accepts(expected, written, schema.get("$defs", {})):

@@ -59,8 +59,8 @@ class Draft(ABC):
     """A reply that is still being received. The methods that add a piece are generators of deltas; iterate over them.
 
     Each protocol has a subclass that reads its events. `finish` and `usage` are set when the server has sent them. The
-    text is cut before the first of the `stops`, and calls after that position are ignored, because a server may refuse
-    or ignore stop strings.
+    text is cut before the first of the `stops` behind its reasoning, and calls after that position are ignored, because
+    a server may refuse or ignore stop strings.
     """
 
     endpoint: Endpoint
