@@ -137,6 +137,7 @@ class AgentExecutor(RunMethods):
         known = agent if isinstance(agent, Agent) else callable_agent(agent)
         by_name = tools_by_name(tools)
         _require_same_tools(known, by_name)
+        own_answers = validate_handlers(handlers)
         limits = agent_limits(
             iterations=max_iterations,
             seconds=max_execution_time,
@@ -153,14 +154,14 @@ class AgentExecutor(RunMethods):
             by_name,
             memory,
             Observers(validate_observers(observers), verbose),
-            Binding.of(known, by_name, memory, handlers or {}),
+            Binding.of(known, by_name, memory, own_answers),
             return_intermediate_steps=return_intermediate_steps,
         )
         answers = make_handlers(known, memory)
         answers[CallTool] = make_tool_handler(
             by_name, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
         )
-        answers |= validate_handlers(handlers)
+        answers |= own_answers
         context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
         policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
         rules = CallRules(known, by_name, tool_lookup)

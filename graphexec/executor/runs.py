@@ -208,7 +208,7 @@ class RunMethods:
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return await run_batch(self._invoke, many, ASYNC, options, RunOptions(context))
 
-    async def _follow(
+    def _follow(
         self,
         given: Mapping[str, Any] | Snapshot,
         io: IO,
@@ -217,12 +217,25 @@ class RunMethods:
         *,
         tokens: bool = False,
         continues: Callable[[], bool] | None = None,
-    ) -> Done[Ending]:
-        start = await self._start(given, io)
-        notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
-        return await follow(
-            self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options
-        )
+    ) -> Coroutine[Any, Any, Done[Ending]]:
+        """Return the run. Raises `InputError`, and as `check_access` does, unless files have to be read first."""
+
+        def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
+            if self._checks_access and self._may_ask_model(start):
+                self.check_access()
+            notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
+            # Not awaited here, to save one coroutine per event.
+            return follow(
+                self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options
+            )
+
+        async def read_files(inputs: Mapping[str, Any]) -> Done[Ending]:
+            # In a thread, because it would block an event loop.
+            return await follow_from(Ready(Run(await io.call(self._prepare, inputs))))
+
+        if isinstance(given, Snapshot):
+            return follow_from(given)
+        return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
 
     async def _invoke(
         self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
@@ -275,19 +288,12 @@ class RunMethods:
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
         return inputs if isinstance(inputs, Snapshot) else self._keys.name(inputs, self._memory)
 
-    async def _start(self, given: Mapping[str, Any] | Snapshot, io: IO) -> Ready | Snapshot:
-        """Return where a run starts, with its images read. Raises `InputError`, and as `check_access` does."""
-        if isinstance(given, Snapshot):
-            start: Ready | Snapshot = given
-            left = reachable(given.node, [(edge.source, edge.target) for edge in self._graph.edges])
-        else:
-            # Reading files would block an event loop.
-            start = Ready(Run(await io.call(self._prepare, given) if has_files(given) else self._prepare(given)))
-            left = set(self._graph.nodes)
-        # A run that only has to save its memory needs no model.
-        if self._checks_access and any(CallModel in node.effects for node in self._graph if node.name in left):
-            self.check_access()
-        return start
+    def _may_ask_model(self, start: Ready | Snapshot) -> bool:
+        """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
+        left = set(self._graph.nodes)
+        if isinstance(start, Snapshot):
+            left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
+        return any(CallModel in node.effects for node in self._graph if node.name in left)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
