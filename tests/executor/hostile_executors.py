@@ -132,7 +132,9 @@ class Builder:
     def agent(self, tools: list[AnyTool]) -> Any:
         match self.plan.kind:
             case "tool calling":
-                return create_tool_calling_agent(self.model, tools, rules=self.plan.rules)
+                # Such an agent shows no examples, and refuses the rule about them.
+                rules = [rule for rule in self.plan.rules if rule != "no_dummies"]
+                return create_tool_calling_agent(self.model, tools, rules=rules)
             case "react":
                 prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
                 return create_react_agent(self.model, tools, prompt=prompt)
