@@ -201,7 +201,7 @@ def dump_observation(observation: Any) -> Any:
 
 @final
 class _StoredAsText:
-    """Tells pydantic how to dump an observation, and how to restore the images in it."""
+    """The form of an observation in pydantic's JSON, from which the images in it are restored."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
@@ -211,7 +211,7 @@ class _StoredAsText:
 
 @final
 class _WithImages:
-    """Tells pydantic how to dump a value with images, and how to restore them."""
+    """The form of a value in pydantic's JSON, from which the images in it are restored."""
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:

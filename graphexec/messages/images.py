@@ -124,7 +124,7 @@ class Image:
     @property
     def media_type(self) -> str:
         """The media type of a `data:` URL, such as `image/png`; empty for an address."""
-        return self.url[5:].partition(";")[0] if self.is_data else ""
+        return self.url[5 : self.url.index(";")] if self.is_data else ""
 
     @property
     def data(self) -> str:

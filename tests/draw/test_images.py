@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from graphexec import (
 )
 from graphexec.cli.trace import TracePrinter
 from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
+from graphexec.draw.runs.labels import format_data
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
@@ -90,6 +92,12 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
         assert "[image" not in shown
         assert "graphexec.image" in shown
         assert "graphexec.data" not in shown
+
+
+@pytest.mark.parametrize("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
+def test_deep_data_have_a_label(innermost: Any) -> None:
+    deep = functools.reduce(lambda inner, _: [inner], range(800), innermost)
+    assert format_data(deep, 9) == f"{'[' * 8}…"
 
 
 def test_page_shows_labels(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from graphexec.draw.model.text import format_cached, format_quantity, format_sum, sanitize_line
@@ -11,7 +12,7 @@ from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.visits import limit_text
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.kernel.serialization import format_json
-from graphexec.messages.images import restore_images
+from graphexec.messages.images import IMAGE_KIND, restore_images
 from graphexec.tools.formatting import format_observation
 
 # Calls of a reply that a label names; further ones are only counted.
@@ -46,10 +47,12 @@ def format_data(value: Any, most: int) -> str:
     """Return data as one line: a string without quotes, a label for each image, anything else as JSON."""
     if isinstance(value, str):
         return shorten(value, most)
-    restored = restore_images(value)
-    if restored == value:
-        return shorten(format_json(value, ensure_ascii=False), most)
-    return shorten(format_observation(restored), most)
+    text = format_json(value, ensure_ascii=False)
+    if IMAGE_KIND in text:
+        # Records of a file may be nested too deeply.
+        with suppress(RecursionError):
+            text = format_observation(restore_images(value))
+    return shorten(text, most)
 
 
 def format_effect(effect: Record, most: int) -> str:

@@ -44,7 +44,8 @@ Their fields:
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
 - `error`: `type`, `message`
 
-What the caller passed as `context` is in no record.
+An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
+`data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
 
 `graphexec audit` checks records against a certificate, `graphexec view` shows them as a page.
 """
