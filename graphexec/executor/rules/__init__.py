@@ -1,7 +1,7 @@
 """The rules that an agent names, as nodes: what is checked between the model's reply and the call of a tool.
 
-Each looks at the reply before it is parsed, and may ask the model again for another one. In any case, the
-node that calls tools makes no call that a rule forbids: the call becomes a step with an observation.
+Two nodes look at the reply before it is parsed, and may ask the model for another one. The node that calls tools
+enforces the rules: it does not make a call that one forbids, and the observation of its step says why.
 """
 
 from graphexec.executor.rules.calls import CallRules

@@ -31,7 +31,7 @@ NOT_REPEATED = "\n(This is the result of the same call before; it was not made a
 
 _FAILED = frozenset({"error", "bad_arguments", "unknown_tool"})
 # A call that has failed as often is likely to fail again.
-HOPELESS = 2
+MAX_FAILURES = 2
 
 
 @final
@@ -131,7 +131,7 @@ class CallRules:
             return True
         return may_be_known(value, texts, [observation_text(step) for step in seen])
 
-    def is_settled(self, run: Run, action: AgentAction) -> bool:
+    def is_futile(self, run: Run, action: AgentAction) -> bool:
         """Return whether a call is not worth making again: it has succeeded before, or has failed twice."""
         if self.earlier_step(run, action) is not None:
             return True
@@ -139,7 +139,7 @@ class CallRules:
         if "no_repeats" not in self.agent.rules or (tool is not None and tool.repeatable):
             return False
         failed = [step for step in run.steps if step.status in _FAILED and self._is_same_call(step.action, action)]
-        return len(failed) >= HOPELESS
+        return len(failed) >= MAX_FAILURES
 
     def distinguish(self, steps: Steps) -> Hashable:
         """Return a value that is equal for steps that the rules against repetitions treat alike."""
@@ -149,7 +149,7 @@ class CallRules:
         calls = [(step.action.tool, json.dumps(step.action.tool_input, default=str)) for step in known]
         failed = Counter(call for call, step in zip(calls, known, strict=True) if step.status != "ok")
         succeeded = frozenset(call for call, step in zip(calls, known, strict=True) if step.status == "ok")
-        return succeeded, frozenset((call, min(times, HOPELESS)) for call, times in failed.items())
+        return succeeded, frozenset((call, min(times, MAX_FAILURES)) for call, times in failed.items())
 
     def earlier_step(self, run: Run, action: AgentAction) -> AgentStep | None:
         """Return the step in which the same call succeeded, if it must not be made again.

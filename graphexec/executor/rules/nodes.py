@@ -83,7 +83,7 @@ def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> As
     """Ask once for the answer, instead of a reply that only repeats calls. Without an answer, keep the reply."""
     agent, seen = rules.agent, policies.trim(replied.run)
     actions = _actions_of(_read(agent, replied.reply))
-    if not actions or not all(rules.is_settled(seen, action) for action in actions):
+    if not actions or not all(rules.is_futile(seen, action) for action in actions):
         return replied
     # The run ends with the result of such a tool.
     if any(tool.return_direct for action in actions if (tool := rules.tool_of(action))):
