@@ -32,6 +32,7 @@ from graphexec import (
     tool,
 )
 from graphexec.actions import Steps
+from graphexec.agents import RuleName
 from graphexec.agents.react import REACT_PROMPT
 from graphexec.effects import COST, CallModel
 from graphexec.errors import ModelError
@@ -133,7 +134,7 @@ class Builder:
         match self.plan.kind:
             case "tool calling":
                 # Such an agent shows no examples, and refuses the rule about them.
-                rules = [rule for rule in self.plan.rules if rule != "no_dummies"]
+                rules: list[RuleName] = [rule for rule in self.plan.rules if rule != "no_dummies"]
                 return create_tool_calling_agent(self.model, tools, rules=rules)
             case "react":
                 prompt = REACT_PROMPT if self.plan.memory == "none" else REACT_PROMPT + "{chat_history}"
