@@ -44,7 +44,10 @@ def _is_choice(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> boo
         case {"enum": _} | {"const": _} | {"type": "boolean" | "null"}:
             return True
         case {"$ref": str(reference)}:
-            return _is_choice(definitions.get(reference.removeprefix("#/$defs/"), {}), {})
+            name = reference.removeprefix("#/$defs/")
+            # A definition may refer to itself.
+            others = {other: definition for other, definition in definitions.items() if other != name}
+            return _is_choice(definitions.get(name, {}), others)
         case {"anyOf": [*branches]} | {"oneOf": [*branches]}:
             return all(_is_choice(branch, definitions) for branch in branches)
         case _:

@@ -154,7 +154,7 @@ def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str])
 # Any: JSON data that is a list or an object.
 def parts_of(value: Any) -> Sequence[Any]:
     """Return the parts of a list, or the values of an object."""
-    return list(value.values() if isinstance(value, dict) else value)
+    return list(value.values()) if isinstance(value, dict) else list(value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _strings_in(value: Any) -> Iterator[str]:
