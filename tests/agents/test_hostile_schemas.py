@@ -195,7 +195,11 @@ VALUES: list[tuple[dict[str, Any], list[Any]]] = [
     ({"type": "integer", "minimum": 3, "maximum": 2}, []),
     ({"type": "integer", "minimum": 5001, "multipleOf": 10}, [5020, 5010, 5020, 5030, 5040, 5050, 5060]),
     ({"type": "string", "pattern": r"(a)\1"}, []),
-    ({"type": "string", "pattern": "^ab$", "minLength": 150}, ["ab", "ab", "ab"]),
+    ({"type": "string", "pattern": "^ab$", "minLength": 150}, ["ab", "ab", "ab", "ab", "ab", "ab"]),
+    (
+        {"type": "string", "pattern": "^[a-c]+[0-9]{1,2}$", "minLength": 4},
+        ["c2", "a9", "b6", "cabc29", "abca96", "bcab63"],
+    ),
     ({"type": "string", "minLength": 15, "maxLength": 15}, ["some x some x s", "another x anoth", "the other x the"]),
     ({"type": "array", "items": {"const": 1}, "minItems": 2, "uniqueItems": True}, []),
     ({"type": "array", "items": {"const": 1}, "maxItems": 2}, [[1], [1, 1], []]),

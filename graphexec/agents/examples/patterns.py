@@ -61,15 +61,17 @@ class _UnsupportedError(Exception):
     """The expression has syntax that is not read here."""
 
 
-def match_pattern(pattern: str, turn: int = 0, work: WorkLimit | None = None) -> str | None:
+def match_pattern(pattern: str, turn: int = 0, work: WorkLimit | None = None, *, more: int = 1) -> str | None:
     """Return a string in which the pattern is found; another `turn` gives another string if the pattern allows it.
+
+    What may be repeated is there `more` times, if it may.
 
     `None` if the pattern is not understood, if its string would be long, or if a matcher may take long. Raises
     `WorkLimitError` if it takes long to make.
     """
     if len(pattern) > _LONGEST_PATTERN or not {_START, _END, _BOUNDARY}.isdisjoint(pattern):
         return None
-    parser = _Parser(pattern, turn, work or WorkLimit())
+    parser = _Parser(pattern, turn, work or WorkLimit(), more)
     try:
         text = _without_anchors(parser.alternatives())
         if text is None or parser.position < len(pattern) or len(text) > _LONGEST:
@@ -115,10 +117,11 @@ class _Parser:
     or back.
     """
 
-    def __init__(self, pattern: str, turn: int, work: WorkLimit) -> None:
+    def __init__(self, pattern: str, turn: int, work: WorkLimit, more: int) -> None:
         self.pattern = pattern
         self.turn = turn
         self.work = work
+        self.more = more
         self.position = 0
         self.depth = 0
         self.repetitions = 0
@@ -165,23 +168,24 @@ class _Parser:
             self.position, self.turn = start, turn + number
             several.append(self.part())
         self.position, self.turn = end, turn
-        self.repetitions += least if varies else 0
+        self.repetitions += varies
         return "".join(several)
 
     def count(self) -> tuple[int, bool]:
-        """Return how often the last part is repeated, at least once if it may be, and whether the number varies."""
+        """Return how often the last part is repeated, and whether the number varies."""
         found = _COUNT.match(self.pattern, self.position)
         if found is None:
             return 1, False
         self.position = found.end()
         sign, least, comma, most = found.groups()
         if sign is not None:
-            return 0 if sign == "?" else 1, True
+            return 0 if sign == "?" else self.more, True
         if not comma:
             return int(least), False
-        if most and int(most) < int(least):
+        greatest = int(most) if most else math.inf
+        if greatest < int(least):
             raise _UnsupportedError
-        return max(int(least), 0 if most and int(most) == 0 else 1), int(least) != int(most or -1)
+        return int(min(max(int(least), self.more), greatest)), int(least) != greatest
 
     def part(self) -> str:
         self.work.spend()

@@ -245,12 +245,13 @@ class SchemaValues:
         )
         columns = [self.values(branch, name, depth + 1) for branch in few]
         while columns:
-            column, columns = columns, []
-            for one in column:
+            left: list[Iterator[Any]] = []
+            for one in columns:
                 value = next(one, _NONE)
                 if value is not _NONE:
-                    columns.append(one)
+                    left.append(one)
                     yield value
+            columns = left
 
     def typed(self, schema: Schema, name: str, depth: int) -> Iterator[Any]:
         """Yield values of a schema with one type; without a type, strings."""
@@ -302,7 +303,9 @@ class SchemaValues:
             return
         if isinstance(pattern := schema.get("pattern"), str):
             turn = self.take(f"pattern {pattern}")
-            found = [text for more in range(3) if (text := match_pattern(pattern, turn + more, self.work)) is not None]
+            tries = [(turn + number, more) for more in dict.fromkeys((1, int(least) or 1)) for number in range(3)]
+            made = [match_pattern(pattern, one, self.work, more=more) for one, more in tries]
+            found = [text for text in made if text is not None]
             yield from found
             if not found:
                 return
