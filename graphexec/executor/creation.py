@@ -115,7 +115,8 @@ def create_agent(
 
     Agents do not make a successful call again with the same arguments: the model gets the earlier result. The
     structured agent never does, and the others not until another call was made. Declare a tool
-    `@tool(repeatable=True)` if each call may return something else, as a clock does.
+    `@tool(repeatable=True)` if each call may return something else, as a clock does. The default local model must call
+    a tool first where a question shows that one is meant (`tool_choice` of `create_structured_agent`).
 
     The `options` are those of `AgentExecutor`, with another default: `handle_parsing_errors=True`, so that the model
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
