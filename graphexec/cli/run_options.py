@@ -108,7 +108,7 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         from graphexec.models import LocalModel
 
         return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
-    from graphexec.models.http.endpoint import OPENAI, has_scheme
+    from graphexec.models.http.endpoint import has_scheme
 
     # Do not print the address: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
@@ -119,17 +119,15 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
     from graphexec.models import LocalModel, OpenAICompatible
     from graphexec.models.local.weights import CATALOGUE, DEFAULT
-    from graphexec.models.naming import has_own_server
 
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
         return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
-    address = base_url or os.environ.get(OPENAI.base_url_variable)
-    if address and (base_url is not None or not has_own_server(named)):
+    if base_url is not None:
         # The whole name is the server's: `mistral:7b` is not a model of Mistral's then.
         server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
-        return ChosenModel(server, f"{named} at {_host(address)}", local=False)
+        return ChosenModel(server, f"{named} at {_host(base_url)}", local=False)
     return _name_model(named, retries)
 
 
@@ -139,6 +137,7 @@ def _host(address: str) -> str:
 
 
 def _name_model(name: str, retries: int | None) -> ChosenModel:
+    from graphexec.models.http.endpoint import OPENAI
     from graphexec.models.local.weights import CATALOGUE
     from graphexec.models.name_suggestions import suggest_names
     from graphexec.models.naming import create_model, has_provider, split_name
@@ -151,7 +150,9 @@ def _name_model(name: str, retries: int | None) -> ChosenModel:
         provider, model = split_name(full_name)
         if provider != LOCAL:
             client = create_model(full_name, max_retries=_RETRIES if retries is None else retries)
-            return ChosenModel(client, name, local=False, named=full_name)
+            address = os.environ.get(OPENAI.base_url_variable) if provider == "openai" else None
+            shown = f"{name} at {_host(address)}" if address else name
+            return ChosenModel(client, shown, local=False, named=full_name)
         _refuse_retries(retries)
         client = create_model(full_name, max_tokens=_LONGEST)
     except InputError as error:

@@ -54,9 +54,8 @@ def run(  # noqa: PLR0913 - each is an option
             "local:FILE.gguf, or a local model that `graphexec models` lists. Providers: openai, openai-responses, "
             "anthropic, groq, mistral, deepseek, gemini, xai, openrouter, together, fireworks, cerebras, perplexity, "
             "nvidia, moonshot, cohere, dashscope, huggingface, and on this machine ollama, lmstudio, vllm, llamacpp, "
-            "local. With --base-url, or with OPENAI_BASE_URL for other providers than openai and those on this "
-            "machine, the whole name is that of a model at this address, such as llama3.2:3b. Default: a small local "
-            "model, downloaded at first use.",
+            "local. With --base-url the whole name is that of a model at this address, such as llama3.2:3b, and with "
+            "OPENAI_BASE_URL a name without a provider is. Default: a small local model, downloaded at first use.",
         ),
     ] = None,
     base_url: Annotated[

@@ -102,11 +102,6 @@ def has_provider(name: str) -> bool:
     return name.strip() == LOCAL or (bool(colon) and find_provider(provider) in (*PROVIDERS, *ELSEWHERE))
 
 
-def has_own_server(name: str) -> bool:
-    """Return whether a name begins with a provider on this machine, or at an address that its variable sets."""
-    return has_provider(name) and is_own_server(find_provider(name.partition(":")[0]))
-
-
 def split_name(name: str) -> tuple[str, str]:
     """Return the provider, as in `PROVIDERS`, and the model of a name. Raises `InputError` with the remedy.
 

@@ -31,11 +31,10 @@ NAMED = [
     ("groq:llama-3.3-70b-versatile", "GROQ_BASE_URL", "tool_calling"),
     ("ollama:qwen3:8b", "OLLAMA_BASE_URL", "tool_calling"),
     ("ollama:qwen3:0.6b", "OLLAMA_BASE_URL", "structured"),
-    # The whole name is the server's.
+    # Names without a provider are the server's.
     ("small", "OPENAI_BASE_URL", "structured"),
     ("llama3.2:3b", "OPENAI_BASE_URL", "structured"),
     ("mistral:7b", "OPENAI_BASE_URL", "structured"),
-    ("anthropic:claude-sonnet-4-5", "OPENAI_BASE_URL", "structured"),
 ]
 
 
@@ -58,6 +57,16 @@ def test_base_url_takes_any_name(capsys: pytest.CaptureFixture[str]) -> None:
         with serving(STRUCTURED) as server:
             ended = command(capsys, *ASK, "--model", name, "--base-url", server.url)
             assert (ended.code, server.asked[0]["model"]) == (0, name)
+
+
+def test_named_provider_is_not_at_the_address_of_openai(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(STRUCTURED) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("GROQ_BASE_URL", "http://127.0.0.1:9/v1")
+        ended = command(capsys, *ASK, "--model", "groq:llama", "--retries", "0")
+    assert (ended.code, server.asked) == (1, [])
 
 
 def test_retries_reach_a_named_provider(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

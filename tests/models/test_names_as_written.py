@@ -130,16 +130,15 @@ def test_clear_name_is_taken(name: str) -> None:
 @pytest.mark.parametrize("name", [*REFUSED, "anthropic:claude-sonnet-4-5", "azure:gpt-5", "gpt-5-mini"])
 def test_own_server_gets_the_whole_name(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     assert make_model(name, OWN_SERVER, None).model.name == name  # type: ignore[attr-defined]
-    if name.startswith("openai:"):
-        # The variable is that of this provider.
+    if name in ("anthropic:claude-sonnet-4-5", "azure:gpt-5") or name.startswith("openai:"):
+        # The variable is that of another provider, or of this one.
         return
     monkeypatch.setenv("OPENAI_BASE_URL", OWN_SERVER)
     chosen = make_model(name, None, None)
     assert isinstance(chosen.model, OpenAICompatible)
     assert (chosen.model.name, chosen.model.provider) == (name, "127.0.0.1:9")
     assert chosen.name == f"{name} at 127.0.0.1:9"
-    if name not in ("anthropic:claude-sonnet-4-5", "azure:gpt-5"):
-        assert split_name(name) == ("openai", name)
+    assert split_name(name) == ("openai", name)
 
 
 def test_named_server_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
