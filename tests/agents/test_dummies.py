@@ -20,6 +20,10 @@ DEFINITIONS = {
 }
 
 
+def measure_unit(unit: Any) -> str:
+    return f"1 {unit}"
+
+
 def refer(name: str) -> dict[str, str]:
     return {"$ref": f"#/$defs/{name}"}
 
@@ -42,7 +46,7 @@ def refer(name: str) -> dict[str, str]:
 )
 def test_choices_are_found_in_schemas(schema: dict[str, Any], expected: bool) -> None:
     parameters = {"type": "object", "properties": {"unit": schema}, "$defs": DEFINITIONS}
-    measure = tool_from_schema("measure", "Measure it.", parameters, lambda **_: "1")
+    measure = tool_from_schema("measure", "Measure it.", parameters, measure_unit)
     assert is_choice(measure, "unit") == expected
 
 
