@@ -20,7 +20,7 @@ DEFINITIONS = {
 }
 
 
-def measure_unit(unit: Any) -> str:
+def measure_unit(unit: Any = None) -> str:
     return f"1 {unit}"
 
 
