@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 import graphexec
 from graphexec import AgentExecutor, AgentFinish, CallContext, ParseError, Reported, Snapshot, callable_agent, tool
+from graphexec.actions import NO_STEPS
 from graphexec.errors import AgentError, InputError, SnapshotError
 from graphexec.messages import AssistantMessage, ReplyDelta, ToolCall
 from tests.agents.langchain_shapes import (
@@ -474,11 +475,11 @@ def test_same_runnable_is_the_same_agent() -> None:
 
 def test_function_of_a_runnable_decides_without_a_run() -> None:
     function: Any = callable_agent(Chain(ACT)).function
-    assert function(graphexec.actions.NO_STEPS, {"input": "q"}) == OURS
+    assert function(NO_STEPS, {"input": "q"}) == OURS
     waiting: Any = OnlyAwaited(ACT)
     only_async: Any = callable_agent(waiting).function
     with pytest.raises(AgentError, match="the agent OnlyAwaited has only async methods; run it with an executor"):
-        only_async(graphexec.actions.NO_STEPS, {"input": "q"})
+        only_async(NO_STEPS, {"input": "q"})
 
 
 def test_object_that_can_be_called_is_invoked() -> None:
