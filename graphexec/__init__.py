@@ -4,8 +4,10 @@ Most programs need only the names exported here. The packages, and the modules `
 `messages`, export the rest. Anything else is internal.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from graphexec._mistakes import ModuleExplainer
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.agents import (
     Agent,
@@ -118,3 +120,6 @@ if not TYPE_CHECKING:
         from graphexec._mistakes import missing_name
 
         raise missing_name(__name__, name)
+
+    # Behind all other finders, so it is asked only for modules that are not there.
+    sys.meta_path.append(ModuleExplainer(__name__))

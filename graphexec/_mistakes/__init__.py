@@ -6,15 +6,17 @@ from graphexec._mistakes.explain import (
     explain_creation,
     explain_executor,
     join_faults,
-    missing_name,
     unknown_options,
 )
+from graphexec._mistakes.imports import ModuleExplainer, explain_names, missing_name
 
 __all__ = [
+    "ModuleExplainer",
     "explain_calls",
     "explain_class",
     "explain_creation",
     "explain_executor",
+    "explain_names",
     "join_faults",
     "missing_name",
     "unknown_options",

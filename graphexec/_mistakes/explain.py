@@ -1,20 +1,16 @@
-"""Explain calls that do not fit a signature, and names that a class or the package lacks: with what to write instead.
+"""Explain calls that do not fit a signature, and attributes that a class lacks: with what to write instead.
 
 The remedies are for habits from other libraries. Type checkers do not see them, and report the mistake as well. A call
-that is explained passes through one more function; none of these calls is made at each step of a run. Missing names
-cost nothing until they are looked up.
+that is explained passes through one more function; none of these calls is made at each step of a run. Missing
+attributes cost nothing until they are looked up.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, final
 
 from graphexec._mistakes.remedies import (
@@ -22,7 +18,6 @@ from graphexec._mistakes.remedies import (
     EXECUTOR_ATTRIBUTES,
     EXECUTOR_OPTIONS,
     EXECUTOR_STATICS,
-    IMPORTS,
     RUNNING,
 )
 from graphexec.errors import SignatureError, did_you_mean
@@ -220,40 +215,3 @@ explain_executor = explain_class(
     statics=EXECUTOR_STATICS,
     called="write executor.run(inputs), or executor.invoke(inputs)",
 )
-
-
-# The modules that export names which users expect in the package. The package `testing` needs an extra.
-_PUBLIC = ("models", "memory", "messages", "actions", "agents", "tools", "effects", "errors", "executor", "kernel")
-
-
-def missing_name(package: str, name: str) -> Exception:
-    """Return the error for a name that the package lacks: `ImportError` in a `from` import, else `AttributeError`.
-
-    Python replaces an `AttributeError` in a `from` import with an error that has no remedy.
-    """
-    # Python and its tools look for names such as `__path__`, and `getattr` may be given any string.
-    public = name.isidentifier() and not name.startswith("_")
-    if public and importlib.util.find_spec(f"{package}.{name}") is not None:
-        # A `from` import loads the module after this error.
-        return AttributeError(f"{package}.{name} is a module that is not loaded; write import {package}.{name}")
-    remedy = (IMPORTS.get(name) or _find_export(package, name)) if public else None
-    if remedy is None:
-        return AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
-    text = f"{package} has no {name}; {remedy}"
-    # A `from` import looks its names up in this function of Python's import system. This one was called by the
-    # package's `__getattr__`.
-    looks_up = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage]
-    return ImportError(text, name=package) if looks_up == "_handle_fromlist" else AttributeError(text, name=name)
-
-
-def _find_export(package: str, name: str) -> str | None:
-    """Return how to import a name from the module that exports it, or `None`."""
-    modules = (importlib.import_module(f"{package}.{module}") for module in _PUBLIC)
-    found = next((module.__name__ for module in modules if name in _exported(module)), None)
-    return None if found is None else f"write from {found} import {name}"
-
-
-def _exported(module: ModuleType) -> Iterable[str]:
-    """Return the names of `__all__`, or the classes and functions that the module defines."""
-    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-    return getattr(module, "__all__", own)

@@ -18,6 +18,12 @@ def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
 
 _BOTH = "create_agent(model, tools) makes an agent and its executor"
 _TABLE = "graph(edges(node, on(Outcome, target)) | ..., start=node)"
+_TABLE_OF_NODES = f"write a function with @node for each step, and their table: {_TABLE}"
+_MODELS = "write OpenAICompatible, Anthropic or LocalModel of graphexec.models"
+_TOOL = "a tool is a function with annotations and a docstring: write @tool above def"
+_PROMPT = "a prompt is a string with {variables}"
+_OBSERVERS = "write observers=[function], a function of an event"
+_OBSERVERS_OF_RUNS = "write AgentExecutor(observers=[function]), with a function of an event"
 _STATE = "a run's state is a value: snapshot_of(error) returns it, and run(snapshot) resumes it"
 _MEMORY = "write memory=BufferMemory(as_messages=True)"
 
@@ -36,7 +42,7 @@ EXECUTOR_OPTIONS = _by_name(
     ("temperature api_key base_url max_rpm stop", "it is an option of the model: OpenAICompatible(name, ...)"),
     (
         "callbacks callback_manager callback_handlers hooks step_callback",
-        "write observers=[function], a function of an event",
+        _OBSERVERS,
     ),
     ("chat_history messages history", f"{_MEMORY}, or pass the input chat_history"),
     (
@@ -251,32 +257,66 @@ IMPORTS = _by_name(
     (
         "Runner Crew Swarm AgentRunner Pipeline initialize_agent create_openai_tools_agent "
         "create_openai_functions_agent CodeAgent ReActAgent ToolCallingAgent FunctionAgent AssistantAgent "
-        "UserProxyAgent AgentType load_agent",
+        "UserProxyAgent AgentType load_agent LLMChain ConversationChain create_openapi_agent create_sql_agent "
+        "create_pandas_dataframe_agent",
         _BOTH,
     ),
     (
         "StateGraph MessageGraph MessagesState Workflow Flow START ToolNode add_messages Command Send",
-        f"write a function with @node for each step, and their table: {_TABLE}",
+        _TABLE_OF_NODES,
     ),
     (
-        "HumanMessage AIMessage BaseMessage ChatMessage",
+        "HumanMessage AIMessage BaseMessage ChatMessage ModelMessage",
         "write UserMessage, AssistantMessage, SystemMessage or ToolMessage of graphexec.messages",
     ),
     (
         "ChatOpenAI OpenAI AsyncOpenAI LLM ChatAnthropic OpenAIModel OpenAIChatModel LiteLLMModel InferenceClientModel "
-        "HfApiModel OpenAIServerModel",
-        "write OpenAICompatible, Anthropic or LocalModel of graphexec.models",
+        "HfApiModel OpenAIServerModel AzureChatOpenAI AzureOpenAI ChatOllama Ollama ChatGroq ChatMistralAI "
+        "ChatGoogleGenerativeAI AnthropicModel AsyncAnthropic ChatModel BaseChatModel BaseLLM HuggingFacePipeline "
+        "LlamaCpp init_chat_model",
+        _MODELS,
     ),
     (
-        "function_tool BaseTool StructuredTool FunctionTool tool_plain Task",
-        "a tool is a function with annotations and a docstring: write @tool above def",
+        "function_tool BaseTool StructuredTool FunctionTool tool_plain Task load_tools Toolkit BaseToolkit",
+        _TOOL,
     ),
     ("interrupt HumanApproval", "ask in a node: reply = yield from ask(AskHuman(question))"),
     ("MemorySaver InMemorySaver SqliteSaver", _STATE),
-    ("PromptTemplate ChatPromptTemplate hub", "a prompt is a string with {variables}"),
+    ("PromptTemplate ChatPromptTemplate MessagesPlaceholder SystemMessagePromptTemplate hub", _PROMPT),
     ("RunContext ToolContext RunnableConfig", "write CallContext"),
     ("UsageLimits RecursionLimit", "write agent_limits(...), or AgentExecutor(max_iterations=...)"),
-    ("ConversationBufferMemory ConversationMemory", "write BufferMemory of graphexec.memory"),
+    (
+        "ConversationBufferMemory ConversationMemory ChatMemory ChatMemoryBuffer",
+        "write BufferMemory of graphexec.memory",
+    ),
+    ("ConversationBufferWindowMemory", "write WindowMemory of graphexec.memory"),
+    ("ConversationTokenBufferMemory", "write TokenWindowMemory of graphexec.memory"),
+    ("ConversationSummaryMemory ConversationSummaryBufferMemory", "write SummaryMemory of graphexec.memory"),
+    ("ChatMessageHistory InMemoryChatMessageHistory", "write MemoryHistory or FileHistory of graphexec.memory"),
+    ("FakeListLLM FakeListChatModel GenericFakeChatModel TestModel", "write ScriptedModel of graphexec.models"),
+    ("OutputParserException", "write ParseError of graphexec.errors"),
+    ("BaseCallbackHandler StdOutCallbackHandler AgentHooks RunHooks", _OBSERVERS_OF_RUNS),
+)
+
+# Modules that users of other libraries import from this one, by their own names.
+MODULES = _by_name(
+    ("chat_models chat_model llms llm language_models providers openai anthropic ollama", _MODELS),
+    ("prompts prompt prompt_template", _PROMPT),
+    ("callbacks hooks handlers", _OBSERVERS_OF_RUNS),
+    ("schema schemas types", "messages are in graphexec.messages, and the steps of a run in graphexec.actions"),
+    ("message", "messages are in graphexec.messages"),
+    ("core main base", "most names are in graphexec itself, and the rest in its packages and modules"),
+    ("exceptions exception", "errors are in graphexec.errors"),
+    ("chains prebuilt agent_types initialize crew", _BOTH),
+    ("agent_toolkits toolkits utilities community decorators function_tool", _TOOL),
+    ("checkpoint checkpointer", _STATE),
+    ("graph state workflow workflows flow", _TABLE_OF_NODES),
+    ("chat_history chat_message_histories", "histories are in graphexec.memory"),
+    ("output_parsers parsers", "write chat_agent(ask, read, model), where read makes the decision of a reply"),
+    (
+        "embeddings vectorstores vectorstore retrievers document_loaders text_splitter text_splitters indexes",
+        f"retrieval is a tool of yours; {_TOOL}",
+    ),
 )
 
 # Our classes by the roles of OpenAI's messages, and by the types of LangChain's.

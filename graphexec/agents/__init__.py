@@ -1,5 +1,8 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.agents.agent import Agent, AgentFunction, Decision, RuleName, callable_agent, chat_agent
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.langchain.chat import create_chat_agent
@@ -36,3 +39,7 @@ __all__ = [
     "create_xml_agent",
     "synthesised_examples",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

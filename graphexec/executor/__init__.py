@@ -1,5 +1,8 @@
 """The agent executor: the transition table of its five nodes, and the class that runs it."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
@@ -69,3 +72,7 @@ __all__ = [
     "stop_repeats",
     "stopped_response",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

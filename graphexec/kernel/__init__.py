@@ -1,5 +1,8 @@
 """The state machine: nodes, tables, the engine, snapshots. Pure: no I/O, no clock, no randomness."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Askable, Asks, CallContext, CallId, Effect, Perform, ask, ask_all
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
@@ -66,3 +69,7 @@ __all__ = [
     "splice",
     "wrap",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

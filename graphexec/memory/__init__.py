@@ -1,5 +1,8 @@
 """Memory: the turns of a conversation that later runs load, and the histories that store them."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.memory.conversation import (
     BufferMemory,
     Memory,
@@ -30,3 +33,7 @@ __all__ = [
     "WindowMemory",
     "estimated_tokens",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.messages.conversation import (
     AssistantMessage,
     Message,
@@ -49,3 +52,7 @@ __all__ = [
     "separate_reasoning",
     "transcript",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

@@ -5,6 +5,9 @@ Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limite
 The import loads neither httpx nor llama.cpp; the first call does.
 """
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.models.functions import FunctionModel, ModelFunction
 from graphexec.models.http.attempts import Clock
 from graphexec.models.http.remote import ModelOptions
@@ -55,3 +58,7 @@ __all__ = [
     "weights_path",
     "with_fallbacks",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

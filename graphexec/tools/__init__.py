@@ -1,5 +1,8 @@
 """Tools: the `@tool` decorator and the classes that describe a tool."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.tools.collecting import tools_of
 from graphexec.tools.examples import ToolExample
 from graphexec.tools.json_schema import tool_from_schema
@@ -18,3 +21,7 @@ __all__ = [
     "tools_by_name",
     "tools_of",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)

@@ -1,5 +1,8 @@
 """Prove that every run of a machine ends, check and compare proofs, and analyse transition tables."""
 
+from typing import TYPE_CHECKING
+
+from graphexec._mistakes import explain_names
 from graphexec.verify.checker.check import check
 from graphexec.verify.difference import Change, Delta, Difference, diff
 from graphexec.verify.networkx_graph import dominates, postdominates, shortest_path, to_networkx
@@ -28,3 +31,7 @@ __all__ = [
     "to_networkx",
     "verify",
 ]
+
+# Type checkers report a name that is not there.
+if not TYPE_CHECKING:
+    __getattr__ = explain_names(__name__)
