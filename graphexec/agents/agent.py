@@ -68,9 +68,10 @@ class Agent:
 
     `rules` names what an executor checks before it calls tools. A rule may ask the model again, with `narrow(run,
     tools)`: the request for a decision that calls only the tools of these names, or none; without it, an answer is
-    asked for with `conclude`. `dummies` are the arguments in the agent's worked examples, by tool and argument, which
-    belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the model must call
-    a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
+    asked for with `conclude`. `choose(run, tool, values)` asks for the next decision, in which the arguments of the
+    tool each have one of the given values. `dummies` are the arguments in the agent's worked examples, by tool and
+    argument, which belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the
+    model must call a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -86,6 +87,7 @@ class Agent:
     prepare: Prepare | None = None
     rules: tuple[RuleName, ...] = ()
     narrow: Callable[[Run, frozenset[str]], CallModel | CallAgent] | None = None
+    choose: Callable[[Run, str, Mapping[str, Sequence[Any]]], CallModel | CallAgent] | None = None
     dummies: Dummies = field(default_factory=dict[str, Any])
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"

@@ -143,6 +143,7 @@ def make_instructed_agent(  # noqa: PLR0913
     first: Callable[[ChatRequest, str], ChatRequest] | None = None,
     schema: Mapping[str, Any] | None = None,
     narrow: Callable[[ChatRequest, frozenset[str]], ChatRequest] | None = None,
+    choose: Callable[[ChatRequest, str, Mapping[str, Sequence[Any]]], ChatRequest] | None = None,
     rules: Sequence[RuleName] = (),
 ) -> Agent:
     """Make an agent whose request is instructions, the messages in the input `history`, and a question.
@@ -151,8 +152,9 @@ def make_instructed_agent(  # noqa: PLR0913
     from them. The images in the inputs are in the question's message. `answer` makes the reader of a streamed answer.
     `specs` are the tools that the model may call natively. `first` changes the requests before the first call of a
     tool, given the text of the question. `narrow` returns a request that allows only calls of these tools; the last
-    request of a run that is stopped allows none. Raises `InputError` for an invalid name of an input, invalid stop
-    strings, an invalid model and invalid rules.
+    request of a run that is stopped allows none. `choose` returns a request in which arguments of a tool each have one
+    of the given values. Raises `InputError` for an invalid name of an input, invalid stop strings, an invalid model and
+    invalid rules.
     """
     stops = validate_each("stop", stop, str, "strings")
     inputs = tuple(dict.fromkeys((*instructions.inputs, *question.inputs)))
@@ -200,7 +202,10 @@ def make_instructed_agent(  # noqa: PLR0913
     )
     if narrow is None:
         return agent
-    return replace(agent, rules=validate_rules(rules), narrow=narrow_run)
+    agent = replace(agent, rules=validate_rules(rules), narrow=narrow_run)
+    if choose is None:
+        return agent
+    return replace(agent, choose=lambda run, tool, values: CallModel(choose(request(run), tool, values)))
 
 
 def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:

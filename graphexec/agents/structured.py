@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -82,10 +83,10 @@ def create_structured_agent(  # noqa: PLR0913
     address), or a word of a tool's name, description or parameters. The agent's `tool_choice` is then `inferred`.
 
     `rules` are checked by the executor before it calls tools; `()` turns them off. "no_dummies": a call with an
-    argument of an example that follows from neither the inputs nor an observation is not made, and the model is asked
-    again without that tool. "no_repeats": a call that has succeeded is not made again with the same arguments, unless
-    the tool is `repeatable`, and the model is asked for its answer. "no_immediate_repeats" is the same, but only until
-    a later reply has made another call.
+    argument of an example that follows from neither the inputs nor an observation is not made. The model is asked again
+    for a value of the question, or, where it has none, without that tool. "no_repeats": a call that has succeeded is
+    not made again with the same arguments, unless the tool is `repeatable`, and the model is asked for its answer.
+    "no_immediate_repeats" is the same, but only until a later reply has made another call.
 
     `history` and the errors raised are as in `create_chat_agent`.
     """
@@ -118,6 +119,7 @@ def create_structured_agent(  # noqa: PLR0913
         schema=decision_schema(tools, max_answer),
         first=_require_call(tools, choice),
         narrow=narrow,
+        choose=_choose,
         rules=rules,
     )
     dummies = find_dummies(several, tools, f"{prompt}\n{question}")
@@ -139,6 +141,16 @@ def _require_call(tools: Sequence[AnyTool], tool_choice: str) -> Callable[[ChatR
         return replace(request, schema=schema)
 
     return first
+
+
+def _choose(request: ChatRequest, tool: str, values: Mapping[str, Sequence[Any]]) -> ChatRequest:
+    """Return the request with the arguments of a tool limited to these values."""
+    schema = deepcopy(dict(request.schema or {}))
+    for branch in schema["anyOf"]:
+        properties = branch["properties"]
+        if properties["action"] == {"const": tool}:
+            properties["action_input"]["properties"] |= {name: {"enum": [*some]} for name, some in values.items()}
+    return replace(request, schema=schema)
 
 
 def _step_messages(steps: Steps) -> Iterator[Message]:

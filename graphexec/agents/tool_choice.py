@@ -45,6 +45,7 @@ _STOP_WORDS = frozenset(
         "where which who why will with without word work world would yes yet you your"
     )
 )
+_SHORT = frozenset("a i am an as at be by do go he if in is it me my no of on or so to up us we".split())
 
 
 def validate_tool_choice(given: object, names: Sequence[str]) -> None:
@@ -72,6 +73,16 @@ def needs_tool(question: str, subjects: frozenset[str]) -> bool:
     """
     return _DATA.search(question) is not None or any(
         _share_stem(one, other) for one in _subjects_in(question) for other in subjects
+    )
+
+
+def is_subject(word: str, subjects: frozenset[str]) -> bool:
+    """Return whether a word names no value: one of the `subjects`, with any ending, or a word such as "the"."""
+    if word.casefold() in _SHORT and word not in ("IT", "US"):
+        return True
+    names = _WORD.findall(fold(word))
+    return bool(names) and all(
+        one in _STOP_WORDS or any(_share_stem(one, other) for other in subjects) for one in names
     )
 
 

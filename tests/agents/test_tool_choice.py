@@ -178,5 +178,5 @@ def test_answer_of_an_example_is_not_an_argument() -> None:
     copied = json.dumps({"action": "age", "action_input": {"person": "Hello! How can I help you?"}})
     model = ScriptedModel([copied, DONE])
     agent = create_structured_agent(model, [age, today])
-    AgentExecutor(agent=agent, tools=[age, today]).run("How old is Ada?")
+    AgentExecutor(agent=agent, tools=[age, today]).run("Who is it?")
     assert choices(model.requests[1]) == ["today", "final_answer"]

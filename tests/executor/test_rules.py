@@ -43,6 +43,8 @@ from tests.executor.actors import call, echo, fail, run_executor, statuses
 
 # What the synthesised examples use, and what they do not.
 DUMMY, OTHER = "Tartu", "Oslo"
+# A question without a value that could be a city.
+NAMELESS = "How is it there?"
 
 
 class Weather:
@@ -345,15 +347,37 @@ def test_chunks_have_each_step_once() -> None:
 
 def test_copied_argument_is_not_used() -> None:
     scene = Scene(act(DUMMY), act(OTHER, name="local_time"), finish())
-    result = scene.run()
+    result = scene.run(NAMELESS)
     assert (scene.weather.calls, [step.action.tool for step in result.steps]) == ([], ["local_time"])
     assert scene.branches == [ALL, ["local_time", "final_answer"], ALL]
 
 
 def test_each_copying_tool_is_left_out_in_turn() -> None:
     scene = Scene(act(DUMMY), act("Bergamo", name="local_time"), finish("I do not know."))
-    assert scene.run().output == "I do not know."
+    assert scene.run(NAMELESS).output == "I do not know."
     assert scene.branches == [ALL, ["local_time", "final_answer"], ["final_answer"]]
+
+
+def test_copied_argument_is_chosen_from_the_question() -> None:
+    scene = Scene(act(DUMMY), act(), finish())
+    assert scene.run().spent[MODEL_CALLS] == 3
+    assert scene.weather.calls == [OTHER]
+    assert scene.branches == [ALL, ALL, ALL]
+    asked: Any = scene.model.requests[1]
+    properties = asked.schema["anyOf"][0]["properties"]["action_input"]["properties"]
+    assert properties["city"] == {"enum": [OTHER]}
+
+
+def test_tool_is_left_out_after_a_second_copy() -> None:
+    scene = Scene(act(DUMMY), act(DUMMY), finish("I do not know."))
+    assert scene.run().output == "I do not know."
+    assert scene.branches == [ALL, ALL, ["local_time", "final_answer"]]
+
+
+def test_required_call_stays_required_after_a_copy() -> None:
+    scene = Scene(act(DUMMY), act(), finish(), agent={"tool_choice": "required"})
+    scene.run()
+    assert scene.branches == [ALL[:2], ALL[:2], ALL]
 
 
 def test_insisting_model_never_calls_the_tool() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -13,10 +13,12 @@ from pydantic_core import to_jsonable_python
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
+from graphexec.agents.candidates import find_candidates
 from graphexec.agents.dummies import is_choice
 from graphexec.agents.images import observation_images
 from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation, observation_text
+from graphexec.agents.tool_choice import find_subjects
 from graphexec.effects import ToolResult
 from graphexec.executor.loop_guard import last_turns
 from graphexec.tools import AnyTool
@@ -104,21 +106,36 @@ class CallRules:
 
     def copied_argument(self, run: Run, action: AgentAction) -> tuple[str, Any] | None:
         """Return an argument, by name, that is copied from an example: no input and no observation has it."""
+        return next(self._copied_arguments(run, action), None)
+
+    def _copied_arguments(self, run: Run, action: AgentAction) -> Iterator[tuple[str, Any]]:
         tool = self.tool_of(action) if self.fillable else None
         if tool is None or tool.name not in self.fillable:
-            return None
+            return
         dummies = self.agent.dummies.get(tool.name, {})
         properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
-        arguments = _validated(tool, action) or {}
-        copied = [
-            (name, value)
-            for name, value in arguments.items()
-            if not is_choice(tool, name)
-            and self._is_dummy(value, dummies.get(name, ()))
-            # The value that the tool has without the argument.
-            and value != properties.get(name, {}).get("default")
-        ]
-        return next(((name, value) for name, value in copied if not self._may_know(run, value)), None)
+        for name, value in (_validated(tool, action) or {}).items():
+            if (
+                not is_choice(tool, name)
+                and self._is_dummy(value, dummies.get(name, ()))
+                # The value that the tool has without the argument.
+                and value != properties.get(name, {}).get("default")
+                and not self._may_know(run, value)
+            ):
+                yield name, value
+
+    def known_choices(self, run: Run, actions: Sequence[AgentAction]) -> tuple[str, Mapping[str, Sequence[Any]]] | None:
+        """Return the tool of the only action, and for each argument that it copied the values of the question."""
+        if len(actions) != 1 or self.agent.choose is None or (tool := self.tool_of(actions[0])) is None:
+            return None
+        properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
+        texts = [text for text in run.inputs.values() if isinstance(text, str)]
+        subjects = find_subjects([tool])
+        choices = {
+            name: find_candidates(properties.get(name, {}), texts, subjects)
+            for name, _ in self._copied_arguments(run, actions[0])
+        }
+        return (tool.name, choices) if choices and all(choices.values()) else None
 
     def _may_know(self, run: Run, value: Any) -> bool:
         """Return whether a model can have a value from the inputs or the observations, also from an image."""

@@ -54,19 +54,24 @@ def _is_answer(decision: Decision) -> bool:
 @charged(when_spent=limit_reached, asks=(0, MOST_REQUESTS))
 @node
 def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
-    """Ask again, without the tool, for a reply that calls a tool with an argument copied from an example.
+    """Ask again for a reply that calls a tool with an argument copied from an example.
 
-    If the replies do not get better, the first one is kept.
+    The first request allows only values of the question as that argument; the others are without the tool. If the
+    replies do not get better, the first one is kept.
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
     decision = _read(agent, reply)
-    for _ in range(_most_requests(rules)):
+    for request in range(_most_requests(rules)):
         if not (copying := rules.copying_tools(run, _actions_of(decision))):
             break
-        allowed -= copying
-        assert agent.narrow is not None, "add_rules requires it"
-        reply = yield agent.narrow(policies.trim(run), allowed)
+        choices = None if request else rules.known_choices(run, _actions_of(decision))
+        if agent.choose is not None and choices is not None:
+            reply = yield agent.choose(policies.trim(run), *choices)
+        else:
+            allowed -= copying
+            assert agent.narrow is not None, "add_rules requires it"
+            reply = yield agent.narrow(policies.trim(run), allowed)
         decision = _read(agent, reply)
     actions = _actions_of(decision)
     better = actions and not rules.copying_tools(run, actions)
