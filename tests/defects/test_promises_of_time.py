@@ -230,11 +230,13 @@ def test_wall_clock_changes_do_not_affect_seconds(calls: list[tuple[int, int]], 
     actions = [AgentAction("take", {"seconds": seconds, "set_by": set_by}) for seconds, set_by in calls]
     executor = AgentExecutor(agent=scripted(*actions, answer()), tools=[take])
     handlers, limits = executor.run_context.handlers, executor.limits
-    world = (
-        module_that_reads(clocks, real_handlers).RunContext(handlers, limits)
-        if how == "RunContext"
-        else module_that_reads(clocks, real_runner).make_run_context(handlers, limits=limits)
-    )
+    if how == "RunContext":
+        imported = module_that_reads(clocks, real_handlers)
+        # The module imported again has a class of its own for the same handlers.
+        vars(imported)["Handler"] = real_handlers.Handler
+        world = imported.RunContext(handlers, limits)
+    else:
+        world = module_that_reads(clocks, real_runner).make_run_context(handlers, limits=limits)
     *events, done = real_runner.stream(executor.graph, Ready(Run({"input": "q"})), world)
     assert isinstance(done, Done)
     assert done.spent.seconds == sum(seconds for seconds, _ in calls)

@@ -18,7 +18,7 @@ from graphexec import (
 )
 from graphexec.cli.trace import TracePrinter
 from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
-from graphexec.draw.runs.labels import format_data
+from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
@@ -96,8 +96,17 @@ def test_forged_image_is_shown_as_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("innermost", [3, {"kind": "graphexec.image", "url": ADDRESS.url}])
 def test_deep_data_have_a_label(innermost: Any) -> None:
-    deep = functools.reduce(lambda inner, _: [inner], range(800), innermost)
+    deep = functools.reduce(lambda inner, _: [inner], range(600), innermost)
     assert format_data(deep, 9) == f"{'[' * 8}…"
+
+
+def test_too_deep_data_are_cut() -> None:
+    """A reader of JSON may just read what code that runs deeper cannot write again."""
+    deep: list[Any] = functools.reduce(lambda inner, _: [inner], range(100_000), [])
+    assert format_data(deep, 9) == "…"
+    assert format_call("echo", {"text": deep, "times": 2}, 40) == "echo(text=…, times=2)"
+    assert format_call("echo", deep, 40) == "echo(…)"
+    assert format_reply({"observation": deep}, 40) == "…"
 
 
 def test_page_shows_labels(tmp_path: Path) -> None:

@@ -47,12 +47,19 @@ def format_data(value: Any, most: int) -> str:
     """Return data as one line: a string without quotes, a label for each image, anything else as JSON."""
     if isinstance(value, str):
         return shorten(value, most)
-    text = format_json(value, ensure_ascii=False)
+    text = _format_json(value)
     if IMAGE_KIND in text:
-        # Records of a file may be nested too deeply.
         with suppress(RecursionError):
             text = format_observation(restore_images(value))
     return shorten(text, most)
+
+
+def _format_json(value: Any) -> str:
+    """Return data as JSON, or as `…` if they are nested too deeply, as those of a file or of a model may be."""
+    try:
+        return format_json(value, ensure_ascii=False)
+    except RecursionError:
+        return "…"
 
 
 def format_effect(effect: Record, most: int) -> str:
@@ -141,12 +148,12 @@ def format_call(tool: str, given: Any, most: int) -> str:
 
 def _arguments(given: Mapping[str, Any] | str, most: int) -> str:
     if not isinstance(given, Mapping):
-        return format_json(given, ensure_ascii=False)
+        return _format_json(given)
     parts: list[str] = []
     for name, value in given.items():
         if sum(map(len, parts)) > most:
             break
-        parts.append(f"{name}={format_json(value, ensure_ascii=False)}")
+        parts.append(f"{name}={_format_json(value)}")
     return ", ".join(parts)
 
 
