@@ -14,12 +14,12 @@ from pydantic_core import SchemaSerializer, core_schema, to_jsonable_python
 from graphexec.errors import InputError, format_value
 
 # The first bytes of the image formats that models read. A WebP file has its length after the first four.
-_FORMATS = (
-    (re.compile(rb"\x89PNG"), "image/png"),
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"GIF8"), "image/gif"),
-    (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
-)
+_FORMATS = {
+    "image/png": re.compile(rb"\x89PNG"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
 # Bytes that are enough to recognize a format.
 _HEAD = 16
 # After the scheme: a host, and what follows, without blanks and control characters.
@@ -185,11 +185,15 @@ def _data_url(name: str, head: bytes, data: str) -> str:
     found = _find_format(head)
     if found is not None and found != media_type:
         raise InputError(f"the image has the media type {media_type}, but its bytes are {found}; give {found}")
+    if found is None and media_type in _FORMATS:
+        raise InputError(
+            f"the image has the media type {media_type}, but its bytes are of another format; give its own media type"
+        )
     return f"data:{media_type};base64,{data}"
 
 
 def _find_format(head: bytes) -> str | None:
-    return next((kind for start, kind in _FORMATS if start.match(head)), None)
+    return next((kind for kind, start in _FORMATS.items() if start.match(head)), None)
 
 
 def _format_size(size: int) -> str:

@@ -146,6 +146,9 @@ INVALID_URLS: dict[Any, str] = {
     "data:text/plain;base64,aGk=": "media type 'text/plain'; give that of an image",
     "data:image/;base64,aGk=": "media type 'image/'",
     CAT_URL.replace("png", "jpeg", 1): "has the media type image/jpeg, but its bytes are image/png",
+    "data:image/png;base64,aaaa": "has the media type image/png, but its bytes are of another format",
+    "data:image/jpg;base64,aGVsbG8=": "has the media type image/jpeg, but its bytes are of another format",
+    "data:image/webp;base64,UklGRgAAAABXQVZF": "its bytes are of another format; give its own media type",
     b"abc": "the image URL is b'abc'; give a string",
     None: "the image URL is None",
 }
@@ -168,6 +171,7 @@ def test_invalid_url_is_an_input_error(url: Any) -> None:
         (b"hello", "png", "media type 'png'; give that of an image, such as image/png"),
         (b"%PDF-1.7", "application/pdf", "media type 'application/pdf'"),
         (PNG, "image/gif", "its bytes are image/png"),
+        (b"hello", "image/png", "its bytes are of another format"),
         ("photo.png", None, "was given 'photo.png'; give bytes"),
     ],
 )
