@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import InputError
 from graphexec.memory import MemoryHistory
+from graphexec.messages import UserMessage
 from graphexec.models import (
     Anthropic,
     LocalModel,
@@ -208,3 +210,16 @@ def test_any_option_is_accepted_or_rejected(room: tuple[Any, str], value: Any) -
     required = {"model": MODEL if make not in CLIENTS else "tiny"} if make in CLIENTS or option == "store" else {}
     message = refusal(lambda: make(**{**required, option: value}))
     assert message is None or (f" has {option}=" in message and "; give " in message and "\n" not in message)
+
+
+@pytest.mark.parametrize("request_", ["hello", [UserMessage("hello")]])
+def test_model_is_not_sent_a_prompt_alone(request_: Any) -> None:
+    model = OpenAICompatible("a-model", api_key="k", base_url="http://127.0.0.1:1/v1")
+
+    def run_acomplete(given: Any) -> object:
+        return asyncio.run(model.acomplete(given))
+
+    message = r"^the request is .*; write model\.complete\(ChatRequest\(\[UserMessage\('...'\)\]\)\)$"
+    for send in (model.complete, model.stream, model.astream, run_acomplete):
+        with pytest.raises(InputError, match=message):
+            send(request_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,6 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models import OpenAICompatible
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
 
@@ -108,16 +106,3 @@ def test_model_is_asked_with_a_request(request_: Any) -> None:
         CallModel(request_)
     assert str(raised.value).startswith("CallModel has request=")
     assert str(raised.value).endswith("; write CallModel(ChatRequest([UserMessage('...')]))")
-
-
-@pytest.mark.parametrize("request_", ["hello", [UserMessage("hello")]])
-def test_model_is_not_sent_a_prompt_alone(request_: Any) -> None:
-    model = OpenAICompatible("a-model", api_key="k", base_url="http://127.0.0.1:1/v1")
-
-    def run_acomplete(given: Any) -> object:
-        return asyncio.run(model.acomplete(given))
-
-    message = r"^the request is .*; write model\.complete\(ChatRequest\(\[UserMessage\('...'\)\]\)\)$"
-    for send in (model.complete, model.stream, model.astream, run_acomplete):
-        with pytest.raises(InputError, match=message):
-            send(request_)
