@@ -13,7 +13,7 @@ _MOST = 60
 # The most words of a candidate, unless it is quoted or a name.
 _WORDS = 3
 
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|„([^“\n]+)“|(?<!\w)'([^'\n]+)'(?!\w)")
+_QUOTED = re.compile(r"\"[^\"\n]+\"|“[^”\n]+”|„[^“\n]+“|(?<!\w)'[^'\n]+'(?!\w)")
 _NAME = re.compile(r"[A-Z][\w.-]*\w(?: (?:(?:of|the|de|da|and|von) ){0,2}[A-Z][\w.-]*\w)+")
 _WORD = re.compile(r"[^\s,;:!?()\"“”„]+")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\d.]*\w)")
@@ -42,7 +42,7 @@ def _to_number(text: str) -> float:
 
 
 def _strings(text: str, subjects: frozenset[str]) -> Iterator[str]:
-    yield from (next(filter(None, groups)) for groups in _QUOTED.findall(text))
+    yield from (found[0][1:-1] for found in _QUOTED.finditer(text))
     yield from _NAME.findall(text)
     words = [word.rstrip(".") for word in _WORD.findall(text)]
     for start in range(len(words)):

@@ -205,7 +205,11 @@ def make_instructed_agent(  # noqa: PLR0913
     agent = replace(agent, rules=validate_rules(rules), narrow=narrow_run)
     if choose is None:
         return agent
-    return replace(agent, choose=lambda run, tool, values: CallModel(choose(request(run), tool, values)))
+
+    def choose_run(run: Run, tool: str, values: Mapping[str, Sequence[Any]]) -> CallModel:
+        return CallModel(choose(request(run), tool, values))
+
+    return replace(agent, choose=choose_run)
 
 
 def _without_calls(request: ChatRequest, names: frozenset[str]) -> ChatRequest:

@@ -45,7 +45,7 @@ _STOP_WORDS = frozenset(
         "where which who why will with without word work world would yes yet you your"
     )
 )
-_SHORT = frozenset("a i am an as at be by do go he if in is it me my no of on or so to up us we".split())
+_SHORT = frozenset(re.findall(r"\w+", "a i am an as at be by do go he if in is it me my no of on or so to up us we"))
 
 
 def validate_tool_choice(given: object, names: Sequence[str]) -> None:

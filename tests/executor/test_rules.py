@@ -35,7 +35,7 @@ from graphexec.executor.rules.calls import NOT_REPEATED, CallRules
 from graphexec.executor.rules.nodes import MOST_REQUESTS
 from graphexec.kernel import Asks, Snapshot, ask
 from graphexec.memory import BufferMemory
-from graphexec.messages import ChatRequest, Image
+from graphexec.messages import ChatRequest, Image, ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
@@ -731,6 +731,30 @@ def test_text_agent_is_asked_to_conclude() -> None:
 def test_invalid_rules_are_refused(rules: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         create_structured_agent(ScriptedModel([]), [echo], rules=rules)
+
+
+@pytest.mark.parametrize("repeatable", [False, True])
+def test_call_that_stands_twice_is_made_once(repeatable: bool) -> None:
+    paid: list[float] = []
+
+    @tool(repeatable=repeatable)
+    def pay(amount: float, to: str = "Bo") -> str:
+        """Pay an amount."""
+        paid.append(amount)
+        return f"paid {len(paid)}"
+
+    arguments = ('{"amount": 5}', '{"amount": 5.0, "to": "Bo"}', '{"amount": 6}')
+    calls = [ToolCall(f"p{number}", "pay", one) for number, one in enumerate(arguments)]
+    unknown = [ToolCall(f"u{number}", "other", "{}") for number in range(2)]
+    model = ScriptedModel([ModelReply("", tool_calls=(*calls, *unknown)), "done"])
+    agent = create_tool_calling_agent(model, [pay], rules=["no_immediate_repeats"])
+    executor = AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, tool_concurrency=1)
+    result = executor.run("q")
+    assert paid == ([5, 5, 6] if repeatable else [5, 6])
+    assert len(result.steps) == 5
+    assert [step.observation for step in result.steps[:3]] == [
+        f"paid {n}" for n in ([1, 2, 3] if repeatable else [1, 1, 2])
+    ]
 
 
 def test_tool_calling_agent_refuses_no_dummies() -> None:

@@ -179,6 +179,22 @@ class CallRules:
         known = run.steps if "no_repeats" in self.agent.rules else last_calls(run.steps)
         return next((step for step in known if step.status == "ok" and self._is_same_call(step.action, action)), None)
 
+    def first_equals(self, actions: Sequence[AgentAction]) -> list[int]:
+        """Return for each action of a reply the position of the first one that is the same call: it is made once."""
+        if not self.limits_repeats or len(actions) == 1:
+            return [*range(len(actions))]
+        first: dict[str | int, int] = {}
+        return [first.setdefault(self._call_key(action) or place, place) for place, action in enumerate(actions)]
+
+    def _call_key(self, action: AgentAction) -> str | None:
+        """Return a text that is equal for the same calls; `None` for a call that may be repeated."""
+        tool = self.tool_of(action)
+        if tool is None or tool.repeatable:
+            return None
+        arguments = _validated(tool, action)
+        given = action.tool_input if arguments is None else arguments
+        return f"{tool.name} {json.dumps(given, sort_keys=True, default=str)}"
+
     def _is_same_call(self, one: AgentAction, other: AgentAction) -> bool:
         """Return whether two actions call the same tool with the same input, or with the same validated arguments."""
         if self._to_key(one.tool) != self._to_key(other.tool):

@@ -107,18 +107,21 @@ def _ask_for_answer(agent: Agent, run: Run) -> CallModel | CallAgent:
 @charged(when_spent=limit_reached)
 @node
 def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]:
-    """Call the tools concurrently, except for calls that a rule forbids; the results keep the order of the actions."""
+    """Call the tools concurrently, except for calls that a rule forbids; the results keep the order of the actions.
+
+    A call that stands twice in the reply is made once.
+    """
     run, actions = acted.run, acted.actions
     known = [rules.result_of(run, action) for action in actions]
-    results = yield from ask_all(
-        [
-            CallTool(action.tool, action.tool_input, run, action.call_id)
-            for action, result in zip(actions, known, strict=True)
-            if result is None
-        ]
+    first = rules.first_equals(actions)
+    made = [place for place, result in enumerate(known) if result is None and first[place] == place]
+    calls = [CallTool(actions[place].tool, actions[place].tool_input, run, actions[place].call_id) for place in made]
+    results = dict(zip(made, (yield from ask_all(calls)), strict=True))
+    return Observed(
+        run,
+        actions,
+        tuple(results[first[place]] if result is None else result for place, result in enumerate(known)),
     )
-    new = iter(results)
-    return Observed(run, actions, tuple(next(new) if result is None else result for result in known))
 
 
 def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
