@@ -1,14 +1,9 @@
-"""Remedies for the names that other libraries have: options, attributes, and names to import; and for their messages.
+"""Remedies for the names that other libraries have: options, attributes, and names to import.
 
 The remedy of a name follows "X has no option name; " or "X has no name; ".
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from graphexec.errors import format_value
 
 
 def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
@@ -85,12 +80,15 @@ EXECUTOR_STATICS = _by_name(
     ("from_agent_and_tools from_llm_and_tools from_tools", "write AgentExecutor(agent=agent, tools=tools)")
 )
 
-# A valid call of each method that runs an executor. An async function is not wrapped: that would cost memory while it
-# waits, and Python's own error names the missing argument.
+# A valid call of each method of an executor whose wrong calls are explained. An async function is not wrapped: that
+# would cost memory while it waits, and Python's own error names the missing argument.
 RUNNING = {
     **{name: f"executor.{name}('question')" for name in ("run", "invoke", "stream", "stream_chunks", "stream_answer")},
     **{name: f"executor.{name}('question')" for name in ("astream", "astream_chunks", "astream_answer", "iter")},
     "batch": "executor.batch(['question', ...])",
+    "as_tool": "executor.as_tool(name, description)",
+    "with_limits": "executor.with_limits(limits)",
+    "draw": "executor.draw(path)",
 }
 
 AGENT_OPTIONS = _by_name(
@@ -232,6 +230,58 @@ MODEL_ATTRIBUTES = _by_name(
     ("with_retry with_fallbacks", "write retrying(model), or with_fallbacks(model, other), of graphexec.models"),
 )
 
+# Options that other libraries have where one of our classes is a model at a server.
+MODEL_OPTIONS = _by_name(
+    ("model_name model_id deployment deployment_name azure_deployment engine", "write model, the first argument"),
+    ("openai_api_key anthropic_api_key key token api_token", "write api_key=..."),
+    (
+        "openai_api_base anthropic_api_url api_base azure_endpoint endpoint url host server",
+        "write base_url=..., the address of the server",
+    ),
+    ("streaming stream", "leave it out: write executor.stream_answer(inputs) for the text of the answer"),
+    ("max_completion_tokens max_output_tokens max_tokens_to_sample max_new_tokens", "write max_tokens=..."),
+    ("request_timeout default_request_timeout", "write timeout=..., in seconds"),
+    ("retries num_retries", "write max_retries=..."),
+    ("model_kwargs additional_kwargs extra_params", "write extra_body=..., further members of the request"),
+    ("top_k frequency_penalty presence_penalty logit_bias thinking user", "write extra_body=..., with this member"),
+    ("headers default_headers organization project", "write extra_headers=..., headers of the request"),
+    ("http_client http_async_client", "write client=... or async_client=..., a client of httpx"),
+    ("stop stop_sequences", "the agent passes it: create_react_agent(model, tools, stop=[...])"),
+    ("tools functions", f"the tools belong to the agent: {_BOTH}"),
+    ("system system_prompt instructions", "it belongs to the agent: create_agent(model, tools, system_prompt=...)"),
+    ("verbose callbacks", "it belongs to the executor: create_agent(model, tools, verbose=True)"),
+    ("cache", "wrap the model in cached, of graphexec.models"),
+    ("rate_limiter requests_per_second", "wrap the model in rate_limited, of graphexec.models"),
+)
+
+_SERVER = "start the server yourself, and write OpenAICompatible(name, base_url=...)"
+
+LOCAL_MODEL_OPTIONS = _by_name(
+    ("model_path model_file filename file gguf weights", "write the path first: LocalModel('model.gguf')"),
+    ("model_name model_id repo_id name", "write model=..., or the path of a GGUF file first"),
+    ("n_ctx num_ctx context_length context_window context_size max_context", "write context=..., in tokens"),
+    ("n_threads num_threads", "write threads=..."),
+    ("n_predict num_predict max_new_tokens max_length", "write max_tokens=..."),
+    ("chat_format", "write chat_template=..."),
+    ("n_gpu_layers gpu_layers device device_map n_batch dtype torch_dtype", _SERVER),
+    ("base_url api_key", "it is an option of a model at a server: OpenAICompatible(name, ...)"),
+)
+
+MEMORY_OPTIONS = _by_name(
+    ("memory_key", "write key=..."),
+    ("return_messages", "write as_messages=True"),
+    ("chat_memory chat_history message_history messages store", "write history=..."),
+    ("human_prefix", "write human=..."),
+    ("ai_prefix", "write ai=..."),
+    ("k window window_size max_turns", "write WindowMemory(turns=3)"),
+    ("max_token_limit", "write TokenWindowMemory(max_tokens=3)"),
+    ("llm", "write SummaryMemory(model)"),
+    (
+        "session_id thread_id user_id conversation_id",
+        "each conversation has a history: BufferMemory(FileHistory(path))",
+    ),
+)
+
 # Attributes of events; users look for the text of the answer in them.
 _TEXT = "it is an event of a run; an executor's stream_answer yields text, and its stream_chunks dictionaries"
 EVENT_ATTRIBUTES = _by_name(("content text output delta data messages type get items keys response", _TEXT))
@@ -318,54 +368,3 @@ MODULES = _by_name(
         f"retrieval is a tool of yours; {_TOOL}",
     ),
 )
-
-# Our classes by the roles of OpenAI's messages, and by the types of LangChain's.
-_CLASSES = {
-    **dict.fromkeys(("system", "developer"), "SystemMessage"),
-    **dict.fromkeys(("assistant", "ai"), "AssistantMessage"),
-    "tool": "ToolMessage",
-}
-
-
-def find_wrong_message(messages: object, kinds: tuple[type, ...]) -> str | None:
-    """Return what is wrong with the messages of a request, and what to write; `None` if nothing is.
-
-    `kinds` are the classes of messages. The items of a sequence that is not a list or a tuple are not read.
-    """
-    # Any: values that users without a type checker pass.
-    several: Any = messages
-    if isinstance(messages, (str, bytes, bytearray)) or not isinstance(messages, Sequence):
-        written = format_value(messages) if isinstance(messages, kinds) else _suggest(messages)
-        return f"ChatRequest has messages={format_value(messages)}; write ChatRequest([{written}])"
-    if not isinstance(messages, (list, tuple)):
-        return None
-    for place, given in enumerate(several):
-        if not isinstance(given, kinds):
-            return f"ChatRequest has messages[{place}]={format_value(given)}; write {_suggest(given)}"
-    return None
-
-
-# The number of items of LangChain's short form of a message: a role and a content.
-_PAIR = 2
-
-
-def _suggest(given: object) -> str:
-    """Return how to write a message that has another form elsewhere."""
-    # Any: a string, or a message of another library.
-    message: Any = given
-    role: Any = "user"
-    content: Any = message
-    if isinstance(given, Mapping):
-        role, content = message.get("role"), message.get("content")
-    elif isinstance(given, tuple) and len(message) == _PAIR:
-        role, content = message
-    elif hasattr(message, "content"):
-        role, content = getattr(message, "type", "user"), message.content
-    kind = _CLASSES.get(role, "UserMessage") if isinstance(role, str) else "UserMessage"
-    text = format_value(content) if isinstance(content, str) else "'...'"
-    return f"{kind}({'call_id, ' if kind == 'ToolMessage' else ''}{text})"
-
-
-def is_message(given: object) -> bool:
-    """Return whether a value looks like a message of any library."""
-    return isinstance(given, Mapping) or hasattr(given, "content")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from graphexec._mistakes.remedies import is_message
+from graphexec._mistakes.messages import is_message
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.images import FilePath

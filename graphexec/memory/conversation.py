@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, final
 
 from graphexec._arguments import FLAG, STRING, Constraint, validate, whole
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MEMORY_OPTIONS
 from graphexec.agents.images import input_images
 from graphexec.agents.prompt import format_observation
 from graphexec.errors import InputError
@@ -159,6 +161,7 @@ class TurnMemory:
 
 
 @final
+@explain_class("BufferMemory()", options=MEMORY_OPTIONS)
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferMemory(TurnMemory):
     """The whole conversation, which grows with every run. `TurnMemory` describes the options."""
@@ -168,6 +171,7 @@ class BufferMemory(TurnMemory):
 
 
 @final
+@explain_class("WindowMemory(turns=3)", options=MEMORY_OPTIONS)
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowMemory(TurnMemory):
     """The last `turns` of the conversation (0 for none). `TurnMemory` describes the other options.
@@ -197,6 +201,7 @@ _COUNTING = Constraint("a function from a string to its number of tokens", calla
 
 
 @final
+@explain_class("TokenWindowMemory(max_tokens=1000)", options=MEMORY_OPTIONS)
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenWindowMemory(TurnMemory):
     """The last turns that fit into `max_tokens` together. `TurnMemory` describes the other options.

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 from graphexec._arguments import MODEL, TIMEOUT, optional, validate, whole
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MEMORY_OPTIONS
 from graphexec.agents.prompt import Template, parse_template
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, InvalidReplyError, described
@@ -56,6 +58,7 @@ class SummaryFailed:
 
 
 @final
+@explain_class("SummaryMemory(model)", options=MEMORY_OPTIONS)
 @dataclass(frozen=True, slots=True, eq=False)
 class SummaryMemory(TurnMemory):
     """A model's summary of the conversation, followed by the last `keep_turns` turns; see `TurnMemory`.

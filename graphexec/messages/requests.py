@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec._mistakes.remedies import find_wrong_message
+from graphexec._mistakes.messages import find_wrong_message
 from graphexec.errors import InputError, format_value
 from graphexec.messages.conversation import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import Image

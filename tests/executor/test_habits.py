@@ -11,9 +11,11 @@ import pytest
 import graphexec
 from graphexec import AgentExecutor, create_agent, create_react_agent, create_tool_calling_agent, node, tool
 from graphexec.actions import Run
+from graphexec.errors import InputError
 from graphexec.executor import Ready
+from graphexec.memory import BufferMemory, WindowMemory
 from graphexec.messages import ChatRequest
-from graphexec.models import ScriptedModel
+from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
 from tests.executor.habits import MISTAKES
 
 
@@ -56,6 +58,8 @@ agent = create_react_agent(model, [echo])
 # The names that the users' lines have.
 NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
+    **{one.__name__: one for one in (Anthropic, LocalModel, OpenAICompatible, OpenAIResponses)},
+    **{one.__name__: one for one in (BufferMemory, WindowMemory)},
     "Run": Run,
     "Ready": Ready,
     "ChatRequest": ChatRequest,
@@ -71,6 +75,59 @@ NAMES: dict[str, Any] = {
     "langchain_tool": Other("StructuredTool()", name="search", invoke=print),
     "openai_schema": {"type": "function"},
 }
+
+
+CONSTRUCTORS = [
+    ('OpenAICompatible(model_name="a")', "OpenAICompatible has no option model_name; write model, the first argument"),
+    ('OpenAICompatible("a", openai_api_key="k")', "OpenAICompatible has no option openai_api_key; write api_key=..."),
+    (
+        'Anthropic("a", streaming=True)',
+        "Anthropic has no option streaming; leave it out: write executor.stream_answer(inputs) for the text of the "
+        "answer",
+    ),
+    ("Anthropic()", "Anthropic needs model; write Anthropic('claude-sonnet-4-5')"),
+    ("OpenAIResponses()", "OpenAIResponses needs model; write OpenAIResponses('gpt-5-mini')"),
+    (
+        'OpenAICompatible("openai:gpt-4o")',
+        "OpenAICompatible has model='openai:gpt-4o', a name with a provider; write create_model('openai:gpt-4o')",
+    ),
+    (
+        'Anthropic("Claude:claude-sonnet-4-5")',
+        "Anthropic has model='Claude:claude-sonnet-4-5', a name with a provider; write "
+        "create_model('Claude:claude-sonnet-4-5')",
+    ),
+    (
+        'LocalModel(model_path="a.gguf")',
+        "LocalModel has no option model_path; write the path first: LocalModel('model.gguf')",
+    ),
+    (
+        'BufferMemory(memory_key="a", return_messages=True)',
+        "BufferMemory has no option memory_key; write key=...; BufferMemory has no option return_messages; write "
+        "as_messages=True",
+    ),
+    ("WindowMemory(k=3)", "WindowMemory has no option k; write WindowMemory(turns=3)"),
+    (
+        'executor.as_tool("adder")',
+        "AgentExecutor.as_tool needs description; write executor.as_tool(name, description)",
+    ),
+    ("executor.draw()", "AgentExecutor.draw needs path; write executor.draw(path)"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), CONSTRUCTORS)
+def test_wrong_construction_names_its_class(line: str, text: str) -> None:
+    with pytest.raises(InputError) as raised:
+        exec(line, dict(NAMES))
+    assert str(raised.value) == text
+
+
+@pytest.mark.parametrize("name", ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"])
+def test_names_of_models_may_have_colons(name: str) -> None:
+    assert OpenAICompatible(name).name == name
+
+
+def test_other_server_may_name_a_provider() -> None:
+    assert OpenAICompatible("openai:gpt-4o", base_url="http://127.0.0.1:4000/v1").name == "openai:gpt-4o"
 
 
 @pytest.mark.parametrize(("line", "text"), [row for rows in MISTAKES.values() for row in rows])

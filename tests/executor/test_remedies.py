@@ -32,9 +32,18 @@ from graphexec import (
 )
 from graphexec._mistakes import remedies
 from graphexec.executor import Acted, dispatch_tools, parse
-from graphexec.memory import BufferMemory
+from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import ChatRequest, UserMessage
-from graphexec.models import OpenAICompatible, Price, ScriptedModel, priced, retrying, with_fallbacks
+from graphexec.models import (
+    Anthropic,
+    LocalModel,
+    OpenAICompatible,
+    Price,
+    ScriptedModel,
+    priced,
+    retrying,
+    with_fallbacks,
+)
 from graphexec.runtime.handlers import RunOptions
 from graphexec.tools import tool_from_schema
 
@@ -119,7 +128,8 @@ NAMES: dict[str, Any] = {
     **{name: getattr(graphexec, name) for name in graphexec.__all__},
     # Most remedies show the option alone.
     "AgentExecutor": partial(AgentExecutor, agent=AGENT, tools=[echo]),
-    "BufferMemory": BufferMemory,
+    **{one.__name__: one for one in (BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory)},
+    "LocalModel": LocalModel,
     "ChatRequest": ChatRequest,
     "OpenAICompatible": OpenAICompatible,
     "retrying": retrying,
@@ -160,6 +170,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 # Values of the options that a remedy shows with three dots.
 VALUES: dict[str, Any] = {
+    "base_url": "http://127.0.0.1:8080/v1",
     "context": object(),
     "description": "Help.",
     "max_iterations": 3,
@@ -206,6 +217,9 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "EXECUTOR_ATTRIBUTES": [AgentExecutor, RunOptions],
     "CREATE_OPTIONS": [create_react_agent, create_tool_calling_agent],
     "CREATE_AGENT_OPTIONS": [create_agent, AgentExecutor, create_react_agent],
+    "LOCAL_MODEL_OPTIONS": [LocalModel],
+    "MEMORY_OPTIONS": [BufferMemory],
+    "MODEL_OPTIONS": [OpenAICompatible, Anthropic],
     "RUN_OPTIONS": [RunOptions, vars(graphexec.Graph)["run"]],
     "LIMITS_OPTIONS": [graphexec.Limits],
     "TOOL_OPTIONS": [tool, AgentExecutor],

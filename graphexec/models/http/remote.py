@@ -32,6 +32,7 @@ from graphexec.models.http.options import (
     replace_headers,
 )
 from graphexec.models.http.refusals import Refusals
+from graphexec.models.provider_names import PROVIDERS, find_provider
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -178,6 +179,11 @@ class RemoteModel(ClosableModel):
         extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
         self._headers = copy_headers(owner, extra_headers)
         self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
+        before, colon, _ = model.partition(":")
+        if colon and self._base_url == provider.url and find_provider(before) in PROVIDERS:
+            # The provider's own server has no such model, and this is the form of `create_model`.
+            shown = format_value(model)
+            raise InputError(f"{owner} has model={shown}, a name with a provider; write create_model({shown})")
         self._sampling = Sampling(
             model,
             temperature,

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, TIMEOUT, optional, validate, whole
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
 from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, UserMessage, images_of
 from graphexec.models.http.dialect import Piece, Sampling, bearer
@@ -51,6 +53,7 @@ class _Running:
         return self.process.alive and (self.supports_tools or not _has_tools(request))
 
 
+@explain_class("LocalModel() or LocalModel('model.gguf')", options=LOCAL_MODEL_OPTIONS)
 class LocalModel(ClosableModel):
     """A model served by llama.cpp in a separate process, which only this machine can reach, with a random key.
 

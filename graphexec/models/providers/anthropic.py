@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.models.http.dialect import REQUEST_WRITES_IT, Dialect
 from graphexec.models.http.endpoint import Provider
 from graphexec.models.http.json_bodies import stop_strings
@@ -46,6 +48,7 @@ MESSAGES = Dialect(
 )
 
 
+@explain_class("Anthropic('claude-sonnet-4-5')", options=MODEL_OPTIONS)
 class Anthropic(RemoteModel):
     """A model that is called with Anthropic's Messages API.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -157,6 +159,7 @@ CHAT_COMPLETIONS = Dialect(
 )
 
 
+@explain_class("OpenAICompatible('gpt-5-mini')", options=MODEL_OPTIONS)
 class OpenAICompatible(RemoteModel):
     """A model that is called with OpenAI's Chat Completions and Completions protocols.
 

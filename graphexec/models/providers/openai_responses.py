@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphexec._mistakes import explain_class
+from graphexec._mistakes.remedies import MODEL_OPTIONS
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
@@ -133,6 +135,7 @@ RESPONSES = Dialect(
 )
 
 
+@explain_class("OpenAIResponses('gpt-5-mini')", options=MODEL_OPTIONS)
 class OpenAIResponses(RemoteModel):
     """A model that is called with OpenAI's Responses API. Requests ask the server to store nothing.
 
