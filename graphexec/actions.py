@@ -14,6 +14,7 @@ from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an
 from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.serialization import public_module
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
 
@@ -53,6 +54,7 @@ class Original:
 
 # The mark of an object and of a dictionary in JSON data; neither can be mistaken for the other.
 _OBJECT, _DICT = "class", "items"
+_OWN = f"{__name__.partition('.')[0]}."
 
 
 def _dump(value: object) -> Any:
@@ -65,7 +67,9 @@ def _dump(value: object) -> Any:
         # Messages of pydantic may have fields beyond those of their class.
         names = [*fields, *(getattr(value, "model_extra", None) or ())]
         parts = {name: _dump(getattr(value, name)) for name in names}
-        return {_OBJECT: f"{kind.__module__}:{kind.__qualname__}", "fields": parts}
+        # Other libraries may export a class only once it is used, which a later process may not have done.
+        module = public_module(kind) if kind.__module__.startswith(_OWN) else kind.__module__
+        return {_OBJECT: f"{module}:{kind.__qualname__}", "fields": parts}
     if isinstance(value, Mapping):
         return {_DICT: {str(name): _dump(one) for name, one in held.items()}}
     if isinstance(value, (list, tuple)):

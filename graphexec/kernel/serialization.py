@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -20,6 +21,23 @@ SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueErr
 
 # Raised for JSON data that do not have the expected form.
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+def public_module(named: Any) -> str:
+    """Return the module to import a class or a function from: the outermost package that exports it, or else its own.
+
+    A package exports the names of its `__all__`.
+    """
+    own: str = named.__module__
+    name = named.__qualname__.partition(".")[0]
+    defined = getattr(sys.modules.get(own), name, None)
+    parts = own.split(".")
+    for package in (".".join(parts[:count]) for count in range(1, len(parts))):
+        # Not with `getattr`, which may import a module.
+        members = getattr(sys.modules.get(package), "__dict__", {})
+        if defined is not None and members.get(name) is defined and name in members.get("__all__", ()):
+            return package
+    return own
 
 
 def load_reply(effect: Request, data: Any, outcomes: Mapping[str, type]) -> Any:

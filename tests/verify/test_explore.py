@@ -803,7 +803,7 @@ def test_failure_test_is_readable() -> None:
 
 
 PASTED = """\
-from graphexec.kernel.meters import Limits
+from graphexec import Limits
 from graphexec.messages import ModelReply
 from graphexec.verify.explorer.failure import breaks
 from graphexec.verify.explorer.stepping import Choice

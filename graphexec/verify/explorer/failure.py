@@ -27,6 +27,7 @@ from graphexec.kernel.events import Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Meter
 from graphexec.kernel.node import Edge
+from graphexec.kernel.serialization import public_module
 from graphexec.verify.explorer import temporal
 from graphexec.verify.explorer.stepping import Choice, Over, Stepping
 from graphexec.verify.explorer.temporal import BROKEN, Assertion
@@ -180,7 +181,7 @@ class _Source:
         if name.startswith("<") or "<locals>" in name:
             return str(named.__name__)
         if named.__module__ != "builtins":
-            self._needed.setdefault(named.__module__, set()).add(name.partition(".")[0])
+            self._needed.setdefault(public_module(named), set()).add(name.partition(".")[0])
         return name
 
     def imports(self) -> list[str]:

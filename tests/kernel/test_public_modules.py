@@ -1,0 +1,89 @@
+"""Generated tests and snapshots name a class by the package that exports it, not by the module that defines it."""
+
+from __future__ import annotations
+
+import json.decoder
+import string
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import graphexec
+import graphexec.messages
+from graphexec.actions import Original
+from graphexec.kernel.node import Edge
+from graphexec.kernel.serialization import public_module
+from graphexec.messages import AssistantMessage
+from graphexec.messages.images import ImageMarks
+
+
+@pytest.mark.parametrize("package", [graphexec, graphexec.messages], ids=lambda package: package.__name__)
+def test_exported_class_is_named_by_its_package(package: ModuleType) -> None:
+    # Names that a package imports only once they are used are not in it.
+    exported = [vars(package).get(name) for name in package.__all__]
+    classes = {one for one in exported if isinstance(one, type)}
+    assert len(classes) > 10
+    assert {public_module(one) for one in classes} == {package.__name__}
+
+
+@pytest.mark.parametrize(
+    ("named", "module"),
+    [
+        (json.decoder.JSONDecoder, "json"),
+        (json.decoder.JSONDecodeError, "json"),
+        (string.Template, "string"),
+        (ImageMarks, "graphexec.messages.images"),
+        (Edge, "graphexec.kernel"),
+        (int, "builtins"),
+    ],
+)
+def test_other_name_keeps_its_module(named: Any, module: str) -> None:
+    assert public_module(named) == module
+
+
+@dataclass
+class Outer:
+    """A class of a user's package."""
+
+    @dataclass
+    class Inner:
+        """A class within a class."""
+
+
+def module_of_outer(exported: object, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the modules of `Outer` and `Outer.Inner` if their package has these names."""
+    package = ModuleType("tests.kernel")
+    vars(package).update({"__all__": names, "Outer": exported})
+    monkeypatch.setitem(sys.modules, "tests.kernel", package)
+    return [public_module(Outer), public_module(Outer.Inner)]
+
+
+def test_package_exports_the_same_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module_of_outer(Outer, ("Outer",), monkeypatch) == ["tests.kernel"] * 2
+    assert module_of_outer(Outer, (), monkeypatch) == [__name__] * 2
+    assert module_of_outer(int, ("Outer",), monkeypatch) == [__name__] * 2
+
+
+def test_module_that_is_not_loaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outer, "__module__", "tests.kernel.not_loaded")
+    assert module_of_outer(None, ("Outer",), monkeypatch)[0] == "tests.kernel.not_loaded"
+
+
+def test_stored_message_names_its_public_module() -> None:
+    assert Original(AssistantMessage("hi")).dump()["class"] == "graphexec.messages:AssistantMessage"
+
+
+def test_stored_class_of_another_library_keeps_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module_of_outer(Outer, ("Outer",), monkeypatch)[0] == "tests.kernel"
+    assert Original(Outer()).dump()["class"] == f"{__name__}:Outer"
+
+
+@pytest.mark.parametrize("module", ["graphexec.messages", "graphexec.messages.conversation"])
+def test_stored_message_is_restored_by_each_name(module: str) -> None:
+    stored = Original(AssistantMessage("hi")).dump()
+    named = {**stored, "class": f"{module}:AssistantMessage"}
+    restored = Original(data=named).value
+    assert (type(restored), restored.content) == (AssistantMessage, "hi")
