@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ _DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fi
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
 # Characters of an error: its text may quote a long argument.
-_LONGEST = 300
+_LONGEST, _END = 300, 40
 
 
 def tool_from_schema(
@@ -55,8 +56,13 @@ def tool_from_schema(
     from graphexec.tools.arguments import is_async, is_run, read_hints
 
     given = copy_schema(parameters, name)
-    validator_class = _check_schema(name, given)
-    schema = normalize_schema(given, name)
+    try:
+        validator_class = _check_schema(name, given)
+        schema = normalize_schema(given, name)
+    except RecursionError:
+        raise ToolDefinitionError(
+            f"{name} has a JSON schema that is nested too deeply; give inner schemas a name in $defs, and refer to them"
+        ) from None
     hints = read_hints(function, name)
     run_parameters = tuple(key for key, kind in hints.items() if is_run(kind))
     call_parameter, context_type = find_call_parameter(hints)
@@ -111,14 +117,27 @@ def _check_schema(name: str, schema: Schema) -> Any:
         ) from None
     draft = {"$schema": str(schema.get("$schema"))}
     kind: Any = validators.validator_for(draft, default=validators.Draft202012Validator)
+    formats: Any = importlib.import_module("jsonschema").FormatChecker(("regex",))
+    formats.checks("regex", raises=_INVALID_PATTERN)(_is_pattern)
     try:
-        kind.check_schema(schema)
+        kind.check_schema(schema, format_checker=formats)
     except validators.exceptions.SchemaError as error:
         place = "/".join(map(str, error.absolute_path))
-        raise ToolDefinitionError(
-            f"{name} has an invalid JSON schema: {error.message[:_LONGEST]} at #/{place}; correct it there"
-        ) from None
+        fact = error.message
+        if len(fact) > _LONGEST:
+            # What is wrong stands at the end, behind the value.
+            fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
+        raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
     return kind
+
+
+# What compiling a pattern raises: also for a count with too many digits, and for too many groups in groups.
+_INVALID_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
+
+
+# Any: the format applies to strings only.
+def _is_pattern(value: Any) -> bool:
+    return not isinstance(value, str) or bool(re.compile(value))
 
 
 def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapter[Any]:

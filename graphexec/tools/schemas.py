@@ -40,7 +40,7 @@ def normalize_schema(root: Schema, name: str) -> Schema:
     object, and for a reference to something outside it.
     """
     definitions = _Definitions(root, name)
-    merged = _merge_parts(definitions.rewrite(_without_definitions(root)), definitions)
+    merged = _merge_parts(definitions.rewrite(_without_definitions(root)), definitions, {})
     merged.pop("title", None)
     kind = merged.setdefault("type", "object")
     if kind != "object":
@@ -138,19 +138,18 @@ class _Definitions:
         return {name: used[name] for name in self._schemas if name in used}
 
 
-def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str] = frozenset()) -> Schema:
+def _merge_parts(schema: Schema, definitions: _Definitions, targets: dict[str, Any]) -> Schema:
     """Return a schema with its reference and the objects of its `allOf` merged into it, as far as that is exact.
 
     A part stays in `allOf` if a keyword in it, such as `additionalProperties`, would mean something else beside the
-    other parts. Then its properties are listed in the merged schema, too.
+    other parts. Then its properties are listed in the merged schema, too. `targets` has the merged schemas of the
+    references so far: each is merged once, however often it is a part.
     """
     merged = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
-    parts: list[Any] = list(schema.get("allOf", ()))
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference not in seen:
-        seen |= {reference}
-        parts.insert(0, definitions.target(reference))
-    parts = [_merge_parts({**one}, definitions, seen) if isinstance(one, dict) else one for one in parts]
+    given: list[Any] = schema.get("allOf", [])
+    parts = [_merge_parts(one, definitions, targets) if isinstance(one, dict) else one for one in given]
+    if isinstance(reference := schema.get("$ref"), str):
+        parts.insert(0, _merge_target(reference, definitions, targets))
     if merged.keys() & _OWN and any(map(_describes_properties, parts)):
         parts.insert(0, {key: merged.pop(key) for key in _PROPERTIES & merged.keys() - {"unevaluatedProperties"}})
     several = len([one for one in (merged, *parts) if _describes_properties(one)]) > 1
@@ -168,7 +167,19 @@ def _merge_parts(schema: Schema, definitions: _Definitions, seen: frozenset[str]
         left += part.pop("allOf", ())
         if rest := _merge_part(merged, part):
             left.append(rest)
-    return merged | ({"allOf": left} if left else {})
+    different = {json.dumps(one, sort_keys=True): one for one in left}
+    return merged | ({"allOf": [*different.values()]} if left else {})
+
+
+# Any: a schema may be a boolean.
+def _merge_target(reference: str, definitions: _Definitions, targets: dict[str, Any]) -> Any:
+    if reference not in targets:
+        # A schema that refers to itself adds nothing to itself.
+        targets[reference] = {}
+        target = definitions.target(reference)
+        targets[reference] = _merge_parts(target, definitions, targets) if isinstance(target, dict) else target
+    found = targets[reference]
+    return {**found} if isinstance(found, dict) else found
 
 
 # Keywords that mean something else beside other keywords of this kind, and of these those that see nothing of `allOf`.
@@ -186,7 +197,7 @@ def _describes_properties(part: Any) -> bool:
 
 def _merge_part(merged: Schema, part: Schema) -> Schema:
     """Merge a part into a schema, and return the keywords that have another value there."""
-    properties: Schema = merged.setdefault("properties", {})
+    merged["properties"] = properties = {**merged.get("properties", {})}
     for key, value in part.get("properties", {}).items():
         both = _parts_of(properties.setdefault(key, value))
         new = [one for one in _parts_of(value) if one not in both]

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.agents import synthesised_examples
-from graphexec.agents.examples.patterns import WorkLimitError, match_pattern
+from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
 from graphexec.agents.examples.values import ExampleValues, SchemaValues
 from graphexec.tools import AnyTool, tool_from_schema
 from tests.executor.actors import echo
@@ -231,7 +231,7 @@ def test_values_are_tried_in_order(schema: dict[str, Any], values: list[Any]) ->
         return uses[what] - 1
 
     # Of strings only the first ones are listed.
-    assert list(SchemaValues({}, take).values(schema, "x"))[: len(values) or None] == values
+    assert list(SchemaValues({}, take, WorkLimit()).values(schema, "x"))[: len(values) or None] == values
 
 
 def test_tool_that_refuses_every_call_has_no_example() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Optional, Union
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, AnyUrl, BaseModel, Field, create_model
 from typing_extensions import TypedDict
@@ -166,9 +166,14 @@ def containers(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 ANNOTATIONS = st.recursive(st.sampled_from(SCALARS) | numbers() | texts(), containers, max_leaves=4)
+# Eight strings with 23 characters each.
+CODE: Any = Annotated[str, Field(pattern=PATTERNS[7])]
+PAIR: Any = Field(min_length=2)
+CODES: Any = ANNOTATED[DICT[str, ANNOTATED[LIST[ANNOTATED[LIST[CODE], PAIR]], PAIR]], PAIR]
 NAMES = st.sampled_from(["city", "id", "fileName", "from_unit", "to_unit", "count", "x", "items", "note", "größe"])
 
 
+@example({"codes": CODES}, 0)
 @given(st.dictionaries(NAMES, ANNOTATIONS, max_size=4), st.integers(0, 4))
 def test_every_call_fits_its_tool(annotations: dict[str, Any], defaults: int) -> None:
     made = tool_of(annotations, optional=min(defaults, len(annotations)))
@@ -179,6 +184,11 @@ def test_every_call_fits_its_tool(annotations: dict[str, Any], defaults: int) ->
         assert arguments is not None
         made.read(json.loads(json.dumps(arguments)))
         assert arguments == second.arguments(made, optional=optional)
+
+
+def test_several_codes_have_an_example() -> None:
+    code = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")]
+    assert calls_of(tool_of({f"code_{number}": code for number in range(4)})) != []
 
 
 JSON_SCHEMAS = st.recursive(

@@ -222,6 +222,16 @@ def test_closed_part_stays_closed(schema: dict[str, Any]) -> None:
         made.read({"a": "x", "b": "y"})
 
 
+@pytest.mark.parametrize("closed", [{}, {"additionalProperties": True}, {"unevaluatedProperties": True}])
+@pytest.mark.parametrize("last", [of(a={"type": "string"}), {"$ref": "#/$defs/s0"}])
+def test_doubled_parts_are_merged_once(closed: dict[str, Any], last: dict[str, Any]) -> None:
+    # The last schema is a part of the first one 2**30 times, and again in the first one or not.
+    parts = [{"$ref": f"#/$defs/s{number + 1}"} for number in range(30)]
+    schemas = {f"s{number}": {**closed, "allOf": [part, {"allOf": [part]}]} for number, part in enumerate(parts)}
+    made = with_schema({"$ref": "#/$defs/s0", "$defs": {**schemas, "s30": last}})
+    assert len(json.dumps(made.parameters)) < 20_000
+
+
 def test_only_closed_part_is_merged() -> None:
     for parts in ([{"$ref": "#/$defs/A"}, {"required": ["a"]}], [{"required": ["a"]}, {"$ref": "#/$defs/A"}]):
         made = with_schema({"allOf": parts, "$defs": {"A": CLOSED}})
@@ -316,6 +326,24 @@ def test_any_document_is_a_schema_or_refused(document: dict[str, Any]) -> None:
     assert made.signature.startswith("take(")
     # A schema in this form stays as it is.
     assert normalize_schema(copy_schema(made.parameters, "take"), "take") == made.parameters
+
+
+@pytest.mark.parametrize("pattern", ["(a", f"a{{{'9' * 5000}}}", "a{99999999999}", "(" * 3000 + ")" * 3000])
+def test_invalid_pattern_is_refused(pattern: str) -> None:
+    text: dict[str, Any] = {"type": "string", "pattern": pattern}
+    draft = {"$schema": "http://json-schema.org/draft-04/schema#"}
+    schemas: list[dict[str, Any]] = [of(a=text), of(a=text) | draft, {"patternProperties": {pattern: {}}}]
+    for invalid in schemas:
+        with pytest.raises(ToolDefinitionError, match=r"take has an invalid JSON schema: .* is not a 'regex' at #/.+"):
+            with_schema(invalid)
+
+
+def test_schema_that_is_too_deep_to_check_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(600):
+        deep = {"items": deep}
+    with pytest.raises(ToolDefinitionError, match="take has a JSON schema that is nested too deeply"):
+        with_schema({"properties": {"a": deep}})
 
 
 def test_deep_schema_is_refused() -> None:

@@ -18,8 +18,8 @@ from graphexec.agents.examples.words import NUMBERS, SMALLER_NUMBERS, values_nam
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import InvalidArgumentsError
 
-# Calls that are tried for an example.
-_CALLS = 30
+# Calls that are tried for an example, and steps of the work limit for each character that its arguments may have.
+_CALLS, _STEPS_PER_CHARACTER = 30, 5
 
 # Schemas within schemas; the depth at which values become as small as they may be; items of an array; the values of an
 # enumeration, and the branches of a union, that are tried.
@@ -82,7 +82,8 @@ class ExampleValues:
         properties |= {name: {} for name in required if name not in properties}
         # The optional ones may be what a validator rejects, or what takes long.
         for others in (True, False) if len(properties) > len(required) else (False,):
-            schema = SchemaValues(tool.parameters.get("$defs", {}), self._take)
+            work = WorkLimit(_STEPS_PER_CHARACTER * self._longest)
+            schema = SchemaValues(tool.parameters.get("$defs", {}), self._take, work)
             with contextlib.suppress(WorkLimitError):
                 names = [
                     name
@@ -183,10 +184,10 @@ class SchemaValues:
     Raises `WorkLimitError` if it takes long.
     """
 
-    def __init__(self, definitions: Schema, take: Callable[[str], int]) -> None:
+    def __init__(self, definitions: Schema, take: Callable[[str], int], work: WorkLimit) -> None:
         self.definitions = definitions
         self.take = take
-        self.work = WorkLimit()
+        self.work = work
 
     def is_enumeration(self, schema: object) -> bool:
         """Return whether a schema lists its values."""
@@ -304,10 +305,13 @@ class SchemaValues:
         if isinstance(pattern := schema.get("pattern"), str):
             turn = self.take(f"pattern {pattern}")
             tries = [(turn + number, more) for more in dict.fromkeys((1, int(least) or 1)) for number in range(3)]
-            made = [match_pattern(pattern, one, self.work, more=more) for one, more in tries]
-            found = [text for text in made if text is not None]
-            yield from found
-            if not found:
+            is_understood = False
+            # Each is made when it is needed: the first one usually fits.
+            for one, more in tries:
+                if (text := match_pattern(pattern, one, self.work, more=more)) is not None:
+                    is_understood = True
+                    yield text
+            if not is_understood:
                 return
             longest = _LONGEST_GUESS
         usual: list[str] = []
