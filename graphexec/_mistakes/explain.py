@@ -30,12 +30,13 @@ Remedies = Mapping[str, str]
 
 
 def explain_calls(
-    owner: str, form: str, options: Remedies, *, others: Collection[str] = ()
+    owner: str, form: str, options: Remedies, *, others: Collection[str] = (), named_option: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a decorator: a call that does not fit the function's signature raises `SignatureError`.
 
     `owner` is the function's name for its users, `form` a valid call, and `options` the remedies for unknown options.
-    `others` are the options that a function with `**options` takes.
+    `others` are the options that a function with `**options` takes. `named_option` is the option that users often pass
+    by position, behind the arguments of the form.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -47,7 +48,7 @@ def explain_calls(
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                faults = list(_faults(owner, form, options, function, others, args, named))
+                faults = list(_faults(owner, form, options, function, others, named_option, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
 
         return call_function
@@ -58,7 +59,9 @@ def explain_calls(
 def explain_creation(function: Callable[P, T]) -> Callable[P, T]:
     """Explain calls of a function that makes an agent of a model and tools; a decorator."""
     name = function.__name__
-    return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS)(function)
+    parameters = inspect.signature(function).parameters.values()
+    first = next(one.name for one in parameters if one.kind == one.KEYWORD_ONLY)
+    return explain_calls(name, f"{name}(model, tools)", CREATE_OPTIONS, named_option=first)(function)
 
 
 def unknown_options(
@@ -90,6 +93,7 @@ def _faults(
     options: Remedies,
     function: Callable[..., Any],
     others: Collection[str],
+    named_option: str,
     args: tuple[Any, ...],
     named: Mapping[str, Any],
 ) -> Iterator[str]:
@@ -105,7 +109,8 @@ def _faults(
     yield from unknown_options(owner, options, names, unknown, form)
     if given > len(positional):
         by_position = f"{len(positional)} by position" if positional else "its arguments by name"
-        yield f"{owner} takes {by_position}, and was given {given}; write {form}"
+        full_form = f"{form.removesuffix(')')}, {named_option}=...)" if named_option else form
+        yield f"{owner} takes {by_position}, and was given {given}; write {full_form}"
         return
     for name in [name for name in positional[:given] if name in named]:
         yield f"{owner} was given {name} twice, by position and by name; write {form}"

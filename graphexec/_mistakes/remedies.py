@@ -128,6 +128,10 @@ CREATE_OPTIONS = _by_name(
     ),
     ("output_parser", "write chat_agent(ask, read, model), where read makes the decision of a reply"),
     ("stop_sequence stop_sequences", "write stop=[...], a list of strings"),
+    (
+        "handoffs agents sub_agents subagents managed_agents team members",
+        "other agents are tools: executor.as_tool(name, description)",
+    ),
 )
 
 # Options that other libraries have where `create_agent` makes an agent and its executor.
@@ -138,7 +142,11 @@ CREATE_AGENT_OPTIONS = {
         ("llm chat_model language_model model_client model_name", "write model, the first argument"),
         ("functions toolkit", "write tools, the second argument"),
         ("agent_type agent_kind", "write kind='react', kind='structured' or kind='tool_calling'"),
-        ("agent", "write AgentExecutor(agent=agent, tools=tools)"),
+        (
+            "agent",
+            "write kind='react', kind='structured' or kind='tool_calling'; for an Agent, write "
+            "AgentExecutor(agent=agent, tools=tools)",
+        ),
         (
             "system_message system instructions prompt prefix role goal backstory state_modifier",
             "write system_prompt=...",

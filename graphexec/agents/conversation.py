@@ -81,8 +81,9 @@ def history_messages(inputs: Mapping[str, Any], keys: Sequence[str]) -> Iterator
             messages = parse_messages(inputs[key])
             if messages is None:
                 raise InputError(
-                    f"the input {key} is {format_value(inputs[key])}; give messages, as a memory with as_messages=True "
-                    f"does, or write {{{key}}} into the agent's template"
+                    f"the input {key} is {format_value(inputs[key])}; give messages, such as {{'role': 'user', "
+                    f"'content': '...'}} or those of a memory with as_messages=True, or write {{{key}}} into the "
+                    "agent's template"
                 )
             yield from messages
 

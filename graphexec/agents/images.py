@@ -13,8 +13,13 @@ from graphexec.tools.formatting import split_observation
 
 # The name of the input with images, which is optional.
 IMAGES = "images"
-# A name that users write for a single image.
-_SINGULAR = "image"
+# Names that users write for it.
+_OTHER_NAMES = (
+    *("image", "img", "imgs", "image_url", "image_urls", "picture", "pictures", "photo", "photos"),
+    *("file", "files", "attachment", "attachments"),
+)
+# The end of an image's file or address.
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 @runtime_checkable
@@ -120,8 +125,12 @@ def prepare_inputs(
             if name == IMAGES:
                 remedy = f"remove {{{name}}} from the template"
             raise InputError(f"the input {name} is an image, but it is written into a text; {remedy}")
-    if _SINGULAR not in variables and isinstance(inputs.get(_SINGULAR), (Image, bytes, FilePath)):
-        raise InputError(f"the input {_SINGULAR} is not sent to the model; name it {IMAGES}")
+    for name, value in inputs.items():
+        if name not in (*variables, IMAGES) and any(_looks_lost(name, one) for one in _items(value)):
+            raise InputError(
+                f"the input {name} is not sent to the model; name it {IMAGES}, or write the text of a file into another"
+                " input"
+            )
     if IMAGES not in inputs or IMAGES in variables:
         return inputs
     images = input_images(inputs, variables, read_file)
@@ -131,6 +140,16 @@ def prepare_inputs(
             "with protocol='chat'"
         )
     return {**inputs, IMAGES: images}
+
+
+def _looks_lost(name: str, value: object) -> bool:
+    """Return whether an input that no template has looks like an image or a file for the model."""
+    if isinstance(value, Image):
+        return True
+    if name not in _OTHER_NAMES:
+        return False
+    is_address = isinstance(value, str) and (value.startswith("data:image/") or value.lower().endswith(_SUFFIXES))
+    return is_address or isinstance(value, (bytes, FilePath))
 
 
 def observation_images(step: AgentStep) -> tuple[Image, ...]:

@@ -73,13 +73,23 @@ _OPTIONS = {
     "--provider": "write it before the model, as in --model openai:gpt-5-mini",
     "--api-key": "set the variable of the provider, such as OPENAI_API_KEY",
     "--temperature": "make the agent in Python: create_agent(create_model(name, temperature=0), tools)",
-    "--system-prompt": "make the agent in Python: create_agent(model, tools, system_prompt=...)",
+    **dict.fromkeys(
+        ("--system", "--system-prompt", "--instructions", "--prompt"),
+        "make the agent in Python: create_agent(model, tools, system_prompt=...)",
+    ),
     "--tool": "write --tools",
     "--images": "write --image for each",
     "--timeout": "write --max-seconds",
     "--max-steps": "write --max-iterations",
     "--verbose": "leave it out, or write --debug for tracebacks",
     "--stream": "leave it out, or write --json for each event",
+}
+
+
+# The commands of `graphexec models` for those that other programs have.
+_MODEL_COMMANDS = {
+    **dict.fromkeys(("download", "install", "get", "fetch", "add"), "pull"),
+    **dict.fromkeys(("ls", "show", "installed"), "list"),
 }
 
 
@@ -92,6 +102,9 @@ def _find_remedy(error: object, message: str, command: str) -> str:
         return f"; {_OPTIONS[name]}"
     if message.startswith("No such command") and command == "graphexec" and "Did you mean" not in message:
         return '; to ask a question, write graphexec run "What is 37 * 48?"'
+    if message.startswith("No such command") and command == "graphexec models":
+        meant = _MODEL_COMMANDS.get(message.split("'")[1])
+        return f"; did you mean {meant}?" if meant else ""
     if message.startswith("Got unexpected extra argument") and command == "graphexec run":
         return "; write the question in quotes"
     return ""

@@ -138,11 +138,24 @@ def _tools_in(reference: str) -> tuple[AnyTool, ...]:
     try:
         found = tools_of(module)
     except ToolDefinitionError as error:
-        functions = [name for name, value in vars(module).items() if _is_own_function(module, value)]
-        example = f", or name one, such as {reference}:{functions[0]}" if functions else ""
-        raise UsageError(f"{reference} has no tools; write @tool above its functions{example}") from error
+        raise UsageError(f"{reference} has no tools; {_suggest_functions(reference, module)}") from error
     own = tuple(one for one in found if getattr(one.function, "__module__", None) == module.__name__)
     return own or found
+
+
+def _suggest_functions(reference: str, module: ModuleType) -> str:
+    """Return how to make tools of a module's functions: the first that can be one, or else what the first lacks."""
+    lacks = ""
+    for name, value in vars(module).items():
+        if not _is_own_function(module, value):
+            continue
+        try:
+            to_tools((value,))
+        except ToolDefinitionError as error:
+            lacks = lacks or f"; {error}"
+        else:
+            return f"write @tool above its functions, or name one, such as {reference}:{name}"
+    return f"write @tool above its functions{lacks}"
 
 
 def _is_own_function(module: ModuleType, value: object) -> bool:

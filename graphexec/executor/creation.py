@@ -93,7 +93,9 @@ class KindChoice(NamedTuple):
 _OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
 
 
-@explain_calls("create_agent", "create_agent(model, tools)", CREATE_AGENT_OPTIONS, others=_OPTIONS)
+@explain_calls(
+    "create_agent", "create_agent(model, tools)", CREATE_AGENT_OPTIONS, others=_OPTIONS, named_option="system_prompt"
+)
 def create_agent(
     model: Model | ModelFunction | str,
     tools: Iterable[AnyTool | Callable[..., Any]] = (),

@@ -49,6 +49,11 @@ def define_tool(function: Function, name: str | None, description: str | None) -
     tool_name, summary = describe(called, name, description)
     hints = read_hints(called, tool_name)
     parameters = _read_parameters(called, tool_name, receiver)
+    if parameters and inspect.isbuiltin(called):
+        raise ToolDefinitionError(
+            f"{tool_name} is a builtin function, without annotations; write Tool(name={tool_name!r}, func={tool_name}, "
+            "description='...') if it takes one string, or else a function with def that calls it"
+        )
     for one in parameters:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
             raise ToolDefinitionError(f"{tool_name} takes {one}, which has no schema; name each argument")
@@ -177,7 +182,7 @@ def describe(function: Function, name: str | None, description: str | None) -> t
     tool_name = name or str(getattr(named, "__name__", type(named).__name__))
     if tool_name == "<lambda>":
         raise ToolDefinitionError(
-            "a lambda has no name; pass name=... and description=..., or write a function with def"
+            "a lambda has no name; write Tool(name=..., func=..., description=...), or a function with def"
         )
     summary = description or _docstring(named)
     if not summary:

@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from graphexec._arguments import NAME, is_executor, validate
-from graphexec.errors import ToolDefinitionError
+from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.json_schema import tool_from_schema
-from graphexec.tools.tool import TOOLS, AnyTool, Tool, is_tool, tool, unwrap_method
+from graphexec.tools.tool import TOOLS, AnyTool, Tool, is_tool, remedy_for, tool, unwrap_method
 
 
 def tools_of(source: object) -> tuple[AnyTool, ...]:
@@ -67,6 +67,8 @@ def _to_tool(given: Any) -> AnyTool:
     if any(_members(value)):
         what = _describe(value)
         raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
+    if not callable(value) and not inspect.iscoroutine(value):
+        raise ToolDefinitionError(f"{format_value(value)} is not a tool; {remedy_for(value)}")
     return tool(value)
 
 

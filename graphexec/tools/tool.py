@@ -310,8 +310,10 @@ def unwrap_method(value: Any) -> Any:
 
 
 # Any: a value of a user's.
-def _remedy(given: Any) -> str:
-    """Return how to make a tool of what other libraries take for one."""
+def remedy_for(given: Any) -> str:
+    """Return how to make a tool of what is not one, such as what other libraries take for one."""
+    if isinstance(given, str):
+        return "pass the function itself, without quotes"
     if is_executor(given):
         return "write executor.as_tool(name, description)"
     if isinstance(given, Mapping):
@@ -331,7 +333,7 @@ def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
         one = unwrap_method(given)
         # Users may pass plain functions.
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {_remedy(one)}")
+            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
         if one.receiver is not None:
             raise ToolDefinitionError(
                 f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"

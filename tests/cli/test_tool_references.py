@@ -65,6 +65,8 @@ def wait() -> str:
 """,
     "only_imports": "from other_tools import wait",
     "no_functions": "from plain_functions import weather",
+    "unusable": "def add(a, b):\n    'Add two numbers.'\n    return a + b\n\ndef silent(a: int) -> int:\n    return a",
+    "second_usable": "def add(a, b):\n    'Add.'\n\ndef half(a: int) -> float:\n    'Halve.'\n    return a / 2",
 }
 
 
@@ -101,6 +103,8 @@ WRONG = {
     "plain_functions": f"{NO_TOOLS}, or name one, such as plain_functions:weather",
     "plain_functions.py": f"{NO_TOOLS}, or name one, such as plain_functions.py:weather",
     "no_functions": NO_TOOLS,
+    "unusable.py": f"{NO_TOOLS}; add does not annotate a; write a: str, say",
+    "second_usable.py": f"{NO_TOOLS}, or name one, such as second_usable.py:half",
     "plain_functions:untyped": f"{NOT_TOOLS}untyped does not annotate city; write city: str, say",
     "plain_functions:silent": f"{NOT_TOOLS}silent has no docstring, so no model knows what it does; write one line",
     "plain_functions:executor": f"{NOT_TOOLS}tool was given an executor; write executor.as_tool(name, description)",

@@ -91,7 +91,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             'create_react_agent(model, [echo], "You are helpful.")',
-            "create_react_agent takes 2 by position, and was given 3; write create_react_agent(model, tools)",
+            "create_react_agent takes 2 by position, and was given 3; write create_react_agent(model, tools, "
+            "prompt=...)",
         ),
         (
             "create_react_agent(model, [echo], prompt=prompt_template)",

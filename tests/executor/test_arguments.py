@@ -94,7 +94,7 @@ def test_missing_method_of_a_model_is_named() -> None:
     for kind, remedy in ((MODEL, ""), (optional(MODEL), ", or None for none")):
         with pytest.raises(InputError) as raised:
             validate("", ("the model", HalfAModel(), kind))
-        text = "the model is <half>, which has no acomplete; give a model, such as OpenAICompatible('gpt-5-mini')"
+        text = f"the model is <half>, which has no acomplete; give {MODEL.words}"
         assert str(raised.value) == f"{text}{remedy}"
     assert MODEL.lacks(3) == MODEL.lacks(ScriptedModel([])) == ()
 

@@ -168,12 +168,12 @@ def test_all_forms_of_tools_are_taken() -> None:
 
 # Tools, and the error.
 WRONG_TOOLS: list[tuple[Any, str]] = [
-    ([lambda: 3], "a lambda has no name; pass name=... and description=..., or write a function with def"),
+    ([lambda: 3], r"a lambda has no name; write Tool\(name=..., func=..., description=...\), or a function with def"),
     ([untyped], "untyped has no docstring, so no model knows what it does; write one line"),
     ([Numbers()], r"numbers has tools, and is none; write \*tools_of\(numbers\) instead of it"),
     ([Numbers.half], r"half is a method .*; take it from one, as in Shop\(\).half"),
     ([double, tool(double)], "two tools are named double"),
-    (["double"], r"tool was given the string 'double'"),
+    (["double"], "'double' is not a tool; pass the function itself, without quotes"),
     (double, "tools is .*; give a list of tools"),
     (ScriptedModel([]), "tools is the model .*; give the model first, and then the tools"),
 ]

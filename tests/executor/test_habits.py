@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import pytest
@@ -11,10 +12,10 @@ import pytest
 import graphexec
 from graphexec import AgentExecutor, create_agent, create_react_agent, create_tool_calling_agent, node, tool
 from graphexec.actions import Run
-from graphexec.errors import InputError
+from graphexec.errors import GraphexecError, InputError
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory, WindowMemory
-from graphexec.messages import ChatRequest
+from graphexec.messages import ChatRequest, Image
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, ScriptedModel
 from tests.executor.habits import MISTAKES
 
@@ -119,6 +120,70 @@ def test_wrong_construction_names_its_class(line: str, text: str) -> None:
     with pytest.raises(InputError) as raised:
         exec(line, dict(NAMES))
     assert str(raised.value) == text
+
+
+LENGTH = "(name='len', func=len, description='...') if it takes one string, or else a function with def that calls it"
+LOST = "is not sent to the model; name it images, or write the text of a file into another input"
+WRONG_VALUES = [
+    (
+        'create_react_agent("local", [echo])',
+        "the model is 'local'; give a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of "
+        "graphexec.models",
+    ),
+    (
+        'create_tool_calling_agent(model, [echo], "Be concise.")',
+        "create_tool_calling_agent takes 2 by position, and was given 3; write create_tool_calling_agent(model, tools, "
+        "system=...)",
+    ),
+    (
+        'create_agent(model, [echo], "Be concise.")',
+        "create_agent takes 2 by position, and was given 3; write create_agent(model, tools, system_prompt=...)",
+    ),
+    (
+        'create_agent(model, [echo], agent="zero-shot-react-description")',
+        "create_agent has no option agent; write kind='react', kind='structured' or kind='tool_calling'; for an Agent, "
+        "write AgentExecutor(agent=agent, tools=tools)",
+    ),
+    (
+        "create_agent(model, [echo], handoffs=[agent])",
+        "create_agent has no option handoffs; other agents are tools: executor.as_tool(name, description)",
+    ),
+    ('create_agent(model, ["echo"])', "'echo' is not a tool; pass the function itself, without quotes"),
+    ('create_react_agent(model, ["echo"])', "'echo' is not a tool; pass the function itself, without quotes"),
+    (
+        "create_agent(model, [openai_schema])",
+        "{'type': 'function'} is not a tool; write tool_from_schema(name, description, schema, function), of "
+        "graphexec.tools",
+    ),
+    ("create_agent(model, [3])", "3 is not a tool; decorate the function with @tool"),
+    ("create_agent(model, [len])", f"len is a builtin function, without annotations; write Tool{LENGTH}"),
+    (
+        "create_agent(model, [lambda x: x])",
+        "a lambda has no name; write Tool(name=..., func=..., description=...), or a function with def",
+    ),
+    (
+        'create_agent(model, [echo]).run({"input": "Hello!", "chat_history": [("human", "Hello!")]})',
+        "the input chat_history is [('human', 'Hello!')]; give messages, such as {'role': 'user', 'content': '...'} or "
+        "those of a memory with as_messages=True, or write {chat_history} into the agent's template",
+    ),
+    ('create_agent(model, [echo]).run({"input": "Hello!", "img": Path("a.png")})', f"the input img {LOST}"),
+    ('create_agent(model, [echo]).run({"input": "Hello!", "photo": "a.PNG"})', f"the input photo {LOST}"),
+    ('create_agent(model, [echo]).run({"input": "Hello!", "files": [Path("a.pdf")]})', f"the input files {LOST}"),
+    ('create_agent(model, [echo]).run({"input": "Hello!", "cat": Image("https://a/b")})', f"the input cat {LOST}"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), WRONG_VALUES)
+def test_wrong_value_is_answered_with_a_remedy(line: str, text: str) -> None:
+    with pytest.raises(GraphexecError) as raised:
+        exec(line, {**NAMES, "Path": Path, "Image": Image})
+    assert str(raised.value) == text
+
+
+def test_other_inputs_are_ignored() -> None:
+    executor = create_agent(ScriptedModel(["Final Answer: I am fine."]), [echo], kind="react")
+    inputs = {"input": "How are you?", "photo": "of a cat", "path": Path("a.png"), "file": None}
+    assert executor.run(inputs).output == "I am fine."
 
 
 @pytest.mark.parametrize("name", ["ft:gpt-4o:ours", "gpt-4o", "unknown:gpt-4o"])

@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, tuple[Callable[[Any, Any], tuple[Any, Any]], str]] = {
     ),
     "the name of a model": (
         lambda model, tools: ("gpt-4", tools),
-        r"the model is 'gpt-4'; give a model, such as OpenAICompatible\('gpt-5-mini'\)",
+        r"the model is 'gpt-4'; give a model, such as create_model\('openai:gpt-5-mini'\)",
     ),
     "a model without a method": (
         lambda model, tools: (SimpleNamespace(complete=len), tools),

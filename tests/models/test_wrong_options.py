@@ -39,7 +39,7 @@ from tests.models.actors import HELLO
 # Any: invalid on purpose, here and below.
 CLIENTS: list[Any] = [OpenAICompatible, OpenAIResponses, Anthropic]
 MODEL = ScriptedModel([])
-A_MODEL = "give a model, such as OpenAICompatible('gpt-5-mini')"
+A_MODEL = "give a model, such as create_model('openai:gpt-5-mini') or create_model('local'), of graphexec.models"
 A_STORE = "give MemoryCache(), or SQLiteCache(path) for a file, or None for a new one"
 PRICES = "give Price(prompt, completion), or a dict with one for each model's name"
 A_COUNT = "give a whole number, 1 or more"

@@ -252,7 +252,7 @@ def test_lambda_is_a_tool_with_name_and_description() -> None:
     shout: Any = lambda text: text.upper()  # noqa: E731
     made: AnyTool = tool(name="shout", description="Shout it.")(shout)
     assert first(made, "hey") == "HEY"
-    with pytest.raises(ToolDefinitionError, match="a lambda has no name; pass name"):
+    with pytest.raises(ToolDefinitionError, match="a lambda has no name; write Tool"):
         tool(shout)
 
 

@@ -332,7 +332,7 @@ def test_unusable_schema_of_langchain_is_refused(schema: Any, says: str) -> None
     [
         (3, "tools is 3; give a list of tools"),
         ("search", "tools is 'search'; give a list of tools"),
-        ([3], "tool was given 3; write @tool above a function"),
+        ([3], "3 is not a tool; decorate the function with @tool"),
         ([Shop(3)], r"shop has tools, and is none; write \*tools_of\(shop\) instead of it"),
         ([lambda: 3], "a lambda has no name"),
     ],
