@@ -17,7 +17,7 @@ INFERRED = "inferred"
 
 # Models that answer many questions themselves, unless they must call a tool first. On ten tools with one argument,
 # SmolLM2 with 135 million parameters gave 7 right answers of its own accord, and 8 when it had to call them; on 43
-# tasks with three tools 26, and 29.
+# tasks with three tools 26, and 28.
 _TINY = re.compile(r"smollm2?[-:]135m", re.IGNORECASE)
 
 # Digits, but not those of <3 and :3; a quoted text, an address, a path, or a name with an extension.
