@@ -429,9 +429,9 @@ def test_examples_of_few_tools_have_two_forms() -> None:
     assert last == GREETING
 
 
-def test_single_tool_has_one_example_after_the_greeting() -> None:
-    greeting, last = synthesised_examples([stock_level])
-    assert (greeting, last.question) == (GREETING, "How many pieces of lantern are in stock?")
+def test_single_tool_has_one_example() -> None:
+    first, greeting = synthesised_examples([stock_level])
+    assert (first.question, greeting) == ("How many pieces of lantern are in stock?", GREETING)
 
 
 @tool
@@ -449,7 +449,7 @@ def test_number_of_examples_is_bounded(tools: int, examples: int) -> None:
 def test_examples_of_the_author_replace_synthesised_ones() -> None:
     whole = ToolExample({"text": "a"}, question="Say a!", observation="a", answer="It says a.")
     made = tool(examples=[whole, {"text": "b"}, {"text": "c"}])(echo.function)
-    one, two, _, three = synthesised_examples([made])
+    one, two, three, _ = synthesised_examples([made])
     assert one == WorkedExample("Say a!", (("echo", {"text": "a"}, "a"),), "It says a.")
     assert (two.question, two.calls[0][1]) == ("Say it again: text b.", {"text": "b"})
     assert two.answer == two.calls[0][2]
@@ -464,12 +464,12 @@ def test_invalid_tools_are_refused() -> None:
 def test_structured_agent_shows_examples_by_default() -> None:
     request = request_of(create_structured_agent(ScriptedModel([]), [echo]))
     assert [message.content for message in request.messages][1:7] == [
-        "Hello!",
-        '{"action": "final_answer", "answer": "Hello! How can I help you?"}',
         "Say it again: text The lantern is green.",
         '{"action": "echo", "action_input": {"text": "The lantern is green"}}',
         "Observation: 317",
         '{"action": "final_answer", "answer": "317"}',
+        "Hello!",
+        '{"action": "final_answer", "answer": "Hello! How can I help you?"}',
     ]
     without = request_of(create_structured_agent(ScriptedModel([]), [echo], examples=()))
     assert [message.role for message in without.messages] == ["system", "user"]

@@ -48,8 +48,8 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
 
     Two to four tools have two examples each: a question that names the arguments, and one in natural words. Other
     numbers of tools have one each, in natural words, up to eleven. Those of a tool's author (`@tool(examples=...)`)
-    come first, and replace as many. A greeting, which needs no tool, comes last; if there is a single tool, it comes
-    before the last example.
+    come first, and replace as many. A greeting, which needs no tool, comes last: after anything else, a small model
+    answers thanks with the number of the last example.
 
     Values, observations and answers are invented: no tool is called. A tool has no example if a validator accepts only
     certain values, if its arguments are long or take long to make, or if the prompt would be long: with six tools, the
@@ -60,8 +60,7 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
     several = validate_tools(tools)
     values = ExampleValues()
     # These forms, and this order, scored best on the smallest model: benchmarks/figures.md.
-    alone = len(several) == 1
-    forms = [labelled_question, natural_question] if not alone and len(several) <= _FEW else [natural_question]
+    forms = [labelled_question, natural_question] if 1 < len(several) <= _FEW else [natural_question]
     turns = max([len(forms), *(len(tool.examples) for tool in several)])
     examples: list[WorkedExample] = []
     space = _space(several)
@@ -79,7 +78,7 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
         if is_given or size <= space:
             examples.append(worked)
             space -= size
-    return (*examples[:-1], GREETING, *examples[-1:]) if alone else (*examples, GREETING)
+    return (*examples, GREETING)
 
 
 def _space(tools: Sequence[AnyTool]) -> int:
