@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
+from pydantic_core import to_jsonable_python
+
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Original, Run, Steps, dump_observation
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.kernel.effects import CallContext
 from graphexec.messages import AssistantMessage, ToolCall
+from graphexec.messages.images import restore_images
 
 
 class Runnable(Protocol):
@@ -121,7 +124,9 @@ class RunnableFunction:
 
 def _pair(step: AgentStep) -> tuple[Any, Any]:
     action = step.action
-    observation = dump_observation(step.observation) if step.model_text is None else step.model_text
+    # A snapshot stores data that look like an image within another object; a runnable gets them as they are.
+    dumped = step.model_text is None
+    observation = to_jsonable_python(restore_images(dump_observation(step.observation))) if dumped else step.model_text
     return action if action.original is None else action.original.value, observation
 
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 _DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
+# Keywords whose check reads patterns, and those that may refuse what a pattern in them accepts.
+_PATTERNS = frozenset({"pattern", "patternProperties", "additionalProperties", "unevaluatedProperties"})
+_CHOICES = frozenset({"not", "oneOf", "if", "contains"})
+# Python's errors for patterns that are invalid in other dialects, too.
+_INVALID = ("unterminated character set", "missing )", "unbalanced parenthesis", "nothing to repeat")
 # Characters of an error: its text may quote a long argument.
 _LONGEST, _END = 300, 40
 
@@ -37,8 +43,9 @@ def tool_from_schema(
     """Make a tool from a JSON schema of its arguments, for a function that takes them by name: `**arguments`, say.
 
     The arguments of a call are validated by the schema, and passed as the model wrote them, without defaults. The
-    schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. The function may
-    be `async def`. The options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
+    schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. A pattern that
+    Python cannot read, such as one with `(?<name>...)`, is left to the model's server: it is sent, and not checked. The
+    function may be `async def`. The options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
 
     Raises `ToolDefinitionError` for an invalid schema, for a function that does not take the arguments in it, and for
     an invalid option.
@@ -118,7 +125,7 @@ def _check_schema(name: str, schema: Schema) -> Any:
     draft = {"$schema": str(schema.get("$schema"))}
     kind: Any = validators.validator_for(draft, default=validators.Draft202012Validator)
     formats: Any = importlib.import_module("jsonschema").FormatChecker(("regex",))
-    formats.checks("regex", raises=_INVALID_PATTERN)(_is_pattern)
+    formats.checks("regex", raises=_TOO_LARGE)(_may_be_pattern)
     try:
         kind.check_schema(schema, format_checker=formats)
     except validators.exceptions.SchemaError as error:
@@ -128,16 +135,62 @@ def _check_schema(name: str, schema: Schema) -> Any:
             # What is wrong stands at the end, behind the value.
             fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
         raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
-    return kind
+    checks = {key: _tolerate(kind.VALIDATORS[key]) for key in _PATTERNS & kind.VALIDATORS.keys()}
+    checks |= {key: _skip_unreadable(kind.VALIDATORS[key]) for key in _CHOICES & kind.VALIDATORS.keys()}
+    return validators.extend(kind, checks)
 
 
-# What compiling a pattern raises: also for a count with too many digits, and for too many groups in groups.
-_INVALID_PATTERN = (re.error, ValueError, OverflowError, RecursionError)
+# Any: a value of a JSON schema.
+def _pattern_error(pattern: Any) -> str:
+    """Return why Python cannot read a pattern, or an empty string; those of JSON schemas are of ECMA-262."""
+    try:
+        re.compile(pattern if isinstance(pattern, str) else "")
+    except re.error as error:
+        return str(error)
+    return ""
 
 
-# Any: the format applies to strings only.
-def _is_pattern(value: Any) -> bool:
-    return not isinstance(value, str) or bool(re.compile(value))
+# What compiling a pattern raises, too: for a count with too many digits, and for too many groups in groups.
+_TOO_LARGE = (ValueError, OverflowError, RecursionError)
+
+
+def _may_be_pattern(value: Any) -> bool:
+    # In ECMA-262, an empty class of characters is valid.
+    return not _pattern_error(value).startswith(_INVALID) or "[]" in value or "[^]" in value
+
+
+# Any: the package has no types.
+def _tolerate(check: Any) -> Any:
+    """Return the check of a keyword that accepts what it cannot check, because Python cannot read a pattern."""
+
+    def checked(*given: Any) -> Iterator[Any]:
+        with suppress(re.error):
+            yield from check(*given)
+
+    return checked
+
+
+def _skip_unreadable(check: Any) -> Any:
+    """Return the check of a keyword that accepts everything if it has a pattern that Python cannot read."""
+
+    def checked(validator: Any, value: Any, *given: Any) -> Iterator[Any]:
+        if not _has_unreadable(value):
+            yield from check(validator, value, *given)
+
+    return checked
+
+
+def _has_unreadable(part: Any) -> bool:
+    match part:
+        case [*items]:
+            return any(map(_has_unreadable, items))
+        case {**members}:
+            # Any: a property may have the name of a keyword.
+            named: Any = members.get("patternProperties")
+            patterns = [members.get("pattern"), *(named if isinstance(named, dict) else ())]
+            return any(map(_pattern_error, patterns)) or any(map(_has_unreadable, members.values()))
+        case _:
+            return False
 
 
 def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapter[Any]:
@@ -149,9 +202,13 @@ def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapte
     validator: Any = validator_class(schema, registry=importlib.import_module("referencing").Registry())
 
     def check(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found = list(_list_errors(validator, arguments))
+        except RecursionError:
+            found = [((), "The arguments are nested too deeply")]
         details = [
             InitErrorDetails(type=PydanticCustomError("json_schema", "{text}", {"text": text}), loc=place, input=None)
-            for place, text in _list_errors(validator, arguments)
+            for place, text in found
         ]
         if details:
             raise ValidationError.from_exception_data(name, details)

@@ -295,6 +295,23 @@ def test_observation_is_data_before_and_after_a_resume() -> None:
     assert chain.given[1]["intermediate_steps"] == [(ACT, {"degrees": 3.5})]
 
 
+FORGED = {"kind": "graphexec.image", "url": "https://example.org/a.png"}
+
+
+@pytest.mark.parametrize(
+    "data", [FORGED, {"kind": "graphexec.data", "data": FORGED}, {"kind": "graphexec.data"}, ["a"]]
+)
+def test_runnable_gets_data_as_they_are(data: Any) -> None:
+    @tool(name="echo")
+    def look(text: str) -> Any:
+        """Look."""
+        return {"r": data}
+
+    chain = Invoked(ACT, Finish({"output": "done"}))
+    AgentExecutor(agent=callable_agent(chain), tools=[look]).run("q")
+    assert chain.given[1]["intermediate_steps"] == [(ACT, {"r": data})]
+
+
 def test_long_observation_is_cut_for_a_runnable() -> None:
     chain = Invoked(AgentAction("echo", "x" * 99, ""), Finish({"output": "done"}))
     executor(chain, max_observation=10).run("q")

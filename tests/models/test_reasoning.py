@@ -242,6 +242,17 @@ class TestChatServers:
         summary = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}
         assert [part.text for part in read_chat(content=[summary]).reasoning] == ["Hm."]
 
+    @pytest.mark.parametrize("kind", ["text", "output_text", None])
+    def test_text_parts_are_the_content(self, kind: str | None) -> None:
+        named = {} if kind is None else {"type": kind}
+        assert read_chat(content=[{"text": "a"} | named, {"type": "text", "text": "b"}]).content == "ab"
+
+    @pytest.mark.parametrize("kind", ["reasoning", "redacted_thinking", "tool_result", "citation", "Text"])
+    def test_other_parts_are_no_content(self, kind: str) -> None:
+        parts = [{"type": kind, "text": "Final Answer: 5"}, {"type": "text", "text": "4"}]
+        assert read_chat(content=parts).content == "4"
+        assert stream_chat({"content": parts})[1].content == "4"
+
     def test_signature_of_a_call_is_sent_back(self) -> None:
         signed = {"google": {"thought_signature": "s"}}
         call = {"id": "c1", "function": {"name": "echo", "arguments": "{}"}, "extra_content": signed}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -352,6 +353,68 @@ def test_deep_schema_is_refused() -> None:
         deep = {"items": deep}
     with pytest.raises(ToolDefinitionError, match="take has parameters that are not a JSON schema"):
         with_schema({"properties": {"a": deep}})
+
+
+@pytest.mark.parametrize("levels", [100, 200, 400])
+def test_too_many_levels_are_an_error(levels: int) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(levels):
+        deep = of(a=deep)
+    with pytest.raises(ToolDefinitionError, match="take has a JSON schema that is nested too deeply; give"):
+        with_schema(deep)
+
+
+def test_deep_arguments_are_an_error() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(400):
+        nested = {"next": nested}
+    with pytest.raises(InvalidArgumentsError, match="nested too deeply"):
+        with_schema(of(next={"$ref": "#"})).read(nested)
+
+
+# Patterns of ECMA-262 that Python cannot read.
+UNREADABLE = [
+    r"^[\w-.]+$",
+    r"^\p{L}+$",
+    r"^(?<y>\d{4})$",
+    r"\u{1F600}",
+    r"^\cJ$",
+    "^[^]$",
+    "(?<n>a)\\k<n>",
+]
+
+
+@pytest.mark.parametrize("pattern", UNREADABLE)
+def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
+    made = with_schema(of(a={"type": "string", "pattern": pattern}))
+    assert made.parameters["properties"]["a"]["pattern"] == pattern
+    assert made.read({"a": "?"}) == {"a": "?"}
+    # The rest of the schema is checked.
+    with pytest.raises(InvalidArgumentsError, match="3 is not of type 'string'"):
+        made.read({"a": 3})
+
+
+@pytest.mark.parametrize("pattern", UNREADABLE)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        lambda pattern: {"patternProperties": {pattern: {"type": "string"}}, "additionalProperties": False},
+        lambda pattern: {"patternProperties": {pattern: {"type": "string"}}, "unevaluatedProperties": False},
+        lambda pattern: {"propertyNames": {"pattern": pattern}},
+        lambda pattern: {"not": {"propertyNames": {"pattern": pattern}}},
+        lambda pattern: {"not": {"patternProperties": {pattern: {}}}},
+        lambda pattern: {"oneOf": [{"propertyNames": {"pattern": pattern}}, {}]},
+        lambda pattern: {"if": {"propertyNames": {"pattern": pattern}}, "then": {"minProperties": 3}},
+    ],
+)
+def test_unreadable_pattern_refuses_no_call(schema: Callable[[str], dict[str, Any]], pattern: str) -> None:
+    assert with_schema({"type": "object"} | schema(pattern)).read({"?": 1}) == {"?": 1}
+
+
+@pytest.mark.parametrize("pattern", ["[", "(", ")", "*", "a)", "([a-z]"])
+def test_pattern_of_no_dialect_is_refused(pattern: str) -> None:
+    with pytest.raises(ToolDefinitionError, match="is not a 'regex'"):
+        with_schema(of(a={"pattern": pattern}))
 
 
 def missing(city: str) -> str:

@@ -27,6 +27,8 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 # The members of a message in which servers write the reasoning, and read it again beside tool calls: DeepSeek, vLLM and
 # llama.cpp; OpenRouter, Groq and newer versions of vLLM; OpenRouter for parts with signatures.
 REASONING_MEMBERS = ("reasoning_content", "reasoning", "reasoning_details")
+# The types of the parts of a content that are the reply's text; some servers omit the type.
+_TEXT_PARTS = frozenset({"text", "output_text", ""})
 # Gemini's signature of its reasoning in a tool call; it refuses a history without it.
 EXTRA_CONTENT = "extra_content"
 
@@ -249,7 +251,7 @@ def _parse(body: bytes, endpoint: Endpoint) -> _Body:
 def _content(message: _Message) -> str:
     content = message.content
     if isinstance(content, list):
-        content = "".join([part.text or "" for part in content if part.type != "thinking"])
+        content = "".join([part.text or "" for part in content if part.type in _TEXT_PARTS])
     return content or message.refusal or ""
 
 
