@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, final, overload
 
 from pydantic_core import core_schema, to_json, to_jsonable_python
 
-from graphexec.errors import InputError, SnapshotError, an
+from graphexec.errors import InputError, SnapshotError, an, format_value
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.serialization import public_module
 from graphexec.messages import AssistantMessage
@@ -415,6 +415,9 @@ class StoppedResponse:
 
     @property
     def reason(self) -> str:
-        """One sentence for people: the limit, its value, and the value reached."""
+        """The reason for people: the limit with its value and the value reached, and whether no reply could be read."""
         count = len(self.steps)
-        return f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."
+        reason = f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."
+        if not self.steps or any(step.status != "parse_error" for step in self.steps):
+            return reason
+        return f"{reason} No reply could be read; the last observation was {format_value(self.steps[-1].observation)}."

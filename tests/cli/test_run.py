@@ -315,9 +315,9 @@ def test_json_includes_errors(
         (["--tools", "tools_of_mine:wat"], "tools_of_mine has no wat; did you mean wait?"),
         (
             ["--tools", "tools_of_mine:plain"],
-            "plain is not a tool or a list of tools: len takes obj by position",
+            "plain is not a tool or a list of tools: len is a builtin function, without annotations",
         ),
-        (["--tools", "tools_of_mine:numbers"], "a list of tools: tool was given 1; write @tool above a function"),
+        (["--tools", "tools_of_mine:numbers"], "a list of tools: 1 is not a tool; decorate the function with @tool"),
         (["--tools", "tools_of_mine:none"], "tools_of_mine:none is an empty list"),
         (["--tools", "tool_of_mine.py:wait"], "there is no file tool_of_mine.py; did you mean tools_of_mine.py?"),
         (

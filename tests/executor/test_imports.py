@@ -86,7 +86,7 @@ def test_import_explains_missing_module(module: str, remedy: str) -> None:
     assert raised.value.name == f"graphexec.{module}"
 
 
-@pytest.mark.parametrize("module", ["graphexec.nothing", "graphexec.agents.nothing"])
+@pytest.mark.parametrize("module", ["nothing_here", "graphexec.nothing", "graphexec.agents.nothing"])
 def test_other_module_is_missing_as_usual(module: str) -> None:
     with pytest.raises(ModuleNotFoundError, match=f"^No module named '{module}'$"):
         importlib.import_module(module)

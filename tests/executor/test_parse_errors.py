@@ -17,7 +17,7 @@ from graphexec import (
     create_tool_calling_agent,
     snapshot_of,
 )
-from graphexec.errors import AgentError, InputError
+from graphexec.errors import AgentError, InputError, format_value
 from graphexec.messages import AssistantMessage, ToolCall, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
@@ -223,3 +223,22 @@ def test_parse_error_in_a_tool_is_its_failure() -> None:
     )
     assert statuses(result) == ["error"]
     assert isinstance(result.outcome, AgentFinish)
+
+
+@pytest.mark.parametrize(("make", "unreadable"), [(make, one) for make, one, *_ in AGENTS.values()], ids=list(AGENTS))
+def test_stopped_run_says_why_no_reply_was_read(make: Make, unreadable: ScriptedReply) -> None:
+    model = ScriptedModel([unreadable], repeat_last=True)
+    result = AgentExecutor(agent=make(model), tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q")
+    assert result.stopped is not None
+    assert result.stopped.reason == (
+        "Stopped after 2 steps: the limit of 2 iterations was reached (2 spent). No reply could be read; the last "
+        f"observation was {format_value(result.steps[-1].observation)}."
+    )
+
+
+def test_run_with_a_call_names_the_limit_alone() -> None:
+    model = ScriptedModel(["I am thinking.", "Action: echo\nAction Input: a", "I am thinking."])
+    agent = create_react_agent(model, [echo])
+    result = AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=3).run("q")
+    assert result.stopped is not None
+    assert result.stopped.reason == "Stopped after 3 steps: the limit of 3 iterations was reached (3 spent)."
