@@ -30,6 +30,8 @@ _SPELLINGS = {"image/jpg": "image/jpeg"}
 # Characters of an address that a label shows.
 _SHOWN = 100
 _KILO = 1_000
+# Levels of stored data: pydantic reads 200, and those of a snapshot around the data count.
+_DEEPEST = 150
 
 # Distinguishes an image from other JSON, such as the stored result of a tool.
 ImageKind: TypeAlias = Literal["graphexec.image"]
@@ -235,7 +237,8 @@ def replace_images(value: Any, change: Callable[[Image], Any], fallback: Fallbac
 def dump_with_images(value: Any, fallback: Fallback | None = None, inf_nan_mode: InfNanMode = "constants") -> Any:
     """Return a value as JSON data from which `restore_images` restores each `Image`, and no other object.
 
-    An object that looks like an image, but is not, is stored within another one.
+    An object that looks like an image, but is not, is stored within another one. Raises `ValueError` for data that are
+    nested too deeply to be read again, and for values that pydantic cannot convert.
     """
     data, images = _mark_images(value, fallback, inf_nan_mode)
     quoted = _quote(data)
@@ -302,12 +305,15 @@ def _replace_marks(data: Any, images: Mapping[str, Image], change: Callable[[Ima
             return data
 
 
-def _quote(data: Any) -> Any:
+def _quote(data: Any, depth: int = 0) -> Any:
+    if depth > _DEEPEST:
+        raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
     match data:
         case [*items]:
-            return [_quote(one) for one in items]
+            return [_quote(one, depth + 1) for one in items]
         case {**members}:
-            quoted = {name: _quote(one) for name, one in members.items()}
-            return {"kind": _DATA_KIND, "data": quoted} if quoted.get("kind") in (IMAGE_KIND, _DATA_KIND) else quoted
+            is_like_image = members.get("kind") in (IMAGE_KIND, _DATA_KIND)
+            quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
+            return {"kind": _DATA_KIND, "data": quoted} if is_like_image else quoted
         case _:
             return data

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
+import functools
 import json
 import math
 import subprocess
@@ -508,6 +509,36 @@ def test_stored_observation_has_the_same_text_and_images(value: Any) -> None:
     assert "base64" not in text
     assert split_observation(stored(value)) == (text, images)
     assert stored(stored(value)) == stored(value)
+
+
+NESTINGS: dict[str, Callable[[Any], Any]] = {
+    "lists": lambda inner: [inner],
+    "objects": lambda inner: {"a": inner},
+    "like images": lambda inner: {"kind": "graphexec.image", "url": inner},
+    "like stored data": lambda inner: {"kind": "graphexec.data", "data": inner},
+}
+
+
+@pytest.mark.parametrize("nest", NESTINGS.values(), ids=NESTINGS)
+@given(depth=st.integers(0, 300), innermost=st.sampled_from([CAT, 3]))
+def test_deep_observation_is_read_from_its_snapshot(nest: Callable[[Any], Any], depth: int, innermost: Any) -> None:
+    """Images may be lost where they are nested deeper than any snapshot can be read, and the text is not."""
+    observation = functools.reduce(lambda inner, _: nest(inner), range(depth), innermost)
+    step = AgentStep(AgentAction("look", ""), observation)
+    restored = load_as(AgentStep, json.loads(json.dumps(to_json_data(step)))).observation
+    if depth <= 70:
+        assert split_observation(restored) == split_observation(observation)
+    if innermost == 3:
+        assert format_observation(restored) == format_observation(observation)
+
+
+def test_input_that_is_nested_too_deeply_is_not_stored() -> None:
+    deep: Any = CAT
+    for _ in range(160):
+        deep = [deep]
+    finish = AgentFinish({"output": deep})
+    with pytest.raises(ValueError, match="nested more than 150 levels deep"):
+        to_json_data(finish)
 
 
 # JSON that a tool may have fetched: it looks like an image, or like the stored form of one.
