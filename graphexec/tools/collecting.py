@@ -69,7 +69,7 @@ def _to_tool(given: Any) -> AnyTool:
         raise ToolDefinitionError(f"{what} has tools, and is none; write *tools_of({what}) instead of it")
     if not callable(value) and not inspect.iscoroutine(value):
         raise ToolDefinitionError(f"{format_value(value)} is not a tool; {remedy_for(value)}")
-    return tool(value)
+    return tool(given)
 
 
 def _is_runnable(value: Any) -> bool:

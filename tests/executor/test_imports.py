@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from typing import Any
+from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -99,12 +99,12 @@ def test_missing_module_has_no_spec(module: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 @given(name=st.from_regex(r"\A[a-zA-Z][a-zA-Z_]{0,8}\Z"))
-def test_any_missing_name_can_be_looked_up(package: Any, name: str) -> None:
+def test_any_missing_name_can_be_looked_up(package: ModuleType, name: str) -> None:
     assert getattr(package, name, None) is vars(package).get(name)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_submodules_are_imported_as_before(package: Any) -> None:
+def test_submodules_are_imported_as_before(package: ModuleType) -> None:
     names = [one.partition(".")[2] for one in sys.modules if one.rpartition(".")[0] == package.__name__]
     assert names
     for name in names:
