@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from graphexec.agents.examples import WorkedExample
@@ -32,6 +32,26 @@ def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], pr
                     values = found.setdefault(name, {})
                     values[argument] = (*values.get(argument, ()), value)
     return found
+
+
+def declared_strings(tool: AnyTool) -> frozenset[str]:
+    """Return the names and values that a tool's schema lists at any depth, which a model does not make up."""
+    return frozenset(strings_in(tool.parameters, without=("description", "title", "examples")))
+
+
+def strings_in(value: Any, *, without: Collection[str] = ()) -> Iterator[str]:
+    """Yield the strings and the keys in JSON data, but not what the keys `without` lead to."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case str(text):
+                yield text
+            case {**members}:
+                pending += [*members, *(part for key, part in members.items() if key not in without)]
+            case [*parts]:
+                pending += parts
+            case _:
+                pass
 
 
 def is_choice(tool: AnyTool, argument: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Mapping
@@ -147,7 +148,7 @@ def _merge_parts(schema: Schema, definitions: _Definitions, targets: dict[str, A
     """
     merged = {key: value for key, value in schema.items() if key not in ("$ref", "allOf")}
     given: list[Any] = schema.get("allOf", [])
-    parts = [_merge_parts(one, definitions, targets) if isinstance(one, dict) else one for one in given]
+    parts = [_merge_parts({**one}, definitions, targets) if isinstance(one, dict) else one for one in given]
     if isinstance(reference := schema.get("$ref"), str):
         parts.insert(0, _merge_target(reference, definitions, targets))
     if merged.keys() & _OWN and any(map(_describes_properties, parts)):
@@ -177,9 +178,9 @@ def _merge_target(reference: str, definitions: _Definitions, targets: dict[str, 
         # A schema that refers to itself adds nothing to itself.
         targets[reference] = {}
         target = definitions.target(reference)
-        targets[reference] = _merge_parts(target, definitions, targets) if isinstance(target, dict) else target
-    found = targets[reference]
-    return {**found} if isinstance(found, dict) else found
+        targets[reference] = _merge_parts({**target}, definitions, targets) if isinstance(target, dict) else target
+    # A part that is merged into others loses keywords.
+    return copy.copy(targets[reference])
 
 
 # Keywords that mean something else beside other keywords of this kind, and of these those that see nothing of `allOf`.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel
 
 from graphexec import (
     AgentExecutor,
@@ -508,6 +508,42 @@ def test_argument_may_come_from_elsewhere(inputs: Any, options: dict[str, Any]) 
     scene = Scene(act(DUMMY), finish(), agent=options)
     scene.run(inputs)
     assert scene.weather.calls == [DUMMY]
+
+
+class Item(BaseModel):
+    name: str
+    unit: Literal["EUR", "USD"]
+
+
+@pytest.mark.parametrize(
+    ("basket", "status"),
+    [
+        ({"some basket": 2.5}, "bad_arguments"),
+        ({"kettle": 2.5, "Some Basket": 3}, "bad_arguments"),
+        ({"kettle": ["another basket"]}, "bad_arguments"),
+        (["some basket", "kettle"], "bad_arguments"),
+        ({"some basket": 317}, "bad_arguments"),
+        ({"kettle": 2.5, "unit": "EUR", "name": "teapot"}, "ok"),
+        (["kettle"], "ok"),
+        ({}, "ok"),
+    ],
+)
+def test_parts_of_an_argument_may_be_copied(basket: Any, status: str) -> None:
+    @tool
+    def total(basket: Any, items: tuple[Item, ...] = ()) -> int:
+        """Return the total of a basket."""
+        return len(items)
+
+    calls: list[dict[str, Any]] = [
+        {"basket": {"some basket": 317}},
+        {"basket": ["another basket", {"name": "jug", "unit": "EUR"}]},
+    ]
+    worked = [WorkedExample("?", (("total", arguments, "1"),), "1") for arguments in calls]
+    replies = [json.dumps({"action": "total", "action_input": {"basket": basket}}), "none", finish()]
+    agent = create_structured_agent(ScriptedModel(replies), [total], examples=worked)
+    executor = AgentExecutor(agent=agent, tools=[total], handle_parsing_errors=True)
+    result = executor.run("How much is a kettle for 2.5, please?")
+    assert statuses_of(result)[0] == status
 
 
 def test_default_of_a_tool_is_not_copied() -> None:

@@ -78,9 +78,13 @@ def natural_question(description: str, arguments: Mapping[str, Any]) -> str:
     left = dict(arguments)
     words = _place_pair(_place_several(words, left), left)
     for name, value in arguments.items():
+        # Sentences have no place for the parts of an object.
+        if isinstance(value, dict):
+            continue
         if name in left and (found := _find_choice(words, value) or _find_mention(words, name)) is not None:
             words = _insert(words, found, left.pop(name))
-    if len(left) == 1 == len(arguments) and (found := _find_noun(words)) is not None:
+    is_placed = len(left) == 1 == len(arguments) and not any(isinstance(one, dict) for one in left.values())
+    if is_placed and (found := _find_noun(words)) is not None:
         words = _insert(words, found, left.popitem()[1])
     labels = ", ".join(f"{' '.join(words_of(name)) or name} {_format(value)}" for name, value in left.items())
     end = f": {labels}" if labels else ""
@@ -201,4 +205,18 @@ def _plain(word: str) -> str:
 
 
 def _format(value: Any) -> str:
+    """Return a value as people write it: "37 and 52", and "lantern 37, rucksack 52". Nested parts are JSON."""
+    match value:
+        case str():
+            return value
+        case [*parts] if parts:
+            *first, last = map(_format_part, parts)
+            return f"{', '.join(first)} and {last}" if first else last
+        case {**members} if members:
+            return ", ".join(f"{key} {_format_part(one)}" for key, one in members.items())
+        case _:
+            return _format_part(value)
+
+
+def _format_part(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
 from graphexec.agents.candidates import find_candidates
-from graphexec.agents.dummies import is_choice
+from graphexec.agents.dummies import declared_strings, is_choice, strings_in
 from graphexec.agents.images import observation_images
 from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation, observation_text
@@ -56,7 +56,12 @@ class CallRules:
     def _dummy_texts(self) -> frozenset[str]:
         """The strings of all examples: a model also gives one tool what it saw in an example of another."""
         rows = self.agent.dummies.values()
-        return frozenset(fold(one) for row in rows for values in row.values() for one in values if isinstance(one, str))
+        texts = frozenset(one for row in rows for values in row.values() for one in strings_in([*values]))
+        return frozenset(map(fold, texts - self._declared))
+
+    @cached_property
+    def _declared(self) -> frozenset[str]:
+        return frozenset[str]().union(*map(declared_strings, self.tools.values()))
 
     @cached_property
     def _example_questions(self) -> frozenset[str]:
@@ -77,10 +82,11 @@ class CallRules:
             "no_immediate_repeats" in rules and not all(tool.repeatable for tool in self.tools.values())
         )
 
-    def _is_dummy(self, value: Any, dummies: Sequence[Any]) -> bool:
-        if isinstance(value, str):
-            return fold(value) in self._dummy_texts
-        return any(value == to_jsonable_python(dummy, fallback=str) for dummy in dummies)
+    def _dummies_in(self, value: Any, dummies: Sequence[Any]) -> Iterator[Any]:
+        """Yield what is a dummy: the value as a whole, or a string or a key in it."""
+        if not isinstance(value, str) and value in to_jsonable_python(dummies, fallback=str):
+            yield value
+        yield from (one for one in strings_in(value) if fold(one) in self._dummy_texts and one not in self._declared)
 
     def tool_of(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
@@ -117,10 +123,9 @@ class CallRules:
         for name, value in (_validated(tool, action) or {}).items():
             if (
                 not is_choice(tool, name)
-                and self._is_dummy(value, dummies.get(name, ()))
                 # The value that the tool has without the argument.
                 and value != properties.get(name, {}).get("default")
-                and not self._may_know(run, value)
+                and not all(self._may_know(run, one) for one in self._dummies_in(value, dummies.get(name, ())))
             ):
                 yield name, value
 
