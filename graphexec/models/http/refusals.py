@@ -1,15 +1,15 @@
 """Optional parameters that a server refuses, as reasoning models do: learned from the refusal, and then not sent.
 
-A refusal is a response with status 400 or 422 that names a parameter. The shapes are those of OpenAI and Azure (`param`
-and `code`, or only a text), xAI, DeepSeek, Moonshot, Groq, Cerebras, Gemini ("Unknown name"), Mistral, vLLM and FastAPI
-(`loc` of an `extra_forbidden` input), LiteLLM and Anthropic, as their users quote them in issues of client libraries.
+A refusal is a response with status 400 or 422 that names a parameter which was sent: in the error's member `param`, or
+in a sentence of its message with a word of refusal, such as "unsupported", "not" or "only". A message about the type or
+the range of a value is no refusal, because the user has to choose another value.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeAlias, final
@@ -46,84 +46,89 @@ class Parameter:
 # The most characters of a message that are searched; a server may quote the whole request.
 _LONGEST = 5_000
 
-# The length and the beginning of a name are bounded, so that a search takes time linear in the text.
-_NAME = r"(?<!\w)[\"'`]?([A-Za-z_][\w.\[\]]{0,80})[\"'`]?"
-_REFUSED = (
-    r"(?:(?:not|no longer|never)(?: currently| yet)? (?:supported|permitted|allowed|recognized|available|accepted)"
-    r"|unsupported|unrecognized|deprecated|does not support|doesn't support|may only be set to|must be unset"
-    r"|not an? (?:supported|valid|recognized|known) (?:parameter|argument|option|property|field)"
-    r"|cannot be (?:set|specified|used)|can only be|should not be (?:set|sent)|forces tool use"
-    r"|extra (?:inputs|fields)(?: are)? not permitted|only [\w.]{1,20} is allowed)"
+# Each object in a message is a report of its own.
+_OBJECT = re.compile(r"[{}]")
+_SENTENCE = re.compile(r"[.;!?](?:\s|$)|\n")
+# The text of an error in JSON is no quotation.
+_INNER_TEXT = re.compile(r"([\"'](?:message|msg|detail|error)[\"']: ?)[\"']")
+# A quotation of several words, as of the user's text; an apostrophe in a word opens none.
+_QUOTATION = re.compile(r"(?<!\w)([\"'`])[^\"'`,\[\]]* [^\"'`]*\1(?!\w)")
+# Behind these, other parameters are named, which are supported.
+_ALTERNATIVES = re.compile(
+    r"\bdid you mean\b.*|(?<=unknown )(field \S+) expected one of .*|\b(?:supported|allowed|valid) \w+(?: are\b|:).*"
+    r"|(?:^|, )\W{0,3}(?:please )?use .*"
 )
-# Words before the names of one or more parameters: "Unsupported parameters: ['a', 'b'] for this model".
-_BEFORE = re.compile(
-    r"(?:unsupported|unrecognized|unknown|unexpected)(?: request| keyword)? (?:parameter|value|argument|name|field|key)"
-    r"(?:s|\(s\))?(?: supplied)?"
-    r"|(?:argument|parameter)s?(?: is| are)? not supported(?: on| with| by| for)?(?: this model)?"
-    r"|additional properties are not allowed"
-    r"|(?:does not|doesn't|do not) support (?:the |these )?(?:parameter|argument|option)(?:s|\(s\))?",
-    re.IGNORECASE,
+_VALUE = re.compile(
+    r"\btoo (?:large|long|small|short|high|low|big|many|few)\b|\bat (?:most|least)\b|\bup to\b|\bbetween\b|\brange\b"
+    r"|\bexceed|\b(?:maximum|minimum|limit|positive|negative|integers?|floats?|numbers?|strings?|arrays?|lists?|booleans?)\b"
+    r"|\b(?:less|greater|more|fewer|higher|lower|larger|smaller) than\b|\bor (?:less|more)\b|[<>\u2264\u2265]"
+    r"|\b(?:of|valid|wrong|invalid) type\b|(?<!not )\bexpected (?!one of `)|\bunknown variant\b"
+    r"|\bvalues are\b|\d to \d|tokens\W{1,3}\d"
 )
-# The end of such a list of names; other names may follow, which are supported.
-_END = re.compile(
-    r"[.;](?:\s|$)|\n|\s(?:is|are|was|were|for|with|in|at|on|by|expected|did|use|valid|supported|allowed)\s",
-    re.IGNORECASE,
+# The sentence is about another part of the request, such as the user's text, in which a word such as "stop" is no name.
+_OTHER_SUBJECT = re.compile(
+    r"\b(?:messages|role|content|prompt|api key|unknown model|tools\[|tool [\"'`]|(?:tool|function)[ .]name|the tool)"
 )
-_SINGLE = (
-    # Such as "The 'a' parameter is not supported", or: a: Extra inputs are not permitted
-    re.compile(
-        _NAME
-        + r"(?: parameter| argument| option| property| field| value| sequences?)?(?:: | )(?:is |are |was )?"
-        + _REFUSED,
-        re.IGNORECASE,
-    ),
-    # "This model does not support the a parameter"
-    re.compile(r"(?:does not|doesn't|do not) support (?:the |this |setting |custom |forced )?" + _NAME, re.IGNORECASE),
-    re.compile(r"extra inputs are not permitted, field: " + _NAME, re.IGNORECASE),
-    # "a must be at least 0.95 or unset"
-    re.compile(_NAME + r" must be [^.;\n]{0,60}(?:\.\d+)?[^.;\n]{0,20}\bunset\b", re.IGNORECASE),
-    re.compile(r"[\"'`]?\b(temperature|top_p)[\"'`]? must be (?:set to |equal to |exactly )?1(?:\.0)?(?![\d.]*\d| or)"),
-    # "a and b cannot both be specified": the first is kept.
-    re.compile(r"\band " + _NAME + r" (?:cannot|can't|must not|should not) both be", re.IGNORECASE),
+_REFUSAL = re.compile(
+    r"\b(?:un|dis|in)(?:supported|recogni[sz]ed|known|expected|available|allowed|compatible|valid)\b"
+    r"|\b(?:not?|never|cannot|only|extra|extraneous|additional|deprecated|unset|rejected|removed?|fixed"
+    r"|forbidden|prohibited|ignores?|extra_forbidden)\b|n't\b"
+    r"|\b(?:must|should) be (?:set to |equal to |exactly |the )*(?:1(?:\.0+)?(?![\d.]*\d)|default|omitted|null)\b"
 )
-# The place of an input that pydantic forbids, as JSON or as Python writes it.
-_PLACE = re.compile(r"[\"']loc[\"']: ?[\[(]([^\])]*)[\])]")
-_FORBIDDEN = re.compile(r"extra_forbidden|extra (?:inputs|fields)(?: are)? not permitted", re.IGNORECASE)
-_WORD = re.compile(r"[A-Za-z_][\w.\[\]]*")
-_ANY_REFUSAL = re.compile(rf"\b{_REFUSED}|\bunknown\b", re.IGNORECASE)
-# The parameter is known and only its value is wrong, so the user has to choose another one.
-_OTHER_VALUES = re.compile(r"supported values are", re.IGNORECASE)
-_CODE = re.compile(r"unsupported|not_supported|unrecognized|unknown_(?:parameter|argument|field)", re.IGNORECASE)
+# Around a name without quotes that is also an English word, such as "stop": a sign, or a word of this kind.
+_LEFT = (
+    r"(?:^|[\"'`\[(:=,./]|\b(?:parameters?|arguments?|fields?|keys?|name|propert(?:y|ies)|options?|settings?|supports?"
+    r"|accepts?|allows?|permits?|set|setting|removed?|ignores?|the|custom|this|only|and|or|of|for|with|specify|unsupported"
+    r"|unrecognized|unknown|unexpected|invalid|supplied))\s*"
+)
+_RIGHT = (
+    r"(?=\s*(?:$|[\"'`\]):=,./])|\s+(?:is|are|was|were|has|must|may|should|can|cannot|parameters?|arguments?|options?"
+    r"|fields?|property|settings?|values?|sequences?|not|unsupported|specified|modifications|with|for|when|on|in|and|or)\b)"
+)
+_CODE = re.compile(
+    r"unsupported_parameter|not_supported|unrecognized|unknown_(?:parameter|argument|field)", re.IGNORECASE
+)
+# The first of two parameters of which only one may be sent is kept.
+_BOTH = re.compile(r"\S{1,80} and (?=\S{1,80} (?:cannot|can't|must not|should not) both be)")
 
 
-def find_refused_names(status: int, report: ErrorReport) -> frozenset[str]:
-    """Return the names of parameters that an error refuses: the last part of each path, in snake case."""
-    message = report.message.replace("\\", "")[:_LONGEST]
-    if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY} or _OTHER_VALUES.search(message):
+def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) -> frozenset[str]:
+    """Return the names, among those that were `sent`, of parameters that an error refuses; names are in snake case."""
+    if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return frozenset()
-    found = [*_names_in(message)]
+    names = frozenset(sent)
+    message = _snake_case(_INNER_TEXT.sub(r"\1", report.message.replace("\\", "")[:_LONGEST]))
+    found = {name for part in _OBJECT.split(message) for name in _names_in(part, names)}
     named = report.members.get("param")
-    if isinstance(named, str) and (_CODE.search(f"{report.code} {report.kind}") or _ANY_REFUSAL.search(message)):
-        found.append(named)
-    return frozenset(_last_part(name) for name in found)
+    if isinstance(named, str) and (not _VALUE.search(message) or _CODE.search(f"{report.code} {report.kind}")):
+        found |= names & {_snake_case(_last_part(named))}
+    return frozenset(found)
 
 
-def _names_in(message: str) -> Iterator[str]:
-    for marker in _BEFORE.finditer(message):
-        end = _END.search(message, marker.end())
-        yield from _WORD.findall(message[marker.end() : end.start() if end else len(message)])
-    for pattern in _SINGLE:
-        yield from pattern.findall(message)
-    for fragment in message.split("}"):
-        if _FORBIDDEN.search(fragment):
-            for place in _PLACE.findall(fragment):
-                yield from _WORD.findall(place)[-1:]
+def _names_in(message: str, names: frozenset[str]) -> Iterator[str]:
+    message = _BOTH.sub("", message)
+    if _VALUE.search(message) and not re.search(r"\bunset\b", message):
+        return
+    for sentence in _SENTENCE.split(message):
+        own = _ALTERNATIVES.sub(r"\1", sentence)
+        if _REFUSAL.search(own):
+            unquoted = _QUOTATION.sub(" ", own)
+            yield from (name for name in names if _mentions(unquoted, name))
 
 
-def _last_part(name: str) -> str:
-    """Return the last part of a path in snake case: xAI calls `reasoning_effort` `reasoningEffort`."""
-    last = name.rstrip(".").rpartition(".")[2]
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last).lower()
+def _mentions(sentence: str, name: str) -> bool:
+    if "_" in name:
+        return re.search(rf"(?<!\w){name}(?!\w)", sentence) is not None
+    return not _OTHER_SUBJECT.search(sentence) and re.search(rf"{_LEFT}\b{name}{_RIGHT}", sentence) is not None
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip(".").rpartition(".")[2]
+
+
+def _snake_case(text: str) -> str:
+    """Return a text in lower case, with names in snake case: xAI calls `reasoning_effort` `reasoningEffort`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", text).lower()
 
 
 @final
@@ -152,11 +157,12 @@ class Refusals:
 
         `apply` removes them from the body, so a call can be repeated only as often as there are names.
         """
-        named = find_refused_names(status, report)
+        sent = [(parameter, path) for parameter in self._known if (path := parameter.find(body))]
+        named = find_refused_names(status, report, (name for parameter, path in sent for name in parameter.names(path)))
         learned: list[Refused] = []
-        for parameter in self._known:
-            path, other = parameter.find(body), parameter.other_name
-            if path and not named.isdisjoint(parameter.names(path)):
+        for parameter, path in sent:
+            other = parameter.other_name
+            if not named.isdisjoint(parameter.names(path)):
                 with self._lock:
                     self._refused |= {path}
                 instead = other if path == parameter.path and other not in self._refused else ""
