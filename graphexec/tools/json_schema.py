@@ -187,7 +187,7 @@ def _has_unreadable(part: Any) -> bool:
         case {**members}:
             # Any: a property may have the name of a keyword.
             named: Any = members.get("patternProperties")
-            patterns = [members.get("pattern"), *(named if isinstance(named, dict) else ())]
+            patterns: list[Any] = [members.get("pattern"), *(named if isinstance(named, dict) else ())]
             return any(map(_pattern_error, patterns)) or any(map(_has_unreadable, members.values()))
         case _:
             return False

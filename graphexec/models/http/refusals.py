@@ -77,7 +77,7 @@ _REFUSAL = re.compile(
 )
 # Around a name without quotes that is also an English word, such as "stop": a sign, or a word of this kind.
 _LEFT = (
-    r"(?:^|[\"'`\[(:=,./]|\b(?:parameters?|arguments?|fields?|keys?|name|propert(?:y|ies)|options?|settings?|supports?"
+    r"(?:^|[\"'`\[(:=,./]|\s-\s|\b(?:parameters?|arguments?|fields?|keys?|name|propert(?:y|ies)|options?|settings?|supports?"
     r"|accepts?|allows?|permits?|set|setting|removed?|ignores?|the|custom|this|only|and|or|of|for|with|specify|unsupported"
     r"|unrecognized|unknown|unexpected|invalid|supplied))\s*"
 )
