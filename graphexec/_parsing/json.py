@@ -2,14 +2,15 @@
 
 What can only mean one thing is read: raw newlines and tabs in strings, trailing commas, single and typographic quotes,
 full-width colons and commas, and Python's `None`, `True` and `False`. Anything else that is not JSON is refused, and so
-are two different values of one key.
+are two different values of one key, and a number too large for a float.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeGuard
 
 from pydantic_core import from_json
@@ -47,7 +48,7 @@ def valid_json(text: str) -> str:
         _parse(repaired)
         text = repaired
     # As strings, because a number of any length is the same as itself.
-    json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=str)
+    json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=_reject_overflow)
     return text
 
 
@@ -82,10 +83,17 @@ def _reject_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _reject_overflow(number: str) -> str:
+    if math.isinf(float(number)):
+        raise ValueError(f"the number {number[:20]} is too large")
+    return number
+
+
 # A string in any quotes, also an unterminated one, which takes the rest of the text, so that a search is linear.
 STRING = r"""
     "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"?
     | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'?
+    | ‘(?P<single_curly>[^‘’\\]*+(?:\\.[^‘’\\]*+)*+)’?
     | [“”„](?P<curly>[^“”\\]*+(?:\\.[^“”\\]*+)*+)[“”]?
 """
 _TOKEN = re.compile(
@@ -109,7 +117,7 @@ def _repair(text: str) -> str:
 
 def _repair_token(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    if kind not in {"double", "single", "curly"}:
+    if kind not in {"double", "single", "single_curly", "curly"}:
         return "" if kind == "trailing" else _WORDS[found[0]]
     closed = found.end() > found.end(kind)
     if kind != "double" and closed and not _AFTER_STRING.match(found.string, found.end()):
@@ -133,6 +141,38 @@ def open_string(text: str) -> int | None:
         return None
     # The beginning of an escape is not a part of the token.
     return last.start("double") if text[last.end() :] in {"", "\\"} else None
+
+
+_STRING_OR_BRACKET = re.compile(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
+_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
+
+
+def find_end(text: str, start: int = 0) -> int | None:
+    """Return the position behind the JSON that begins at `start`, or `None` if its brackets are not closed."""
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(text, start):
+        if token[0] in _BRACKETS:
+            depth += _BRACKETS[token[0]]
+            if depth == 0:
+                return token.end()
+    return None
+
+
+_FENCE_BEGUN = re.compile(r"\s*+(?:```+[\w+-]{0,20}\s*+)?")
+_CONTAINER_BEGUN = re.compile(r"\{\s*+(?:[\"'“”„‘]|\Z)|\[\s*+[\"{]")
+_FIRST_KEY = re.compile(r"\{\s*+[\"'“”„‘]([^\"'“”„‘’]{1,200})[\"'“”’]\s*+[:：]")
+
+
+def is_broken_container(text: str, keys: Collection[str]) -> bool:
+    """Return whether a text that is not JSON begins like it, and is truncated or has one of the `keys` first.
+
+    A fence that is not closed may precede it.
+    """
+    begun = _FENCE_BEGUN.sub("", text, count=1)
+    if not _CONTAINER_BEGUN.match(begun):
+        return False
+    key = _FIRST_KEY.match(begun)
+    return find_end(begun) is None or (key is not None and key[1] in keys)
 
 
 class StringDecoder:

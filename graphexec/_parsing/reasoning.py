@@ -1,7 +1,8 @@
 """Separate the reasoning that a model writes in tags, such as `<think>`, from its answer.
 
 Reasoning stands at the beginning of a reply: in tags, or up to a closing tag without an opening one, because a prompt
-may end with that, or up to the end if its tag is never closed. A closing tag ends it wherever it stands.
+may end with that, or up to the end if its tag is never closed. A closing tag ends it wherever it stands. Behind an
+opening tag, only a tag that is alone in its quotes is text: thoughts have quotes that are never closed.
 
 But an answer may speak of tags. In quotes and in code within a line, tags are text, and outside of reasoning also in a
 fence, in a string of JSON, and between an opening tag and the end of its line. Behind an opening tag that begins or
@@ -37,6 +38,7 @@ _QUOTED = re.compile(
     re.VERBOSE,
 )
 _OPENING_QUOTE = re.compile("[`\"'“„«「『]")
+_QUOTES = "`\"'“”„«»「」『』"
 # Characters of its line in which the quotes before and behind a tag are looked for.
 _REACH_BEFORE = 500
 _REACH_BEHIND = 100
@@ -215,7 +217,9 @@ class ReasoningSplitter:
         if not complete:
             return None
         around = line + tag[0] + behind.partition("\n")[0]
-        return may_be_quoted and any(found.start() < len(line) < found.end() for found in _QUOTED.finditer(around))
+        quotations = _QUOTED.finditer(around) if may_be_quoted else ()
+        quotation = next((found[0] for found in quotations if found.start() < len(line) < found.end()), "")
+        return quotation.strip(_QUOTES) == tag[0] if self._state == "reasoning" else quotation != ""
 
     def _release(self, tag: re.Match[str] | None, *, last: bool) -> str:
         """Return the waiting text up to a tag, or to the beginning of what may be a tag, unless it is the last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from graphexec._mistakes import explain_creation
@@ -11,9 +12,9 @@ from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import FINAL
-from graphexec.agents.reading.text_parsing import make_decision, reject_more
+from graphexec.agents.reading.text_parsing import make_decision, reject_more, unwrap
 from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
-from graphexec.messages import Model, ModelReply
+from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
 
 REACT_PROMPT = """\
@@ -77,11 +78,14 @@ def create_react_agent(
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or `Final Answer:`. The `names` are those of the known tools.
 
-    An `Observation:` that the model invented, and everything after it, is `unread`. Raises `ParseError` if the reply
-    has neither an action nor an answer, or both, or several actions, however they are spelled and whatever is missing
-    of them, and for an action in a reply that was cut at the token limit.
+    A fence around the whole reply and a token such as `</s>` at its end are not read. An `Observation:` that the model
+    invented, and everything after it, is `unread`. Raises `ParseError` if the reply has neither an action nor an
+    answer, or both, or several actions, however they are spelled and whatever is missing of them, and for an action in
+    a reply that was cut at the token limit.
     """
-    read = read_text(reply)
+    # The thoughts are not a part of the fence around the whole answer.
+    reply = separate_reasoning(reply)
+    read = read_text(replace(reply, content=unwrap(reply.content)))
     decision = make_decision(read, reply, names)
     reject_more(read.text, names)
     return decision

@@ -22,9 +22,17 @@ from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
-from graphexec.agents.reading.json_text import find_decisions, is_answer, read_decision_fields, reject_answer_tool
-from graphexec.agents.reading.labels import FINAL
-from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
+from graphexec.agents.reading.json_text import (
+    ARGUMENT_KEYS,
+    NAME_KEYS,
+    find_decisions,
+    has_decision,
+    is_answer,
+    read_decision_fields,
+    reject_answer_tool,
+)
+from graphexec.agents.reading.labels import FINAL, text_after
+from graphexec.agents.reading.text_parsing import find_action, find_tool, named_tools, unreadable_error
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
@@ -237,6 +245,11 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         raise _unreadable(text, why)
     fields = read_decision_fields(found[0], reply, partial(_unreadable, text))
     action: str = fields["action"]
+    names = {tool.name for tool in tools}
+    tool = find_tool(action.strip(), names)
+    beside = f"{text[: found[0].start]}\n{text[found[0].end :]}"
+    if find_action(beside) or any(name != tool for name in named_tools(beside, names)):
+        raise _unreadable(text, "it has another action")
     given = fields.get("actioninput")
     answers = [fields[name] for name in _ANSWERS if name in fields and fields[name] not in (None, {})]
     if is_answer(action):
@@ -246,11 +259,16 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
             raise _unreadable(text, "it is a final_answer without an answer")
         if any(answer != answers[0] for answer in answers):
             raise _unreadable(text, "it has two answers")
+        if has_decision(answers[0], names):
+            raise _unreadable(text, "its answer is an action")
+        _reject_members(fields, "final_answer", answers[0], names, text)
+        labelled = FINAL.ways[-1].search(beside)
+        if labelled and text_after(beside, labelled) not in ("", format_observation(answers[0])):
+            raise _unreadable(text, "it has two answers")
         return AgentFinish({"output": format_observation(answers[0])}, text)
-    labelled = FINAL.at_line.search(text, found[0].end) is not None
-    if labelled or any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
+    if FINAL.ways[-1].search(beside) or any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
         raise _unreadable(text, "it has both an action and an answer")
-    tool = find_tool(action.strip(), {tool.name for tool in tools})
+    _reject_members(fields, action, given, names, text)
     optional = any(one.name == tool and not one.parameters.get("required") for one in tools)
     if given is None and ("actioninput" in fields or optional):
         given = {}
@@ -258,6 +276,16 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         raise _unreadable(text, "its action has no action_input")
     # The keys of a JSON object are strings.
     return (AgentAction(tool, given, text),)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _reject_members(fields: Mapping[str, Any], action: str, given: Any, names: Collection[str], text: str) -> None:
+    """Raise `ParseError` if a member beside the action has another name, other arguments or another decision."""
+    for name, value in fields.items():
+        if name in ("action", *_ANSWERS) or value in (None, "", {}, []):
+            continue
+        differs = (name in NAME_KEYS and value != action) or (name in ARGUMENT_KEYS and value != given)
+        if differs or has_decision(value, names):
+            raise _unreadable(text, f"its member {name} is another decision")
 
 
 def _unreadable(text: str, why: str) -> ParseError:

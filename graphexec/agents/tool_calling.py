@@ -15,6 +15,7 @@ from graphexec.agents.agent import Agent, Decision, RuleName, validate_rules
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
+from graphexec.agents.reading.text_parsing import strip_fence
 from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_instructed_agent
 from graphexec.agents.tool_choice import validate_tool_choice
@@ -161,7 +162,7 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     """Parse the arguments of a call. Truncated JSON is an error; it is not completed by guessing."""
     try:
-        written = call.arguments.strip()
+        written = strip_fence(call.arguments.strip())
         return read_object("{}" if written in {"", "null"} else written)
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)

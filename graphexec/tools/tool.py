@@ -26,7 +26,7 @@ from pydantic_core import ValidationError
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
-from graphexec._parsing.json import read_container, read_value
+from graphexec._parsing.json import is_broken_container, read_container, read_value
 from graphexec.errors import ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
@@ -270,18 +270,19 @@ class Tool(Generic[P, R_co]):
         names = self.names
         required = self.parameters.get("required", ())
         alone = names[0] if len(names) == 1 else required[0] if len(required) == 1 else None
+        broken = False
         try:
             decoded: dict[str, Any] | list[Any] | None = read_container(text)
         except ValueError:
-            decoded = None
+            decoded, broken = None, is_broken_container(text, names)
         if isinstance(decoded, dict) and (alone is None or alone in decoded):
             return (decoded,)
-        if not names:
+        if not names and not broken:
             return ({},)
-        if alone is None:
+        if alone is None or broken:
+            wanted = f"a JSON object with {', '.join(names)}" if names else "a JSON object"
             raise InvalidArgumentsError(
-                f"{self.name} was not called: its input is not a JSON object with {', '.join(names)}. "
-                f"Call it as {self.signature}."
+                f"{self.name} was not called: its input is not {wanted}. Call it as {self.signature}."
             )
         as_text = {alone: text}
         # The JSON may be the value of an argument that is a list or an object.

@@ -34,6 +34,8 @@ from graphexec._parsing.json import (
         ('{"a": 1, "a": 1}', {"a": 1}),
         ('{"None": "True, None,}"}', {"None": "True, None,}"}),
         ('{"a": "：，,]"}', {"a": "：，,]"}),
+        ('{‘a’: ‘say "b"’, ‘c’: [‘d’]}', {"a": 'say "b"', "c": ["d"]}),
+        ('{"a": 1e300, "b": 1e-999}', {"a": 1e300, "b": 0.0}),
     ],
 )
 def test_clear_json_is_read(text: str, value: dict[str, Any]) -> None:
@@ -44,6 +46,7 @@ def test_clear_json_is_read(text: str, value: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        *('{"a": 1e999}', "[-1e400]", '{"a": [{"b": 1' + "0" * 400 + ".5}]}", "{‘a’: ‘it’s’}"),
         *(
             "",
             "{",

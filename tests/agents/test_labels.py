@@ -57,6 +57,8 @@ def meaning_of(decision: Decision) -> tuple[Any, ...]:
         ("Gedanke: hm\nAktion: f\nAktionseingabe: x", ("f", "x")),
         ("Action : f\nEntrée de l'action : x", ("f", "x")),
         ("Action: f\n行动输入: x", ("f", "x")),
+        ("\ufeffaction: f\n\u200baction input: x", ("f", "x")),
+        ("Action: f\nAction Input: “x”", ("f", "x")),
         ("**Final Answer:** It is **42**", ("It is **42**",)),
         ("**Final Answer: 42**", ("42",)),
         ("**Final Answer**: **42**", ("**42**",)),
@@ -130,6 +132,11 @@ def test_input_with_another_answer_is_langchains() -> None:
         "Final Answer: 42\nAction: weather",
         "Action: weather\nFinal Answer: 42",
         "final answer: 42\naction: weather",
+        "final answer: 42\n行动：weather\n行动输入：Oslo",
+        "FINAL ANSWER: 42\nAktion: `weather`\nAktionseingabe: Oslo",
+        "Final Answer: 42\naction: weather\naction input: Oslo",
+        "最终答案：42\naction: weather\n输入：Oslo",
+        "Action: f\nAction Input: x Action: g Action Input: y",
     ],
 )
 def test_several_decisions_are_refused(text: str) -> None:

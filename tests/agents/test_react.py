@@ -118,6 +118,20 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
     assert action.unread == finish.unread == ""
 
 
+@pytest.mark.parametrize("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
+@pytest.mark.parametrize("form", ["```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"])
+def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
+    decision = read_decision(form.format(text))
+    assert (decision.tool_input if isinstance(decision, AgentAction) else decision.output) == "x"
+    assert decision.log == text
+
+
+def test_observation_in_a_fenced_reply_is_unread() -> None:
+    action = read_decision("```\nAction: f\nAction Input: x\nObservation: y\n```")
+    assert isinstance(action, AgentAction)
+    assert (action.tool_input, action.unread) == ("x", "Observation: y")
+
+
 def test_observation_in_json_is_kept() -> None:
     text = '{"note": "Weather:\nObservation: rain"}'
     action = read_decision(f"Action: f\nAction Input: {text}\nObservation: made up")

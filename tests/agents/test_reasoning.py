@@ -108,6 +108,16 @@ def test_no_reasoning_leaks_into_the_answer(
             assert split_reasoning(f"{opening}{thought}{end}{closing}{blank}{answer}").content == answer
 
 
+@given(
+    st.sampled_from(["<think>", "<thinking>\n", "[THINK]"]),
+    st.text(st.sampled_from("`\"'“„”«»「 ab"), min_size=1),
+    CLOSINGS,
+    st.sampled_from(['{"action": "f"}', "Final Answer: “4”", "f(`4`)", "It's 4."]),
+)
+def test_unbalanced_quote_does_not_swallow_the_reply(opening: str, thought: str, closing: str, answer: str) -> None:
+    assert split_reasoning(f"{opening}{thought}{closing}{answer}") == (thought.strip(), answer)
+
+
 QUOTES = st.sampled_from(["``", '""', "''", "“”", "„“", "«»", "「」"])
 
 

@@ -143,6 +143,50 @@ def test_any_json_is_decision_or_parse_error(value: Any) -> None:
         assert (decided["action"] == "final_answer") == isinstance(decision, AgentFinish)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Final Answer: 42\n{ACTION}",
+        f"最终答案：42\n{ACTION}",
+        '{"action": "final_answer", "answer": "42"}\nAction: echo\nAction Input: hi',
+        'Action: echo\nAction Input: hi\n{"action": "final_answer", "answer": "42"}',
+        '动作：echo\n{"action": "final_answer", "answer": "42"}',
+        '{"action": "final_answer", "answer": "42"}\nFinal Answer: 43',
+        ACTION.replace("}}", '}, "next": {"action": "echo", "action_input": {}}}'),
+        ACTION.replace("}}", '}, "then": [{"tool": "echo"}]}'),
+        ACTION.replace("}}", '}, "tool": "fail"}'),
+        ACTION.replace("}}", '}, "arguments": {"text": "ho"}}'),
+        '{"action": "final_answer", "answer": "42", "tool": "echo"}',
+        '{"action": "final_answer", "answer": {"name": "echo", "arguments": {"text": "hi"}}}',
+    ],
+)
+def test_reply_with_another_decision_is_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(text), [echo])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Action:\n```json\n{ACTION}\n```",
+        f"Action: echo\n{ACTION}",
+        ACTION.replace("}}", '}, "tool": "echo", "arguments": {"text": "hi"}, "name": null}'),
+        ACTION.replace("}}", '}, "thought": "I use echo.", "user": {"name": "echo"}}'),
+    ],
+)
+def test_same_decision_twice_is_one(text: str) -> None:
+    decision = read(ModelReply(text), [echo])
+    assert not isinstance(decision, AgentFinish)
+    assert (decision[0].tool, decision[0].tool_input) == ("echo", {"text": "hi"})
+
+
+@pytest.mark.parametrize("before", ["", "Final Answer: ", "Final Answer: 42\n"])
+def test_labelled_answer_in_json_is_read(before: str) -> None:
+    finish = read(ModelReply(f'{before}{{"action": "final_answer", "answer": "42"}}'), [echo])
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == "42"
+
+
 def test_conversation_is_instructions_examples_question_and_steps() -> None:
     models: list[ScriptedModel] = []
 

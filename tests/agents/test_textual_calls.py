@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, AgentFinish, ParseError, create_tool_calling_agent, tool
 from graphexec.agents.tool_calling import read
-from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, Reasoning, ToolMessage
+from graphexec.messages import AssistantMessage, ChatRequest, FinishReason, ModelReply, Reasoning, ToolMessage
 from graphexec.models import ScriptedModel
 from graphexec.tools import tool_from_schema
 from tests.executor.actors import echo, messages
@@ -33,9 +33,9 @@ OSLO = {"city": "Oslo"}
 CALL = json.dumps({"name": "weather", "arguments": OSLO})
 
 
-def calls(text: str, finish: str = "stop") -> list[tuple[str, object]]:
+def calls(text: str, finish: FinishReason = "stop") -> list[tuple[str, object]]:
     """Return the calls in a reply as pairs of name and arguments; none if it is an answer."""
-    decision = read(ModelReply(text), TOOLS)
+    decision = read(ModelReply(text, finish_reason=finish), TOOLS)
     if isinstance(decision, AgentFinish):
         assert decision.output == text
         return []
@@ -92,6 +92,10 @@ def in_deepseeks_tokens(text: str) -> str:
         '{"Name": "weather", "Arguments": {"city": "Oslo"}}',
         '{"action": "weather", "Action Input": {"city": "Oslo"}}',
         '{"name": "weather", "function": "weather", "arguments": {"city": "Oslo"}}',
+        '{"thought": "Rain?", "name": "functions.weather", "arguments": {"city": "Oslo"}}',
+        '{"name": "weather", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
+        f"\ufeff{CALL}</s>",
+        f"```json\n{CALL}\n```\n<|im_end|>",
     ],
 )
 def test_textual_call_is_read(text: str) -> None:
@@ -119,6 +123,10 @@ def test_several_textual_calls_are_read(text: str) -> None:
     "text",
     [
         '{"name": "today", "arguments": null}',
+        '{"name": "today"}',
+        '{"type": "function", "function": {"name": "today"}}',
+        '[{"id": 1, "name": "functions.today"}]',
+        '{"reasoning": "The date?", "tool": "today"}',
         '{"name": "today", "arguments": {}}',
         '<tool_call>{"name": "today"}</tool_call>',
         "<function=today>{}</function>",
@@ -183,9 +191,10 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
     [
         "It rains.",
         '{"name": "Oslo", "population": 700000}',
+        '{"name": "weather", "population": 700000}',
+        'Claude writes `<invoke name="weather">`.',
         '{"name": "Oslo", "arguments": {"a": 1}}',
         '[{"name": "Oslo", "arguments": {}}]',
-        '{"name": "weather", "arguments": {}, "score": 3}',
         '{"name": "weather"}',
         '{"name": 3, "arguments": {}}',
         "[]",
@@ -218,6 +227,16 @@ def test_other_text_is_the_answer(text: str) -> None:
             '<tool_call>{"name": "nope", "arguments": {}}</tool_call>',
             "there is no tool nope, only weather, today, echo",
         ),
+        ('{"name": "weather", "arguments": {}, "score": 3}', "it has a member score"),
+        ('{"name": "today", "status": "done"}', "it has a member status"),
+        (
+            '{"function": {"name": "weather", "arguments": {"city": "a"}}, "arguments": {}}',
+            "it has different arguments",
+        ),
+        ('{"function": {"name": "weather", "arguments": {}}, "name": "today"}', "it has different names"),
+        ("Action: weather\nAction Input: Oslo", "its tool call has labels"),
+        ("The date?\n行动：today\n行动输入：", "its tool call has labels"),
+        ('<invoke name="weather">\n<parameter name="city">Oslo</parameter>\n</invoke>', "tags that cannot be read"),
         ("<tool_call>weather</tool_call>", "its tool call is not valid"),
         ("<function=today>", "its tool call is not valid"),
         ("I see. <function=weather>\n<parameter=city>Os", "its tool call is not valid"),
@@ -266,6 +285,25 @@ def test_truncated_call_is_never_an_answer(length: int) -> None:
     ):
         with pytest.raises(ParseError):
             read(ModelReply(text, finish_reason="length"), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"name": "wea', '{"arguments": {"city": "Oslo"}, "na', '```json\n[{"to', '{"', "I look. <tool_c"),
+        *('<invoke name="wea', '<invoke name="weather">', "Action: weather\nAction In", 'weather(city="Os', "[TOOL_C"),
+    ],
+)
+def test_cut_beginning_of_a_call_is_refused(text: str) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(text, finish_reason="length"), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text", ["It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"]
+)
+def test_cut_answer_is_the_answer(text: str) -> None:
+    assert calls(text, finish="length") == []
 
 
 def test_textual_call_goes_back_as_a_native_call() -> None:

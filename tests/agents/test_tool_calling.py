@@ -135,6 +135,12 @@ def test_truncated_arguments_are_never_executed() -> None:
     assert "cut at the token limit" in raised.value.observation
 
 
+def test_fenced_arguments_are_read() -> None:
+    decision = read(ModelReply("", (ToolCall("a", "echo", '```json\n{"text": "a"}\n```'),)))
+    assert not isinstance(decision, AgentFinish)
+    assert decision[0].tool_input == {"text": "a"}
+
+
 @pytest.mark.parametrize("arguments", ["", "{}"])
 def test_missing_arguments_are_empty(arguments: str) -> None:
     decision = read(ModelReply("", (ToolCall("a", "echo", arguments),)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import enum
+import json
 import re
 from typing import Annotated, Any, Literal
 
@@ -191,6 +192,33 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
     for one in (echo, search, paint, invite, total, due, ping):
         with contextlib.suppress(InvalidArgumentsError):
             assert isinstance(one.read(text), dict)
+
+
+TRUNCATED = st.dictionaries(st.text(), st.text() | st.integers() | st.lists(st.text()), min_size=1)
+
+
+@given(TRUNCATED, st.integers(1), st.sampled_from(["", "```json\n", "``` ", " "]), st.booleans())
+def test_truncated_json_is_never_a_string_argument(
+    value: dict[str, Any], cut: int, opening: str, is_list: bool
+) -> None:
+    text = json.dumps([value] if is_list else value)
+    beginning = text[: len('[{"') + cut % (len(text) - len('[{"'))]
+    for called in (echo, ping):
+        with pytest.raises(InvalidArgumentsError, match="its input is not a JSON object"):
+            called.read(opening + beginning)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"text": "a"b"}', "{‘text’: ‘it’s’}", '{"text": 1e999}', "{", '```json\n{"text": "a"}']
+)
+def test_broken_object_of_a_tool_is_no_string(text: str) -> None:
+    with pytest.raises(InvalidArgumentsError, match=r"its input is not a JSON object with text"):
+        echo.read(text)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}["a"]', "{x} = {1, 2", "[draft] hi", 'say {"text": "', "{{a}", "'{'"])
+def test_text_with_brackets_is_a_string(text: str) -> None:
+    assert echo.read(text) == {"text": text}
 
 
 def test_arguments_may_have_any_python_name() -> None:

@@ -11,7 +11,7 @@ from graphexec.agents.agent import Agent, Decision
 from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
-from graphexec.agents.reading.text_parsing import find_action, names_action
+from graphexec.agents.reading.text_parsing import find_action, named_tools
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -89,6 +89,6 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
         return read_decision(found[0], whole, reply, names)
     if not text.strip():
         raise action_error("it is empty", text)
-    if find_action(text) or names_action(text, names):
+    if find_action(text) or named_tools(text, names):
         raise action_error("its action is not a JSON object", text)
     return AgentFinish({"output": text.strip()}, text, unread=whole.unread)

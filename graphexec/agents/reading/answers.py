@@ -191,6 +191,7 @@ _CALL_MARKS = (
     "<\uff5ctool\u2581call",
     "<|python_tag|>",
     "[tool_calls]",
+    "<invoke",
 )
 _CALL_MARK = re.compile("|".join(map(re.escape, _CALL_MARKS)), re.IGNORECASE)
 _LONGEST_MARK = max(map(len, _CALL_MARKS))
@@ -210,7 +211,7 @@ def make_text_reader() -> AnswerReader:
             return ""
         waiting += piece
         if not begun:
-            visible = waiting.lstrip()
+            visible = waiting.lstrip().lstrip("\ufeff\u200b")
             begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
             if ended or not begun:
                 return ""

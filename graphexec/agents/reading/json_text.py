@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphexec._parsing.json import STRING, read_container
+from graphexec._parsing.json import STRING, find_end, read_container
 from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, find_last
 from graphexec.errors import ParseError, ToolDefinitionError
 from graphexec.messages import ModelReply, separate_reasoning
@@ -38,12 +38,10 @@ _PLAIN = frozenset(
     {"", "json", "jsonc", "json5", "jsonl", "text", "txt", "plaintext", "markdown", "md", "react", "tool"}
 )
 # In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
-_OBJECT = r"\{\s{0,99}(?:[\"'“”„}]|\Z)"
+_OBJECT = r"\{\s{0,99}(?:[\"'“”„‘}]|\Z)"
 _BEGINNING = re.compile(rf"{_FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
 # Fences and brackets in a JSON string are text.
 _STRING_OR_FENCE = re.compile(rf"{STRING}|{_FENCE}", re.DOTALL | re.VERBOSE)
-_STRING_OR_BRACKET = re.compile(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
-_BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 # Characters: a label and the blanks behind it.
 _LABEL_LENGTH = 60
 
@@ -98,17 +96,6 @@ def _make_fenced(text: str, start: int, begin: int) -> Region:
     return Region(inner, start, begin, end + len(_FENCE) if closed else len(text), closed, is_json, claimed=is_json)
 
 
-def find_end(text: str, start: int) -> int | None:
-    """Return the position behind the JSON that begins at `start`, or `None` if its brackets are not closed."""
-    depth = 0
-    for token in _STRING_OR_BRACKET.finditer(text, start):
-        if token[0] in _BRACKETS:
-            depth += _BRACKETS[token[0]]
-            if depth == 0:
-                return token.end()
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class ReplyText:
     """The text of a reply without its reasoning, up to the first observation that the model invented.
@@ -140,7 +127,7 @@ def read_text(reply: ModelReply, invented: Label = OBSERVATION) -> ReplyText:
     return ReplyText(text, "")
 
 
-_ACTION_KEY = re.compile(r"[\"'“”]action[\"'“”]\s{0,9}[:：]", re.IGNORECASE)
+_ACTION_KEY = re.compile(r"[\"'“”‘]action[\"'“”’]\s{0,9}[:：]", re.IGNORECASE)
 
 
 def find_decisions(text: str) -> list[Region]:
@@ -193,6 +180,9 @@ def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str
     return fields
 
 
+# The members of a call with its name and with its arguments, as `read_fields` returns their names.
+NAME_KEYS = ("name", "function", "tool", "toolname", "action")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "toolinput", "actioninput")
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
@@ -213,6 +203,23 @@ def read_fields(decision: Any) -> dict[str, Any]:
     for name, value in members.items():
         fields.setdefault(member_name(name), value)
     return fields
+
+
+def has_decision(value: Any, names: Collection[str]) -> bool:
+    """Return whether JSON is a decision or contains one: an action with its input, or a call of one of the tools."""
+    remaining = [value]
+    while remaining:
+        one: Any = remaining.pop()
+        if isinstance(one, list):
+            remaining += one  # pyright: ignore[reportUnknownArgumentType]
+        fields = read_fields(one)
+        remaining += fields.values()
+        named = [key for key in NAME_KEYS if isinstance(fields.get(key), str) and fields[key] in names]
+        has_input = any(key in fields for key in ARGUMENT_KEYS)
+        # Data may have a name, too.
+        if ("action" in fields and "actioninput" in fields) or (named and (has_input or named != ["name"])):
+            return True
+    return False
 
 
 def member_name(name: str) -> str:

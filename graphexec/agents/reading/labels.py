@@ -15,8 +15,10 @@ from typing import final
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
+# A byte order mark, and blanks without a width.
+_INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
 # Quotations, headings, lists, emphasis and brackets before a label at the beginning of a line.
-_LINE = rf"(?m:^(?:{_BLANK}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]){{0,8}})"
+_LINE = rf"(?m:^(?:{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]){{0,8}})"
 _CLOSED = r"[*_`\]】)]{0,3}"
 _NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
 # LangChain's parsers allow any whitespace.
@@ -130,7 +132,7 @@ WAYS = range(len(ACTION.ways))
 
 
 # What may stand before a label and between its words and its colon, for text that may become a label.
-_BEFORE = re.compile(rf"(?:{_BLANK}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]?)*+")
+_BEFORE = re.compile(rf"(?:{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]?)*+")
 _BEHIND = re.compile(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
 
 

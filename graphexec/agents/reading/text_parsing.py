@@ -81,17 +81,27 @@ def find_tool(written: str, names: Collection[str]) -> str:
     return found[1] if found and found[1] in names else written
 
 
-def names_action(text: str, names: Collection[str]) -> bool:
-    """Return whether a line of the text begins with `Action:`, and the name of a known tool follows."""
-    return next(_known_actions(text, names), None) is not None
+def acts(text: str, names: Collection[str]) -> bool:
+    """Return whether lines of the text begin with `Action:` of a known tool and, behind it, `Action Input:`."""
+    found = next(_known_actions(text, names), None)
+    return found is not None and INPUT.at_line.search(text, found.end()) is not None
+
+
+def named_tools(text: str, names: Collection[str]) -> list[str]:
+    """Return the known tools that are named behind an `Action:` at the beginning of a line."""
+    return [_tool_behind(text, label, names) for label in _known_actions(text, names)]
+
+
+def _tool_behind(text: str, label: re.Match[str], names: Collection[str]) -> str:
+    line = _NEXT_LINE.match(text, label.end())
+    assert line is not None, "the pattern matches the empty string"
+    return find_tool(text_after(text, label, line.end()), names)
 
 
 def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
     """Yield each `Action:` at the beginning of a line that the name of a known tool follows."""
     for label in ACTION.at_line.finditer(text):
-        line = _NEXT_LINE.match(text, label.end())
-        assert line is not None, "the pattern matches the empty string"
-        if find_tool(text_after(text, label, line.end()), names) in names:
+        if _tool_behind(text, label, names) in names:
             yield label
 
 
@@ -99,16 +109,17 @@ def reject_more(text: str, names: Collection[str]) -> None:
     """Raise `ParseError` if the text of a decision has another one, even an incomplete one.
 
     Those are a second `Action:` in the exact spelling, an answer behind an action, and an action of a known tool with
-    an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text.
+    an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text, unless it names a
+    known tool and an input follows.
     """
     way = next(way for way in WAYS if find_action(text, way) or find_answer(text, way))
     if found := find_action(text, way):
         if FINAL.at_line.search(text, found.input.end()):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
         exact = (label for label in ACTION.ways[0].finditer(text) if ACTION.at_line.match(text, label.start()))
-        if any(label.end() != found.action.end() for label in exact):
+        if any(label.end() != found.action.end() for label in exact) or find_action(text[found.input.end() :], 0):
             raise several_error(text)
-    elif any(ACTION.ways[way].match(text, label.start()) for label in _known_actions(text, names)):
+    elif acts(text, names) or any(ACTION.ways[way].match(text, one.start()) for one in _known_actions(text, names)):
         raise several_error(text)
 
 
@@ -171,10 +182,14 @@ def reject_cut_reply(reply: ModelReply, read: ReplyText) -> None:
         raise ParseError(f"the reply was cut at the token limit: {text}", observation=observation, llm_output=text)
 
 
+_QUOTES = frozenset({'""', "“”", "„“", "„”", "””"})
+_QUOTE = re.compile('["“”„]')
+
+
 def strip_quotes(text: str) -> str:
     """Return a text without surrounding quotes; an unbalanced quote is a part of the text."""
     inner = text[1:-1]
-    return inner if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in inner else text
+    return inner if text[:1] + text[len(inner) + 1 :] in _QUOTES and not _QUOTE.search(inner) else text
 
 
 # An opening fence: with the name of a language on its line, or directly before JSON.
@@ -193,3 +208,26 @@ def strip_fence(text: str) -> str:
     # The code of a block may contain fences, but not at the beginning of a line.
     several = f"\n{_FENCE}" in f"\n{inner.rstrip(' ')}" if block else _FENCE in inner
     return text if several else inner.strip()
+
+
+# What servers without the template of a model leave behind a reply.
+_END_TOKENS = (
+    *("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
+    *("<end_of_turn>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
+)
+
+
+def _strip_end_tokens(text: str) -> str:
+    """Return a text without the tokens that end a reply, such as `</s>`, at its end."""
+    end = len(text)
+    while token := next((token for token in _END_TOKENS if text.endswith(token, 0, end)), None):
+        end -= len(token)
+        while text[:end][-1:].isspace():
+            end -= 1
+    return text[:end]
+
+
+def unwrap(text: str) -> str:
+    """Return a reply without a fence around all of it, the tokens that end it, and a byte order mark."""
+    inner = strip_fence(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
+    return text if inner == text.strip() else inner

@@ -16,9 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from graphexec._parsing.json import read_beginning, read_container, read_object, read_value
-from graphexec.agents.reading.json_text import find_end, find_regions, items_of, member_name
-from graphexec.agents.reading.text_parsing import strip_fence, unreadable_error
+from graphexec._parsing.json import find_end, read_beginning, read_container, read_object, read_value
+from graphexec.agents.reading.json_text import ARGUMENT_KEYS, NAME_KEYS, find_regions, items_of, member_name
+from graphexec.agents.reading.text_parsing import acts, named_tools, unreadable_error, unwrap
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
@@ -55,15 +55,18 @@ _BETWEEN = re.compile(
 # A call in Python, or a list of one, whose arguments would have to be evaluated.
 _PYTHON = re.compile(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
 
-# The names of members as `read_fields` returns them.
-_NAME_KEYS = ("name", "function", "tool", "toolname", "action")
-_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "toolinput", "actioninput")
+_PYTHON_BEGUN = re.compile(r"\[?\s*+([\w.-]{1,99})\(")
 # The name in JSON that cannot be read.
 _NAME_MEMBER = re.compile(
-    r"[\"'“”](?:name|function|tool|tool_?name|action)[\"'“”]\s{0,9}[:：]\s{0,9}[\"'“„]([^\"'“”]{1,99})[\"'“”]",
+    r"[\"'“”‘](?:name|function|tool|tool_?name|action)[\"'“”’]\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
     re.IGNORECASE,
 )
-_OTHER_KEYS = frozenset({"id", "type", "index", "callid"})
+# The names of members as `read_fields` returns them. Models explain their calls.
+_OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", "reasoning", "reason", "explanation"})
+# A call in the tags of Claude, which is refused.
+_INVOKE = re.compile(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
+# The beginnings of marks, in lower case, at the end of a reply that was cut.
+_MARKS = ("<tool_call", "<tools>", "<function", "<|tool_call", "<|python_tag|>", "[tool_calls]", "<invoke")
 _FORM = "To use a tool, call it and write nothing else."
 
 
@@ -88,18 +91,18 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     no known tool or is surrounded by other text.
     """
     by_name = {tool.name: tool for tool in tools}
-    text = strip_fence(reply.content.strip())
+    text = unwrap(reply.content).strip()
     mark = _find_mark(text)
     if mark is not None:
         return _read_marked(reply, text, mark, by_name)
     try:
-        calls = _read_json_calls(text)
+        calls = _read_json_calls(text, by_name)
     except ValueError:
         _reject_unread_call(text, by_name)
         _reject_call_behind_prose(text, by_name)
-        python = _PYTHON.fullmatch(text)
-        if python and python[1] in by_name:
-            _reject(text, "its tool call is Python, not a call")
+        _reject_other_forms(text, by_name)
+        if reply.finish_reason == "length":
+            _reject_cut_call(text, by_name)
         return reply
     _reject_unclear([call for call in calls if call.name in by_name], text)
     if not calls or not all(call.name in by_name for call in calls):
@@ -128,7 +131,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
             elif text[position] in "{[":
                 # One mark may precede several calls.
                 value, position = _read_json(text, position)
-                new = _to_calls(value, tagged=True)
+                new = _to_calls(value, tools, tagged=True)
             else:
                 new = []
             if not new:
@@ -178,7 +181,7 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
         call = [_Call(name.strip(), arguments)]
     else:
         value, position = _read_json(text, position)
-        call = _to_calls(value, tagged=True) if name is None else [_Call(name.strip(), value)]
+        call = _to_calls(value, tools, tagged=True) if name is None else [_Call(name.strip(), value)]
     closing = re.compile(rf"\s*+(?:</function>)?\s*+(?:</{mark['tag'] or 'function'}>)?", re.IGNORECASE)
     end = _match_end(closing, text, position)
     if in_tags and not text[position:end].strip():
@@ -240,13 +243,13 @@ def _accepts(schema: Any, value: str, definitions: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_json_calls(text: str) -> list[_Call]:
+def _read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[_Call]:
     """Return the calls that a text consists of, none if it is other JSON. Raises `ValueError` if it is not JSON."""
     calls: list[_Call] = []
     position = 0
     while position < len(text):
         value, position = _read_json(text, position)
-        new = _to_calls(value, tagged=False)
+        new = _to_calls(value, tools, tagged=False)
         if not new:
             return []
         calls += new
@@ -254,31 +257,51 @@ def _read_json_calls(text: str) -> list[_Call]:
     return calls
 
 
-def _to_calls(value: Any, *, tagged: bool) -> list[_Call]:
-    """Return the calls in JSON, none if it is not made of calls; a `tagged` call may have no arguments."""
+def _to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[_Call]:
+    """Return the calls in JSON, none if it is not made of calls.
+
+    Arguments may be missing if the call is `tagged`, if its tool requires none, or if more than a `name` names a tool.
+    """
     if isinstance(value, list):
         items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        several = [_to_calls(item, tagged=tagged) for item in items]
+        several = [_to_calls(item, tools, tagged=tagged) for item in items]
         return [call for calls in several for call in calls] if all(several) else []
     if not isinstance(value, dict):
         return []
     # The keys of a JSON object are strings.
     members: list[tuple[str, Any]] = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    keys = {key for key, _ in members}
-    if keys == {"toolcalls"}:
-        return _to_calls(members[0][1], tagged=tagged)
-    names = [item for key, item in members if key in _NAME_KEYS]
+    keys = [key for key, _ in members]
+    if keys == ["toolcalls"]:
+        return _to_calls(members[0][1], tools, tagged=tagged)
+    names = [item for key, item in members if key in NAME_KEYS]
+    arguments = [item for key, item in members if key in ARGUMENT_KEYS]
     # OpenAI's form.
-    if len(names) == 1 and isinstance(names[0], dict) and keys <= {"function", *_OTHER_KEYS}:
-        return _to_calls(names[0], tagged=tagged)
-    arguments = [item for key, item in members if key in _ARGUMENT_KEYS]
-    if not (arguments or tagged) or not keys <= {*_NAME_KEYS, *_ARGUMENT_KEYS, *_OTHER_KEYS}:
-        return []
+    inner = [call for name in names if isinstance(name, dict) for call in _to_calls(name, tools, tagged=tagged)]
+    strings = dict.fromkeys(_known_name(name, tools) for name in names if isinstance(name, str))
+    if inner:
+        names = [*strings, *(call.name for call in inner)]
+        arguments += [call.arguments for call in inner]
     differing = [words for words, items in (("names", names), ("arguments", arguments)) if items[1:] != items[:-1]]
+    unknown = [key for key in keys if key not in {*NAME_KEYS, *ARGUMENT_KEYS, *_OTHER_KEYS}]
     problem = f"it has different {' and '.join(differing)}" if differing else ""
+    if unknown and not problem:
+        problem = f"it has a member {unknown[0]}"
     # Calls with different names are refused if one of them is a tool.
-    strings = dict.fromkeys(name for name in names if isinstance(name, str))
-    return [_Call(name, arguments[0] if arguments else {}, problem) for name in strings]
+    given: Any = arguments[0] if arguments else {}
+    calls = [replace(call, problem=problem or call.problem) for call in inner]
+    calls += [_Call(name, given, problem) for name in strings if all(call.name != name for call in inner)]
+    data = not tagged and not arguments and "name" in keys
+    return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
+
+
+def _known_name(name: str, tools: Mapping[str, AnyTool]) -> str:
+    """Return the name of a tool without the namespace that some models put before it."""
+    bare = name.strip().removeprefix("functions.")
+    return bare if bare in tools else name
+
+
+def _requires_arguments(tool: AnyTool) -> bool:
+    return bool(tool.parameters.get("required"))
 
 
 def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
@@ -326,7 +349,7 @@ def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
         if any(name[1] in tools for name in _NAME_MEMBER.finditer(begun)):
             _reject(text, f"its tool call is not JSON: {error}")
         return
-    if any(call.name in tools for item in items_of(value) for call in _to_calls(item, tagged=True)):
+    if any(call.name in tools for item in items_of(value) for call in _to_calls(item, tools, tagged=True)):
         _reject(text, "its tool call is not complete")
 
 
@@ -339,12 +362,47 @@ def _reject_call_behind_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
     if last is None or text[last.end :].strip():
         return
     try:
-        calls = _read_json_calls(last.text)
+        calls = _read_json_calls(last.text, tools)
     except ValueError:
         _reject_unread_call(last.text, tools)
         return
     if any(call.name in tools for call in calls):
         _reject(text, "it has other text before its tool call")
+
+
+def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` for a call of a known tool in a form that is not read: Python, labels, or Claude's tags."""
+    python = _PYTHON.fullmatch(text)
+    if python and python[1] in tools:
+        _reject(text, "its tool call is Python, not a call")
+    if acts(text, tools):
+        _reject(text, "its tool call has labels, not the form of a call")
+    if any(_known_name(found[1], tools) in tools for found in _INVOKE.finditer(text)):
+        _reject(text, "its tool call has tags that cannot be read")
+
+
+def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` if a text that was cut at the token limit begins a call, or may begin one."""
+    tail = text[max(text.rfind("<"), text.rfind("[TOOL")) :].lower()
+    marked = len(tail) > 1 and any(mark.startswith(tail) or tail.startswith("<invoke") for mark in _MARKS)
+    python = _PYTHON_BEGUN.match(text)
+    if marked or named_tools(text, tools) or (python and python[1] in tools) or _may_begin_call(text, tools):
+        _reject(text, "its tool call was cut at the token limit")
+
+
+def _may_begin_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
+    try:
+        items = items_of(read_beginning(re.sub(r"\A```\w*\s*", "", text)))
+    except ValueError:
+        return False
+    # The keys of a JSON object are strings.
+    value: Any = items[-1] if items else None
+    if not isinstance(value, dict):
+        return False
+    members: list[tuple[str, Any]] = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    names = [item for key, item in members if key in NAME_KEYS]
+    known = any(isinstance(name, str) and any(tool.startswith(name) for tool in tools) for name in names)
+    return known or (not names and all(key in {*ARGUMENT_KEYS, *_OTHER_KEYS} for key, _ in members))
 
 
 def _reject(text: str, why: str) -> NoReturn:

@@ -91,6 +91,16 @@ def think(chance: Random, text: str) -> str:
     return chance.choice(forms) + blank + text
 
 
+def end_reply(chance: Random, text: str) -> str:
+    """Put the token that ends a reply behind it, as servers without the template of a model do."""
+    return text + chance.choice(["</s>", "<|im_end|>", "\n<|eot_id|>\n", " <end_of_turn>", "</s></s>"])
+
+
+def begin_reply(chance: Random, text: str) -> str:
+    """Put a character without a width before a reply."""
+    return chance.choice(["\ufeff", "\u200b"]) + text
+
+
 def surround(chance: Random, text: str) -> str:
     """Put blanks and blank lines around a reply."""
     before, behind = chance.choices(["", " ", "\n", "\n\n", " \n", "\t"], k=2)

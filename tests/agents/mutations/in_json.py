@@ -44,7 +44,7 @@ def quote_otherwise(chance: Random, text: str) -> str:
     """Write strings in single or typographic quotes, where no string contains any."""
     if re.search(r"\\\"|['“”’]", text):
         return text
-    opening, closing = chance.choice([("'", "'"), ("“", "”")])
+    opening, closing = chance.choice([("'", "'"), ("“", "”"), ("‘", "’")])
     text = re.sub(r'"((?:[^"\\]|\\.)*)"', rf"{opening}\1{closing}".replace("\\1", "\\g<1>"), text)
     return re.sub(r"\b(null|true)\b", lambda found: {"null": "None", "true": "True"}[found[1]], text)
 
@@ -132,6 +132,18 @@ def quote_within(chance: Random, text: str) -> str:
 def conclude_action(chance: Random, text: str) -> str:
     """Put a labelled answer behind an action, or another decision behind an answer."""
     return conclude_too(chance, text) if '"action_input"' in text else add_decision(chance, text)
+
+
+def decide_in_member(chance: Random, text: str) -> str:
+    """Put another decision into a member beside the action."""
+    members = ['"next": {"action": "clock", "action_input": {}}', '"then": [{"tool": "clock"}]', '"tool": "other"']
+    return add_member(chance, text, chance.choice([*members, '"arguments": {"x": 1}', '"Tool Input": "other"']))
+
+
+def label_decision(chance: Random, text: str) -> str:
+    """Put another decision with labels before or behind the JSON."""
+    other = chance.choice(["Final Answer: both", "Action: search\nAction Input: both"])
+    return chance.choice([f"{other}\n{text}", f"{text}\n{other}"])
 
 
 def conclude_too(chance: Random, text: str) -> str:

@@ -106,6 +106,27 @@ def act_twice(chance: Random, text: str) -> str:
     return add_action(chance, text, f"{thought}{write_label(chance, 'Action')} clock{given}")
 
 
+def act_in_another_way(chance: Random, text: str) -> str:
+    """Add an action of a known tool with its input, in any spelling."""
+    return f"{text}\n{write_label(chance, 'Action')} clock\n{write_label(chance, 'Action Input')} now"
+
+
+def act_on_one_line(chance: Random, text: str) -> str:
+    return f"{text.rstrip()} Action: clock Action Input: now"
+
+
+def fence_reply(chance: Random, text: str) -> str:
+    """Put the whole reply into a fence."""
+    return text if "```" in text else chance.choice(["```\n{}\n```", "```text\n{}\n```"]).replace("{}", text, 1)
+
+
+def quote_input(chance: Random, text: str) -> str:
+    """Put the tool's input into quotes."""
+    before, label, given = text.partition("Action Input: ")
+    quotes = chance.choice(["“{}”", "„{}“", '"{}"'])
+    return before + label + quotes.replace("{}", given) if label and "\n" not in given else text
+
+
 def act_twice_with_inputs(chance: Random, text: str) -> str:
     """Add an action: to an answer, LangChain's agents read one without an input as a part of it."""
     if "Action:" in text:

@@ -143,7 +143,23 @@ def name_other_tool(chance: Random, text: str) -> str:
 def call_otherwise(chance: Random, text: str) -> str:
     """Give a call a second name, or second arguments."""
     members = ['"tool": "other"', '"Name": "other"', '"args": {"x": 1}', '"Arguments": {"x": 1}', '"input": "x"']
+    members += ['"status": "done"', '"next": {"name": "clock"}']
     return add_member(chance, text, chance.choice(members))
+
+
+def explain_call(chance: Random, text: str) -> str:
+    """Put a thought into a call."""
+    if not text.startswith("{"):
+        return text
+    return add_member(chance, text, chance.choice(['"thought": "I look."', '"Reasoning": ""', '"id": 1']))
+
+
+def call_in_other_form(chance: Random, text: str) -> str:
+    """Write the call of a known tool with labels, or in tags that are not read."""
+    forms = ["Action: {0}\nAction Input: x", "I look.\n行动：{0}\n行动输入：x", '<invoke name="{0}">\n</invoke>']
+    return chance.choice([*forms, '{{"function": {{"name": "{0}", "arguments": {{}}}}, "arguments": 1}}']).format(
+        chance.choice(NAMES)
+    )
 
 
 def cut_tags(chance: Random, text: str) -> str:
