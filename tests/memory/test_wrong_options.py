@@ -47,7 +47,7 @@ WRONG: list[tuple[Any, dict[str, Any], str]] = [
     ),
     (BufferMemory, {"as_messages": "yes"}, "BufferMemory has as_messages='yes'; give True or False"),
     (partial(TokenWindowMemory, 9), {"count": "gpt-4o"}, "TokenWindowMemory has count='gpt-4o'; give a function from"),
-    (SummaryMemory, {"model": "gpt-4o"}, "SummaryMemory has model='gpt-4o'; give a model, such as OpenAICompatible("),
+    (SummaryMemory, {"model": "gpt-4o"}, "SummaryMemory has model='gpt-4o'; give a model, such as create_model("),
     (SummaryMemory, {"model": OpenAICompatible}, "SummaryMemory has model=OpenAICompatible, a class; give a model"),
     (SummaryMemory, {"model": MemoryHistory()}, "SummaryMemory has model=<MemoryHistory: 0 turns>; give a model"),
     (
