@@ -163,21 +163,21 @@ def _may_be_pattern(value: Any) -> bool:
 def _tolerate(check: Any) -> Any:
     """Return the check of a keyword that accepts what it cannot check, because Python cannot read a pattern."""
 
-    def checked(*given: Any) -> Iterator[Any]:
+    def find_errors(*given: Any) -> Iterator[Any]:
         with suppress(re.error):
             yield from check(*given)
 
-    return checked
+    return find_errors
 
 
 def _skip_unreadable(check: Any) -> Any:
     """Return the check of a keyword that accepts everything if it has a pattern that Python cannot read."""
 
-    def checked(validator: Any, value: Any, *given: Any) -> Iterator[Any]:
+    def find_errors(validator: Any, value: Any, *given: Any) -> Iterator[Any]:
         if not _has_unreadable(value):
             yield from check(validator, value, *given)
 
-    return checked
+    return find_errors
 
 
 def _has_unreadable(part: Any) -> bool:
