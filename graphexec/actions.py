@@ -14,7 +14,6 @@ from pydantic_core import core_schema, to_json, to_jsonable_python
 
 from graphexec.errors import InputError, SnapshotError, an, format_value
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.serialization import public_module
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
 
@@ -60,6 +59,8 @@ _OWN = f"{__name__.partition('.')[0]}."
 def _dump(value: object) -> Any:
     # Any: a value of a class that is not known here.
     held: Any = value
+    from graphexec.kernel.serialization import public_module
+
     # mypy does not take a class for hashable.
     kind: Any = type(value)
     fields = _fields_of(kind)
