@@ -6,7 +6,6 @@ This costs nothing until an import fails.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -35,9 +34,11 @@ def missing_name(package: str, name: str) -> Exception:
 
     Python replaces an `AttributeError` in a `from` import with an error that has no remedy.
     """
+    from importlib.util import find_spec
+
     # Python and its tools look for names such as `__path__`, and `getattr` may be given any string.
     public = name.isidentifier() and not name.startswith("_")
-    if public and importlib.util.find_spec(f"{package}.{name}") is not None:
+    if public and find_spec(f"{package}.{name}") is not None:
         # A `from` import loads the module after this error.
         return AttributeError(f"{package}.{name} is a module that is not loaded; write import {package}.{name}")
     remedy = _find_remedy(package, name) if public else None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, final
+
+from graphexec.errors import close_names
 
 # How similar two words must be to be spellings of one: Lisbon and Lissabon, but not Lisbon and prison.
 _SIMILAR = 0.75
@@ -55,6 +55,8 @@ _ENGLISH = frozenset(
 
 def fold(text: str) -> str:
     """Return a text in lower case and without accents, with one blank between words."""
+    import unicodedata
+
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return " ".join("".join(one for one in decomposed if not unicodedata.combining(one)).split())
 
@@ -135,7 +137,7 @@ class KnownText:
 
     def _has_similar(self, word: str) -> bool:
         candidates = [one for one in self._words if one[0] == word[0]]
-        return bool(get_close_matches(word, candidates, n=1, cutoff=_SIMILAR))
+        return bool(close_names(word, candidates, cutoff=_SIMILAR))
 
 
 def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str]) -> bool:
@@ -184,6 +186,8 @@ _EAST_ASIAN = {"HIRAGANA": "CJK", "KATAKANA": "CJK", "KATAKANA-HIRAGANA": "CJK"}
 
 def _scripts_of(text: str) -> set[str]:
     """Return the scripts of the words in a text. Units such as μm mix two, and a single letter is not counted."""
+    import unicodedata
+
     found: set[str] = set()
     for word in set(_WORD.findall(fold(text))):
         names = {unicodedata.name(letter, "?").split()[0] for letter in word}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -105,7 +104,9 @@ class Image:
             raise InputError(
                 "the bytes are not a PNG, JPEG, GIF or WebP image; pass their media_type, such as image/png"
             )
-        url = _data_url(found, content[:_HEAD], base64.b64encode(content).decode())
+        from base64 import b64encode
+
+        url = _data_url(found, content[:_HEAD], b64encode(content).decode())
         # Not by the constructor, which would decode the data.
         image = object.__new__(cls)
         object.__setattr__(image, "url", url)
@@ -168,10 +169,12 @@ def _normalize_url(url: str) -> str:
 
 def _normalize_data(rest: str) -> str:
     """Return the `data:` URL of an image in base64, given what follows the scheme."""
+    from base64 import b64decode
+
     header, _, data = rest.partition(",")
     media_type, *options = header.lower().split(";")
     try:
-        head = base64.b64decode(data, validate=True)[:_HEAD] if options[-1:] == ["base64"] else b""
+        head = b64decode(data, validate=True)[:_HEAD] if options[-1:] == ["base64"] else b""
     except ValueError:
         head = b""
     return _data_url(media_type, head, data)

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
-from urllib.parse import unquote
 
 from graphexec.errors import ToolDefinitionError
 
@@ -106,6 +105,8 @@ class _Definitions:
         return self._names[reference]
 
     def _resolve(self, reference: str) -> Any:
+        from urllib.parse import unquote
+
         pointer = reference.removeprefix("#")
         # Any: a part of a JSON document.
         found: Any = self._root

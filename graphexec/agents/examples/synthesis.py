@@ -9,12 +9,13 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphexec.agents.examples.questions import labelled_question, natural_question
-from graphexec.agents.examples.values import ExampleValues
 from graphexec.agents.prompt import describe_tools, validate_tools
 from graphexec.tools import AnyTool, ToolExample
+
+if TYPE_CHECKING:
+    from graphexec.agents.examples.values import ExampleValues
 
 # Tools up to which each has two examples, and the most examples altogether: more would fill a small context.
 _FEW, _MOST = 4, 12
@@ -57,6 +58,9 @@ def synthesised_examples(tools: Sequence[AnyTool]) -> tuple[WorkedExample, ...]:
 
     Raises `ToolDefinitionError` for invalid tools.
     """
+    from graphexec.agents.examples.questions import labelled_question, natural_question
+    from graphexec.agents.examples.values import ExampleValues
+
     several = validate_tools(tools)
     values = ExampleValues()
     # These forms, and this order, scored best on the smallest model: benchmarks/figures.md.

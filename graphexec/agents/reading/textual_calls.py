@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -334,6 +333,8 @@ def _reject_unclear(calls: Sequence[_Call], text: str) -> None:
 
 def _make_id(position: int, call: _Call) -> str:
     """Return an id that depends on the call alone: nine letters and digits, as Mistral's servers require."""
+    import zlib
+
     content = json.dumps([position, call.name, call.arguments])
     return f"{zlib.crc32(content.encode()):08x}{position % 10}"
 
