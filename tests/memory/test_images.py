@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_older_database_gets_the_table_of_images(tmp_path: Path) -> None:
     file = tmp_path / "old.sqlite"
     history = SQLiteHistory(file, conversation="a")
     history.add(Turn("before", "x"))
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         database.execute("DROP TABLE graphexec_images")
     history.add(Turn("after", "y", (CAT, DOG)))
     assert history.turns() == (Turn("before", "x"), Turn("after", "y", (CAT, DOG)))
@@ -123,7 +124,7 @@ def test_database_clears_only_its_own_images(tmp_path: Path) -> None:
         history.add(Turn("Who?", "x", (CAT,)))
     one.clear()
     assert other.turns() == (Turn("Who?", "x", (CAT,)),)
-    with sqlite3.connect(tmp_path / "all.sqlite") as database:
+    with closing(sqlite3.connect(tmp_path / "all.sqlite")) as database, database:
         assert database.execute("SELECT count(*) FROM graphexec_images").fetchone() == (1,)
 
 
