@@ -8,7 +8,7 @@ from typing import TypeAlias
 from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
 from graphexec.verify.proof.certificate import Certificate, Line, Potential
-from graphexec.verify.proof.flow import Transition
+from graphexec.verify.proof.flow import Transition, is_timely
 
 # Transitions that runs may take, each with its count.
 Possible: TypeAlias = Sequence[tuple[Transition, int]]
@@ -92,10 +92,8 @@ def is_possible(certificate: Certificate, one: Transition) -> bool:
     limits = certificate.limits
     if one.kind != "move" and not any(limits.get(cause) is not None for cause in one.causes):
         return False
-    # Without any time, no entry costs and no effect is asked, except in a grace period.
-    if limits.get("seconds") == 0 and not one.grace and (one.spends or one.asks):
-        return False
     fan_out = limits.get("fan_out")
-    if one.most is None and fan_out is not None and one.asks > fan_out:
+    too_many = one.most is None and fan_out is not None and one.asks > fan_out
+    if too_many or not is_timely(one, limits.get("seconds")):
         return False
     return not any(is_count(cap := limits.get(name), whole=True) and amount > cap for name, amount in one.spends)
