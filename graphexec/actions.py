@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -148,13 +149,19 @@ class AgentAction:
             )
 
 
+# Any: the value may be of any type.
+def _convert(value: Any) -> list[Any] | str:
+    """Return what JSON has instead of a value that pydantic does not know; its older releases do not know queues."""
+    return [*value] if isinstance(value, deque) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
 def write_json(value: Any, marks: ImageMarks | None = None) -> str | None:
     """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself.
 
     With `marks`, they keep the images.
     """
     with suppress(ValueError):
-        return to_json(value, fallback=str, context=marks).decode()
+        return to_json(value, fallback=_convert, context=marks).decode()
     return None
 
 
@@ -191,7 +198,7 @@ def dump_observation(observation: Any) -> Any:
     if parts is not None:
         return [dump_observation(one) for one in parts]
     try:
-        data: Any = dump_with_images(observation, fallback=str, inf_nan_mode="null")
+        data: Any = dump_with_images(observation, fallback=_convert, inf_nan_mode="null")
     except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
         return write_repr(observation) if text is None else text
     marks = ImageMarks()

@@ -42,7 +42,10 @@ def _check_finite(seconds: float | None) -> float | None:
 
 def run(  # noqa: PLR0913 - each is an option
     question: Annotated[
-        str, typer.Argument(help="The question, in quotes.", callback=_check_question, show_default=False)
+        str,
+        typer.Argument(
+            metavar="QUESTION", help="The question, in quotes.", callback=_check_question, show_default=False
+        ),
     ],
     *,
     model: Annotated[

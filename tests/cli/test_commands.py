@@ -190,7 +190,7 @@ BEGINNERS = [
     (["run", "q", "--max-steps", "3"], "; write --max-iterations; see"),
     (["run", "q", "--nonsense"], "No such option: --nonsense; see graphexec run --help"),
     (["run", "q", "--model"], "Option '--model' requires an argument; see graphexec"),
-    (["run"], "Missing argument 'question'; see graphexec run --help"),
+    (["run"], "Missing argument 'QUESTION'; see graphexec run --help"),
     (["models", "pul"], "No such command 'pul'. Did you mean 'pull'?; see graphexec models --help"),
 ]
 
