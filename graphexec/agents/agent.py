@@ -48,7 +48,7 @@ Prepare: TypeAlias = Callable[[Mapping[str, Any], FileReader], Mapping[str, Any]
 
 # - no_dummies: no argument is copied from a worked example.
 # - no_repeats: a call that has succeeded is not made again with the same arguments.
-# - no_immediate_repeats: nor is it made again until a later reply has made another call.
+# - no_immediate_repeats: a call that has succeeded is not made again before a later reply has made another call.
 RuleName: TypeAlias = Literal["no_dummies", "no_repeats", "no_immediate_repeats"]
 
 
@@ -108,7 +108,7 @@ def validate_rules(rules: Sequence[RuleName]) -> tuple[RuleName, ...]:
 
 
 # The request for a final answer when a run must stop: LangChain's sentence.
-FINAL = "I now need to return a final answer based on the previous steps:"
+FINAL_REQUEST = "I now need to return a final answer based on the previous steps:"
 
 
 # Each parameter is a separate part of an agent.
@@ -159,7 +159,7 @@ def chat_agent(  # noqa: PLR0913
 def conclude_request(request: ModelRequest) -> ModelRequest:
     """Return a request that asks for the final answer, without schema and tool calls."""
     if isinstance(request, CompletionRequest):
-        return dataclasses.replace(request, prompt=f"{request.prompt}\n\n{FINAL}")
+        return dataclasses.replace(request, prompt=f"{request.prompt}\n\n{FINAL_REQUEST}")
     return dataclasses.replace(request, messages=conclude_messages(request.messages), schema=None, tool_choice="none")
 
 
@@ -167,8 +167,8 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a request for the final answer at the end."""
     *before, last = messages
     if isinstance(last, UserMessage):
-        return (*before, dataclasses.replace(last, content=f"{last.content}\n\n{FINAL}"))
-    return (*before, last, UserMessage(FINAL))
+        return (*before, dataclasses.replace(last, content=f"{last.content}\n\n{FINAL_REQUEST}"))
+    return (*before, last, UserMessage(FINAL_REQUEST))
 
 
 # The modules of the functions that make agents; users sometimes pass such a function without calling it.

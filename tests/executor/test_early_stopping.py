@@ -23,7 +23,7 @@ from graphexec import (
     snapshot_of,
 )
 from graphexec.actions import Steps
-from graphexec.agents.agent import FINAL, conclude_messages, conclude_request
+from graphexec.agents.agent import FINAL_REQUEST, conclude_messages, conclude_request
 from graphexec.agents.structured import decision_schema
 from graphexec.effects import CallModel
 from graphexec.errors import ModelError
@@ -74,7 +74,7 @@ def test_react_prompt_ends_with_the_concluding_sentence(protocol: Any) -> None:
     # Except for the sentence, the third request of one run is the last one of the other.
     assert model.requests[:2] == other.requests[:2]
     assert len(other.requests) == 3
-    assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL}"
+    assert prompt(other.requests[2]) == f"{prompt(model.requests[2])}\n\n{FINAL_REQUEST}"
     assert other.requests[2] == conclude_request(model.requests[2])
     assert isinstance(other.requests[2], CompletionRequest if protocol == "completion" else ChatRequest)
 
@@ -96,7 +96,7 @@ def test_structured_agent_may_only_answer() -> None:
     assert tuple(last.messages) == (
         *first.messages,
         AssistantMessage(decision),
-        UserMessage(f"Observation: hi\n\n{FINAL}"),
+        UserMessage(f"Observation: hi\n\n{FINAL_REQUEST}"),
     )
 
 
@@ -121,13 +121,13 @@ def test_last_request_of_a_stopped_run_forbids_calls() -> None:
         UserMessage("say hi"),
         AssistantMessage("", (call("echo", text="hi"),)),
         ToolMessage("c1", "hi"),
-        UserMessage(FINAL),
+        UserMessage(FINAL_REQUEST),
     ]
 
 
 def test_concluding_sentence_joins_the_users_last_message() -> None:
-    assert conclude_messages([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL}"),)
-    assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL))
+    assert conclude_messages([UserMessage("q")]) == (UserMessage(f"q\n\n{FINAL_REQUEST}"),)
+    assert conclude_messages([AssistantMessage("a")]) == (AssistantMessage("a"), UserMessage(FINAL_REQUEST))
 
 
 @pytest.mark.parametrize("kind", ["def", "async def"])
@@ -164,7 +164,7 @@ def test_agent_without_conclude_is_asked_again() -> None:
     assert run_until_stopped(executor).output == "hi it is"
     model = given.model
     assert isinstance(model, ScriptedModel)
-    assert FINAL not in prompt(model.requests[-1])
+    assert FINAL_REQUEST not in prompt(model.requests[-1])
 
 
 # ---- the last reply
@@ -308,7 +308,7 @@ class Stuck:
         return self.seconds
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        if FINAL in prompt(request):
+        if FINAL_REQUEST in prompt(request):
             self.released.wait(30)
             return ModelReply("Final Answer: too late")
         # This waits in real time, of which almost none is left.

@@ -234,7 +234,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     # A caller may cut the steps between two turns.
     turns = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
     trimmed = CallRules(turns.executor.agent, turns.executor.tools)
-    noted = trimmed.result_of(Run({"input": OTHER}, Steps(others[:1])), first.action)
+    noted = trimmed.make_refused_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
     assert noted is None or noted.model_text == others[0].model_text
 
 
@@ -738,11 +738,15 @@ def test_answer_of_a_rule_is_streamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "lacks"), [("no_dummies", {"narrow": None}), ("no_repeats", {"narrow": None, "conclude": None})]
+    ("rule", "lacks", "functions"),
+    [
+        ("no_dummies", {"narrow": None}, "narrow"),
+        ("no_repeats", {"narrow": None, "conclude": None}, "narrow and no conclude"),
+    ],
 )
-def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: dict[str, Any]) -> None:
+def test_agent_must_be_able_to_ask_again(rule: RuleName, lacks: dict[str, Any], functions: str) -> None:
     agent = create_structured_agent(ScriptedModel([]), [echo], rules=[rule])
-    with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no narrow function; give it one"):
+    with pytest.raises(InputError, match=rf"rules=\('{rule}',\) but no {functions} function; give it narrow"):
         AgentExecutor(agent=replace(agent, **lacks), tools=[echo])
 
 

@@ -25,7 +25,7 @@ from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup
 from graphexec.tools.formatting import split_observation
 
-COPIED = (
+_COPIED = (
     "{tool} was not called: {argument}={value} is in neither the question nor an observation. "
     "Use values from the question, or give your answer."
 )
@@ -33,13 +33,16 @@ NOT_REPEATED = "\n(This is the result of the same call before; it was not made a
 
 _FAILED = frozenset({"error", "bad_arguments", "unknown_tool"})
 # A call that has failed as often is likely to fail again.
-MAX_FAILURES = 2
+_MAX_FAILURES = 2
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CallRules:
-    """The agent with its rules, and the tools by name: the data of the rules' nodes."""
+    """The agent with its rules, and the tools by name: the data of the rules' nodes.
+
+    `lookup` says how the names of tools are compared: `exact`, or without regard to case.
+    """
 
     agent: Agent
     tools: Mapping[str, AnyTool]
@@ -75,7 +78,7 @@ class CallRules:
         return tuple(name for name, tool in self.tools.items() if _has_free_arguments(tool))
 
     @cached_property
-    def limits_repeats(self) -> bool:
+    def has_repeat_rule(self) -> bool:
         """True if a rule forbids repeated calls of a tool."""
         rules = self.agent.rules
         return "no_repeats" in rules or (
@@ -88,18 +91,18 @@ class CallRules:
             yield value
         yield from (one for one in strings_in(value) if fold(one) in self._dummy_texts and one not in self._declared)
 
-    def tool_of(self, action: AgentAction) -> AnyTool | None:
+    def find_tool(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
         return self._by_name.get(self._to_key(action.tool))
 
-    def result_of(self, run: Run, action: AgentAction) -> ToolResult | None:
+    def make_refused_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action that a rule forbids observes; `None` for an action whose tool may be called."""
         if (argument := self.copied_argument(run, action)) is not None:
             name, value = argument
-            text = COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
+            text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
             return ToolResult(text, "bad_arguments")
         if (step := self.earlier_step(run, action)) is not None:
-            tool = self.tool_of(action)
+            tool = self.find_tool(action)
             direct = tool is not None and tool.return_direct
             text = observation_text(step).removesuffix(NOT_REPEATED)
             return ToolResult(step.observation, step.status, direct, f"{text}{NOT_REPEATED}")
@@ -108,14 +111,14 @@ class CallRules:
     def copying_tools(self, run: Run, actions: Sequence[AgentAction]) -> frozenset[str]:
         """Return the tools that actions call with an argument copied from an example."""
         copying = [action for action in actions if self.copied_argument(run, action) is not None]
-        return frozenset(tool.name for action in copying if (tool := self.tool_of(action)) is not None)
+        return frozenset(tool.name for action in copying if (tool := self.find_tool(action)) is not None)
 
     def copied_argument(self, run: Run, action: AgentAction) -> tuple[str, Any] | None:
         """Return an argument, by name, that is copied from an example: no input and no observation has it."""
         return next(self._copied_arguments(run, action), None)
 
     def _copied_arguments(self, run: Run, action: AgentAction) -> Iterator[tuple[str, Any]]:
-        tool = self.tool_of(action) if self.fillable else None
+        tool = self.find_tool(action) if self.fillable else None
         if tool is None or tool.name not in self.fillable:
             return
         dummies = self.agent.dummies.get(tool.name, {})
@@ -131,7 +134,7 @@ class CallRules:
 
     def known_choices(self, run: Run, actions: Sequence[AgentAction]) -> tuple[str, Mapping[str, Sequence[Any]]] | None:
         """Return the tool of the only action, and for each argument that it copied the values of the question."""
-        if len(actions) != 1 or self.agent.choose is None or (tool := self.tool_of(actions[0])) is None:
+        if len(actions) != 1 or self.agent.choose is None or (tool := self.find_tool(actions[0])) is None:
             return None
         properties: Mapping[str, Mapping[str, Any]] = tool.parameters["properties"]
         texts = [text for text in run.inputs.values() if isinstance(text, str)]
@@ -143,7 +146,10 @@ class CallRules:
         return (tool.name, choices) if choices and all(choices.values()) else None
 
     def _may_know(self, run: Run, value: Any) -> bool:
-        """Return whether a model can have a value from the inputs or the observations, also from an image."""
+        """Return whether a model can have a value from the inputs or the observations, also from an image.
+
+        The cost is linear in their length: they are read again for each value. Few values are dummies.
+        """
         inputs = [split_observation(one) for one in run.inputs.values()]
         seen = [step for step in run.steps if step.status == "ok" or not _is_echo(step, value)]
         if any(images for _, images in inputs) or any(map(observation_images, seen)):
@@ -154,46 +160,49 @@ class CallRules:
         return may_be_known(value, texts, [observation_text(step) for step in seen])
 
     def is_futile(self, run: Run, action: AgentAction) -> bool:
-        """Return whether a call is not worth making again: it has succeeded before, or has failed twice."""
+        """Return whether a call is not worth making again.
+
+        It has succeeded before or, under `no_repeats`, failed `_MAX_FAILURES` times.
+        """
         if self.earlier_step(run, action) is not None:
             return True
-        tool = self.tool_of(action)
+        tool = self.find_tool(action)
         if "no_repeats" not in self.agent.rules or (tool is not None and tool.repeatable):
             return False
         failed = [step for step in run.steps if step.status in _FAILED and self._is_same_call(step.action, action)]
-        return len(failed) >= MAX_FAILURES
+        return len(failed) >= _MAX_FAILURES
 
     def distinguish(self, steps: Steps) -> Hashable:
         """Return a value that is equal for steps that the rules against repetitions treat alike."""
-        if not self.limits_repeats:
+        if not self.has_repeat_rule:
             return None
-        known = steps if "no_repeats" in self.agent.rules else last_calls(steps)
+        known = steps if "no_repeats" in self.agent.rules else _last_calls(steps)
         calls = [(step.action.tool, json.dumps(step.action.tool_input, default=str)) for step in known]
         failed = Counter(call for call, step in zip(calls, known, strict=True) if step.status != "ok")
         succeeded = frozenset(call for call, step in zip(calls, known, strict=True) if step.status == "ok")
-        return succeeded, frozenset((call, min(times, MAX_FAILURES)) for call, times in failed.items())
+        return succeeded, frozenset((call, min(times, _MAX_FAILURES)) for call, times in failed.items())
 
     def earlier_step(self, run: Run, action: AgentAction) -> AgentStep | None:
         """Return the step in which the same call succeeded, if it must not be made again.
 
         The cost is linear in the number of steps with this tool.
         """
-        tool = self.tool_of(action) if self.limits_repeats else None
+        tool = self.find_tool(action) if self.has_repeat_rule else None
         if tool is None or tool.repeatable or _validated(tool, action) is None:
             return None
-        known = run.steps if "no_repeats" in self.agent.rules else last_calls(run.steps)
+        known = run.steps if "no_repeats" in self.agent.rules else _last_calls(run.steps)
         return next((step for step in known if step.status == "ok" and self._is_same_call(step.action, action)), None)
 
-    def first_equals(self, actions: Sequence[AgentAction]) -> list[int]:
+    def find_first_equal_calls(self, actions: Sequence[AgentAction]) -> list[int]:
         """Return for each action of a reply the position of the first one that is the same call: it is made once."""
-        if not self.limits_repeats or len(actions) == 1:
+        if not self.has_repeat_rule or len(actions) == 1:
             return [*range(len(actions))]
         first: dict[str | int, int] = {}
         return [first.setdefault(self._call_key(action) or place, place) for place, action in enumerate(actions)]
 
     def _call_key(self, action: AgentAction) -> str | None:
         """Return a text that is equal for the same calls; `None` for a call that may be repeated."""
-        tool = self.tool_of(action)
+        tool = self.find_tool(action)
         if tool is None or tool.repeatable:
             return None
         arguments = _validated(tool, action)
@@ -206,12 +215,16 @@ class CallRules:
             return False
         if one.tool_input == other.tool_input:
             return True
-        tool = self.tool_of(one)
+        tool = self.find_tool(one)
         arguments = None if tool is None else _validated(tool, one)
         return tool is not None and arguments is not None and arguments == _validated(tool, other)
 
 
-def last_calls(steps: Steps) -> Sequence[AgentStep]:
+# Steps: the cost of a call does not grow with the run. A reply with more calls is not recognized as repeated.
+_RECENT = 64
+
+
+def _last_calls(steps: Steps) -> Sequence[AgentStep]:
     """Return the steps of the last reply that made a call. A step that repeats a result, for example, made none."""
     return next(iter(last_turns([step for step in steps[-_RECENT:] if _was_made(step)], 1)), ())
 
@@ -230,10 +243,6 @@ def _has_free_arguments(tool: AnyTool) -> bool:
     """Return whether a model can write an argument of its own, and not only choose one."""
     is_open = tool.parameters.get("additionalProperties") is not False
     return is_open or not all(is_choice(tool, name) for name in tool.parameters["properties"])
-
-
-# Steps. A reply with more calls is not recognized as repeated.
-_RECENT = 64
 
 
 def _validated(tool: AnyTool, action: AgentAction) -> dict[str, Any] | None:

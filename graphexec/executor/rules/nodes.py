@@ -31,7 +31,8 @@ from graphexec.messages import ModelReply
 S = TypeVar("S")
 F = TypeVar("F")
 
-# The most requests of a visit that avoids dummies: each is without one more tool.
+# The most requests of a visit that avoids dummies. A compromise: each costs a model call, and may be the one without a
+# copied argument.
 MOST_REQUESTS = 3
 
 
@@ -54,10 +55,11 @@ def _is_answer(decision: Decision) -> bool:
 @charged(when_spent=limit_reached, asks=(0, MOST_REQUESTS))
 @node
 def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
-    """Ask again for a reply that calls a tool with an argument copied from an example.
+    """Ask the model again if its reply calls a tool with an argument copied from a worked example.
 
-    The first request allows only values of the question as that argument; the others are without the tool. If the
-    replies do not get better, the first one is kept.
+    The first request allows only values of the question as that argument, if the agent has `choose` and the question
+    has values. Every other request is without the tools that were called in this way. There are at most as many
+    requests as tools with arguments that can be copied. If the replies do not get better, the first one is kept.
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
@@ -91,7 +93,7 @@ def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> As
     if not actions or not all(rules.is_futile(seen, action) for action in actions):
         return replied
     # The run ends with the result of such a tool.
-    if any(tool.return_direct for action in actions if (tool := rules.tool_of(action))):
+    if any(tool.return_direct for action in actions if (tool := rules.find_tool(action))):
         return replied
     reply: ModelReply | Decided = yield _ask_for_answer(agent, seen)
     return Replied(replied.run, reply) if _is_answer(_read(agent, reply)) else replied
@@ -112,11 +114,12 @@ def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]
     A call that stands twice in the reply is made once.
     """
     run, actions = acted.run, acted.actions
-    known = [rules.result_of(run, action) for action in actions]
-    first = rules.first_equals(actions)
-    made = [place for place, result in enumerate(known) if result is None and first[place] == place]
-    calls = [CallTool(actions[place].tool, actions[place].tool_input, run, actions[place].call_id) for place in made]
-    results = dict(zip(made, (yield from ask_all(calls)), strict=True))
+    known = [rules.make_refused_result(run, action) for action in actions]
+    first = rules.find_first_equal_calls(actions)
+    positions = [place for place, result in enumerate(known) if result is None and first[place] == place]
+    called = [actions[place] for place in positions]
+    calls = [CallTool(action.tool, action.tool_input, run, action.call_id) for action in called]
+    results = dict(zip(positions, (yield from ask_all(calls)), strict=True))
     return Observed(
         run,
         actions,
@@ -127,19 +130,20 @@ def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]
 def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
     """Return the machine with the nodes of the agent's rules between `plan` and `parse`, and in `dispatch_tools`.
 
-    A rule that can forbid no call adds nothing. Raises `InputError` for unknown rules, and for an agent that cannot be
-    asked again.
+    A rule that can forbid no call adds nothing. Raises `InputError` for unknown rules, and for an agent without the
+    functions that ask again: `narrow`, or for the rules against repetitions `narrow` or `conclude`.
     """
     agent, names = rules.agent, validate_rules(rules.agent.rules)
-    if not rules.tools or not (rules.fillable or rules.limits_repeats):
+    if not rules.tools or not (rules.fillable or rules.has_repeat_rule):
         return machine
     if agent.narrow is None and (rules.fillable or agent.conclude is None):
+        functions = "narrow" if rules.fillable else "narrow and no conclude"
         raise InputError(
-            f"the agent has rules={names!r} but no narrow function; give it one, which asks for a decision with some "
-            "of the tools, or leave out the rules"
+            f"the agent has rules={names!r} but no {functions} function; give it narrow(run, tools), which asks for a "
+            "decision with some of the tools, or leave out the rules"
         )
     # The last one is spliced in first, right behind plan.
-    nodes = [answer_repeats] if rules.limits_repeats else []
+    nodes = [answer_repeats] if rules.has_repeat_rule else []
     if rules.fillable:
         nodes.append(dataclasses.replace(avoid_dummies, most=_most_requests(rules)))
     target = machine["parse"]
