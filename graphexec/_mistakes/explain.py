@@ -18,7 +18,7 @@ from graphexec._mistakes.remedies import (
     EXECUTOR_ATTRIBUTES,
     EXECUTOR_OPTIONS,
     EXECUTOR_STATICS,
-    RUNNING,
+    METHOD_FORMS,
 )
 from graphexec.errors import SignatureError, did_you_mean
 
@@ -30,13 +30,13 @@ Remedies = Mapping[str, str]
 
 
 def explain_calls(
-    owner: str, form: str, options: Remedies, *, others: Collection[str] = (), named_option: str = ""
+    owner: str, form: str, options: Remedies, *, more_options: Collection[str] = (), named_option: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make a decorator: a call that does not fit the function's signature raises `SignatureError`.
 
     `owner` is the function's name for its users, `form` a valid call, and `options` the remedies for unknown options.
-    `others` are the options that a function with `**options` takes. `named_option` is the option that users often pass
-    by position, behind the arguments of the form.
+    `more_options` are those that a function with `**options` takes. `named_option` is the option that users often pass
+    by position, after the arguments of the form.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -48,7 +48,7 @@ def explain_calls(
                 # An error within the function has a longer traceback.
                 if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                     raise
-                faults = list(_faults(owner, form, options, function, others, named_option, args, named))
+                faults = list(_faults(owner, form, options, function, more_options, named_option, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
 
         return call_function
@@ -68,17 +68,17 @@ def unknown_options(
     owner: str, remedies: Remedies, known: Collection[str], given: Iterable[str], form: str = ""
 ) -> Iterator[str]:
     """Yield what to write for each of the given options that is not known; `form` is a valid call of the owner."""
-    others: list[str] = []
+    unexplained: list[str] = []
     for name in given:
         if name in known:
             continue
         if remedy := remedies.get(name) or did_you_mean(name, known):
             yield f"{owner} has no option {name}; {remedy}"
         else:
-            others.append(name)
-    if others:
+            unexplained.append(name)
+    if unexplained:
         usual = f"write {form}" if form else f"the options are {', '.join(known)}"
-        yield f"{owner} has no option {' or '.join(others)}; {usual}"
+        yield f"{owner} has no option {' or '.join(unexplained)}; {usual}"
 
 
 def join_faults(faults: Iterable[str]) -> str:
@@ -92,7 +92,7 @@ def _faults(
     form: str,
     options: Remedies,
     function: Callable[..., Any],
-    others: Collection[str],
+    more_options: Collection[str],
     named_option: str,
     args: tuple[Any, ...],
     named: Mapping[str, Any],
@@ -103,14 +103,15 @@ def _faults(
     known = {name: one for position, (name, one) in enumerate(parameters.items()) if position or name != "self"}
     given = len(args) - (len(parameters) - len(known))
     positional = [name for name, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    names = [*(name for name, one in known.items() if one.kind not in _VARIADIC), *others]
-    takes_any = not others and any(one.kind is one.VAR_KEYWORD for one in known.values())
+    names = [*(name for name, one in known.items() if one.kind not in _VARIADIC), *more_options]
+    takes_any = not more_options and any(one.kind is one.VAR_KEYWORD for one in known.values())
     unknown = [] if takes_any else [name for name in named if name not in names]
     yield from unknown_options(owner, options, names, unknown, form)
     if given > len(positional):
-        by_position = f"{len(positional)} by position" if positional else "its arguments by name"
+        by_position = f"{len(positional)} by position, and was given {given}"
+        by_name = f"its arguments by name, and was given {given} by position"
         full_form = f"{form.removesuffix(')')}, {named_option}=...)" if named_option else form
-        yield f"{owner} takes {by_position}, and was given {given}; write {full_form}"
+        yield f"{owner} takes {by_position if positional else by_name}; write {full_form}"
         return
     for name in [name for name in positional[:given] if name in named]:
         yield f"{owner} was given {name} twice, by position and by name; write {form}"
@@ -216,7 +217,7 @@ explain_executor = explain_class(
     "AgentExecutor(agent=agent, tools=tools)",
     options=EXECUTOR_OPTIONS,
     attributes=EXECUTOR_ATTRIBUTES,
-    methods=RUNNING,
+    methods=METHOD_FORMS,
     statics=EXECUTOR_STATICS,
     called="write executor.run(inputs), or executor.invoke(inputs)",
 )

@@ -23,10 +23,10 @@ _SIMILAR = 0.75
 def explain_names(package: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a package: it raises the error of `missing_name`."""
 
-    def find_name(name: str) -> Any:
+    def raise_missing_name(name: str) -> Any:
         raise missing_name(package, name)
 
-    return find_name
+    return raise_missing_name
 
 
 def missing_name(package: str, name: str) -> Exception:

@@ -15,7 +15,7 @@ _CLASSES = {
 }
 
 
-def find_wrong_message(messages: object, kinds: tuple[type, ...]) -> str | None:
+def explain_messages(messages: object, kinds: tuple[type, ...]) -> str | None:
     """Return what is wrong with the messages of a request, and what to write; `None` if nothing is.
 
     `kinds` are the classes of messages. The items of a sequence that is not a list or a tuple are not read.
@@ -54,6 +54,6 @@ def _suggest(given: object) -> str:
     return f"{kind}({'call_id, ' if kind == 'ToolMessage' else ''}{text})"
 
 
-def is_message(given: object) -> bool:
-    """Return whether a value looks like a message of any library."""
+def has_message_shape(given: object) -> bool:
+    """Return whether a value may be a message of any library: a mapping, or an object with `content`."""
     return isinstance(given, Mapping) or hasattr(given, "content")

@@ -11,7 +11,7 @@ def _by_name(*rows: tuple[str, str]) -> dict[str, str]:
     return {name: remedy for names, remedy in rows for name in names.split()}
 
 
-_BOTH = "create_agent(model, tools) makes an agent and its executor"
+_CREATE_AGENT = "create_agent(model, tools) makes an agent and its executor"
 _TABLE = "graph(edges(node, on(Outcome, target)) | ..., start=node)"
 _TABLE_OF_NODES = f"write a function with @node for each step, and their table: {_TABLE}"
 _MODELS = "write OpenAICompatible, Anthropic or LocalModel of graphexec.models"
@@ -21,9 +21,16 @@ _OBSERVERS = "write observers=[function], a function of an event"
 _OBSERVERS_OF_RUNS = "write AgentExecutor(observers=[function]), with a function of an event"
 _STATE = "a run's state is a value: snapshot_of(error) returns it, and run(snapshot) resumes it"
 _MEMORY = "write memory=BufferMemory(as_messages=True)"
+_RATE_LIMITED = "wrap the model in rate_limited, of graphexec.models"
+_MODEL_FIRST = "write model, the first argument"
+# Options of our own agents, which users also give to an executor and to `create_agent`.
+_AGENT_OPTIONS = (
+    ("create_react_agent", "stop protocol"),
+    ("create_structured_agent", "examples max_answer question rules tool_choice"),
+)
 
 EXECUTOR_OPTIONS = _by_name(
-    ("llm model chat_model language_model", f"the model belongs to the agent: {_BOTH}"),
+    ("llm model chat_model language_model", f"the model belongs to the agent: {_CREATE_AGENT}"),
     (
         "agent_type kind",
         "each kind has its function: create_react_agent, create_tool_calling_agent, create_structured_agent",
@@ -34,7 +41,13 @@ EXECUTOR_OPTIONS = _by_name(
         "system_prompt system_message system instructions prompt prefix role goal backstory",
         "the prompt belongs to the agent: create_agent(model, tools, system_prompt=...)",
     ),
-    ("temperature api_key base_url max_rpm stop", "it is an option of the model: OpenAICompatible(name, ...)"),
+    ("temperature api_key base_url", "it is an option of the model: OpenAICompatible(name, ...)"),
+    ("max_rpm", _RATE_LIMITED),
+    *(
+        (option, f"write AgentExecutor(agent={function}(model, tools, {option}=...), tools=tools)")
+        for function, options in _AGENT_OPTIONS
+        for option in options.split()
+    ),
     (
         "callbacks callback_manager callback_handlers hooks step_callback",
         _OBSERVERS,
@@ -51,7 +64,7 @@ EXECUTOR_OPTIONS = _by_name(
     ),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
     ("debug verbosity_level", "write verbose=True"),
-    ("stream_runnable", "write agent=callable_agent(runnable, stream=False)"),
+    ("stream_runnable", "write AgentExecutor(agent=callable_agent(runnable, stream=False), tools=tools)"),
     ("name description", "they belong to the executor as a tool: executor.as_tool(name, description)"),
     ("return_only_outputs", "it belongs to a run: executor.invoke(inputs, return_only_outputs=True)"),
 )
@@ -82,7 +95,7 @@ EXECUTOR_STATICS = _by_name(
 
 # A valid call of each method of an executor whose wrong calls are explained. An async function is not wrapped: that
 # would cost memory while it waits, and Python's own error names the missing argument.
-RUNNING = {
+METHOD_FORMS = {
     **{name: f"executor.{name}('question')" for name in ("run", "invoke", "stream", "stream_chunks", "stream_answer")},
     **{name: f"executor.{name}('question')" for name in ("astream", "astream_chunks", "astream_answer", "iter")},
     "batch": "executor.batch(['question', ...])",
@@ -95,7 +108,7 @@ AGENT_OPTIONS = _by_name(
     (
         "tools model_client llm instructions system_prompt system_message prompt name role goal backstory output_type "
         "deps_type handoffs max_iter verbose",
-        f"an Agent has the functions ask and read; {_BOTH}",
+        f"an Agent has the functions ask and read; {_CREATE_AGENT}",
     )
 )
 
@@ -109,13 +122,18 @@ AGENT_ATTRIBUTES = _by_name(
 
 # Options that other libraries have where one of our functions makes an agent.
 CREATE_OPTIONS = _by_name(
-    ("llm chat_model language_model model_client model_name", "write model, the first argument"),
+    ("llm chat_model language_model model_client model_name", _MODEL_FIRST),
     ("functions toolkit", "write tools, the second argument"),
     (
-        "max_iterations max_steps max_turns recursion_limit max_execution_time verbose memory callbacks checkpointer "
-        "handle_parsing_errors return_intermediate_steps",
+        "max_iterations max_execution_time verbose memory handle_parsing_errors return_intermediate_steps",
         "it belongs to the executor: AgentExecutor(agent=agent, tools=tools, ...)",
     ),
+    (
+        "max_steps max_turns recursion_limit",
+        "it belongs to the executor: AgentExecutor(agent=agent, tools=tools, max_iterations=...)",
+    ),
+    ("callbacks", _OBSERVERS_OF_RUNS),
+    ("checkpointer", _STATE),
     ("temperature max_tokens api_key base_url timeout", "it is an option of the model: OpenAICompatible(name, ...)"),
     ("response_format output_type", "let the answer be the arguments of a tool: @tool(return_direct=True)"),
     (
@@ -127,7 +145,10 @@ CREATE_OPTIONS = _by_name(
         "they are an input: {'input': question, 'chat_history': messages}",
     ),
     ("output_parser", "write chat_agent(ask, read, model), where read makes the decision of a reply"),
-    ("stop_sequence stop_sequences", "write stop=[...], a list of strings"),
+    (
+        "stop stop_sequence stop_sequences",
+        "agents that reply with text have it as stop: create_react_agent(model, tools, stop=[...])",
+    ),
     (
         "handoffs agents sub_agents subagents managed_agents team members",
         "other agents are tools: executor.as_tool(name, description)",
@@ -139,8 +160,8 @@ CREATE_AGENT_OPTIONS = {
     **CREATE_OPTIONS,
     **EXECUTOR_OPTIONS,
     **_by_name(
-        ("llm chat_model language_model model_client model_name", "write model, the first argument"),
-        ("functions toolkit", "write tools, the second argument"),
+        # An executor has no parameter `model`, but `create_agent` has.
+        ("llm chat_model language_model", _MODEL_FIRST),
         ("agent_type agent_kind", "write kind='react', kind='structured' or kind='tool_calling'"),
         (
             "agent",
@@ -152,7 +173,7 @@ CREATE_AGENT_OPTIONS = {
             "write system_prompt=...",
         ),
         (
-            "temperature api_key base_url top_p seed stop reasoning_effort",
+            "temperature api_key base_url top_p seed reasoning_effort",
             "it is an option of the model: OpenAICompatible(name, ...), which create_agent takes as model",
         ),
         (
@@ -240,7 +261,7 @@ MODEL_ATTRIBUTES = _by_name(
 
 # Options that other libraries have where one of our classes is a model at a server.
 MODEL_OPTIONS = _by_name(
-    ("model_name model_id deployment deployment_name azure_deployment engine", "write model, the first argument"),
+    ("model_name model_id deployment deployment_name azure_deployment engine", _MODEL_FIRST),
     ("openai_api_key anthropic_api_key key token api_token", "write api_key=..."),
     (
         "openai_api_base anthropic_api_url api_base azure_endpoint endpoint url host server",
@@ -251,15 +272,18 @@ MODEL_OPTIONS = _by_name(
     ("request_timeout default_request_timeout", "write timeout=..., in seconds"),
     ("retries num_retries", "write max_retries=..."),
     ("model_kwargs additional_kwargs extra_params", "write extra_body=..., further members of the request"),
-    ("top_k frequency_penalty presence_penalty logit_bias thinking user", "write extra_body=..., with this member"),
+    *(
+        (name, f"write extra_body={{'{name}': ...}}, further members of the request")
+        for name in ("top_k", "frequency_penalty", "presence_penalty", "logit_bias", "thinking", "user")
+    ),
     ("headers default_headers organization project", "write extra_headers=..., headers of the request"),
     ("http_client http_async_client", "write client=... or async_client=..., a client of httpx"),
     ("stop stop_sequences", "the agent passes it: create_react_agent(model, tools, stop=[...])"),
-    ("tools functions", f"the tools belong to the agent: {_BOTH}"),
+    ("tools functions", f"the tools belong to the agent: {_CREATE_AGENT}"),
     ("system system_prompt instructions", "it belongs to the agent: create_agent(model, tools, system_prompt=...)"),
     ("verbose callbacks", "it belongs to the executor: create_agent(model, tools, verbose=True)"),
     ("cache", "wrap the model in cached, of graphexec.models"),
-    ("rate_limiter requests_per_second", "wrap the model in rate_limited, of graphexec.models"),
+    ("rate_limiter requests_per_second max_rpm", _RATE_LIMITED),
 )
 
 _SERVER = "start the server yourself, and write OpenAICompatible(name, base_url=...)"
@@ -282,7 +306,7 @@ MEMORY_OPTIONS = _by_name(
     ("human_prefix", "write human=..."),
     ("ai_prefix", "write ai=..."),
     ("k window window_size max_turns", "write WindowMemory(turns=3)"),
-    ("max_token_limit", "write TokenWindowMemory(max_tokens=3)"),
+    ("max_token_limit", "write TokenWindowMemory(max_tokens=2000)"),
     ("llm", "write SummaryMemory(model)"),
     (
         "session_id thread_id user_id conversation_id",
@@ -317,7 +341,7 @@ IMPORTS = _by_name(
         "create_openai_functions_agent CodeAgent ReActAgent ToolCallingAgent FunctionAgent AssistantAgent "
         "UserProxyAgent AgentType load_agent LLMChain ConversationChain create_openapi_agent create_sql_agent "
         "create_pandas_dataframe_agent",
-        _BOTH,
+        _CREATE_AGENT,
     ),
     (
         "StateGraph MessageGraph MessagesState Workflow Flow START ToolNode add_messages Command Send",
@@ -365,7 +389,7 @@ MODULES = _by_name(
     ("message", "messages are in graphexec.messages"),
     ("core main base", "most names are in graphexec itself, and the rest in its packages and modules"),
     ("exceptions exception", "errors are in graphexec.errors"),
-    ("chains prebuilt agent_types initialize crew", _BOTH),
+    ("chains prebuilt agent_types initialize crew", _CREATE_AGENT),
     ("agent_toolkits toolkits utilities community decorators function_tool", _TOOL),
     ("checkpoint checkpointer", _STATE),
     ("graph state workflow workflows flow", _TABLE_OF_NODES),

@@ -94,7 +94,11 @@ _OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name no
 
 
 @explain_calls(
-    "create_agent", "create_agent(model, tools)", CREATE_AGENT_OPTIONS, others=_OPTIONS, named_option="system_prompt"
+    "create_agent",
+    "create_agent(model, tools)",
+    CREATE_AGENT_OPTIONS,
+    more_options=_OPTIONS,
+    named_option="system_prompt",
 )
 def create_agent(
     model: Model | ModelFunction | str,

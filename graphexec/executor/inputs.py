@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
-from graphexec._mistakes.messages import is_message
+from graphexec._mistakes.messages import has_message_shape
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
 from graphexec.agents.images import FilePath
@@ -26,7 +26,7 @@ def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
     # Callers without a type checker may pass a list of messages or None.
     if not isinstance(inputs, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = "pass a dict of inputs by name, or the only input as a string"
-        if isinstance(inputs, (list, tuple)) and any(map(is_message, inputs)):
+        if isinstance(inputs, (list, tuple)) and any(map(has_message_shape, inputs)):
             key = keys[0] if keys else "input"
             remedy = f"pass the question and the messages before it: {{{key!r}: question, 'chat_history': messages}}"
         raise InputError(f"the inputs are {format_value(inputs)}; {remedy}")

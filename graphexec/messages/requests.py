@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphexec._mistakes.messages import find_wrong_message
+from graphexec._mistakes.messages import explain_messages
 from graphexec.errors import InputError, format_value
 from graphexec.messages.conversation import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import Image
@@ -43,7 +43,7 @@ class ChatRequest:
         # compared first, which is faster than `isinstance` for each message of a long history.
         messages = self.messages
         if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
-            fault = find_wrong_message(messages, tuple(_MESSAGES))
+            fault = explain_messages(messages, tuple(_MESSAGES))
             if fault is not None:
                 raise InputError(fault)
 

@@ -29,7 +29,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "AgentExecutor(agent, [echo])",
-            "AgentExecutor takes its arguments by name, and was given 2; write AgentExecutor(agent=agent, tools=tools)",
+            "AgentExecutor takes its arguments by name, and was given 2 by position; write AgentExecutor(agent=agent, "
+            "tools=tools)",
         ),
         ("AgentExecutor(agent=agent)", "AgentExecutor needs tools; write AgentExecutor(agent=agent, tools=tools)"),
         ("AgentExecutor(tools=[echo])", "AgentExecutor needs agent; write AgentExecutor(agent=agent, tools=tools)"),
@@ -75,7 +76,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "AgentExecutor(agent=agent, tools=[echo], stream_runnable=False)",
-            "AgentExecutor has no option stream_runnable; write agent=callable_agent(runnable, stream=False)",
+            "AgentExecutor has no option stream_runnable; write AgentExecutor(agent=callable_agent(runnable, "
+            "stream=False), tools=tools)",
         ),
         (
             "AgentExecutor(agent=create_react_agent, tools=[echo])",
@@ -105,7 +107,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             'create_react_agent(model, [echo], stop_sequence=["Observation:"])',
-            "create_react_agent has no option stop_sequence; write stop=[...], a list of strings",
+            "create_react_agent has no option stop_sequence; agents that reply with text have it as stop: "
+            "create_react_agent(model, tools, stop=[...])",
         ),
         (
             "create_react_agent(model, [langchain_tool])",

@@ -31,7 +31,9 @@ from graphexec import (
     tool,
 )
 from graphexec._mistakes import remedies
+from graphexec.errors import SignatureError
 from graphexec.executor import Acted, dispatch_tools, parse
+from graphexec.executor.creation import ExecutorOptions
 from graphexec.memory import BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import (
@@ -173,10 +175,17 @@ VALUES: dict[str, Any] = {
     "base_url": "http://127.0.0.1:8080/v1",
     "context": object(),
     "description": "Help.",
+    "examples": "auto",
+    "max_answer": 100,
     "max_iterations": 3,
     "memory": BufferMemory(as_messages=True),
     "name": "helper",
+    "protocol": "completion",
+    "question": "{input}",
+    "rules": ["no_repeats"],
+    "stop": ["END"],
     "system_prompt": "Be concise.",
+    "tool_choice": "required",
     **dict.fromkeys(("model_calls", "tool_calls", "tokens", "cost"), 3),
 }
 
@@ -216,7 +225,7 @@ OWNERS: dict[str, list[Callable[..., Any]]] = {
     "EXECUTOR_OPTIONS": [AgentExecutor],
     "EXECUTOR_ATTRIBUTES": [AgentExecutor, RunOptions],
     "CREATE_OPTIONS": [create_react_agent, create_tool_calling_agent],
-    "CREATE_AGENT_OPTIONS": [create_agent, AgentExecutor, create_react_agent],
+    "CREATE_AGENT_OPTIONS": [create_agent],
     "LOCAL_MODEL_OPTIONS": [LocalModel],
     "MEMORY_OPTIONS": [BufferMemory],
     "MODEL_OPTIONS": [OpenAICompatible, Anthropic],
@@ -233,7 +242,46 @@ WRITTEN = [
 
 @pytest.mark.parametrize(("table", "option"), WRITTEN)
 def test_option_in_a_remedy_exists(table: str, option: str) -> None:
-    assert any(option in inspect.signature(owner).parameters for owner in OWNERS[table])
+    assert any(option in options_of(owner) for owner in OWNERS[table])
+
+
+def options_of(owner: Callable[..., Any]) -> frozenset[str]:
+    """Return the options that a function takes by name."""
+    more = ExecutorOptions.__annotations__ if owner is create_agent else ()
+    return frozenset({*inspect.signature(owner).parameters, *more})
+
+
+OFFERED = [
+    (option, name)
+    for table, texts in TABLES.items()
+    if table in OWNERS and table.endswith("OPTIONS")
+    for option, text in texts.items()
+    for code in find_calls(text)
+    # As in `OpenAICompatible(name, ...)`: what was written there is to be written here.
+    for name in re.findall(r"(\w+)\((?:[^()]*, )?\.\.\.\)", code)
+]
+
+
+@pytest.mark.parametrize(("option", "name"), sorted(set(OFFERED)))
+def test_remedy_names_a_class_that_takes_the_option(option: str, name: str) -> None:
+    owners = {one.__name__: one for several in OWNERS.values() for one in several}
+    assert option in options_of(owners[name])
+
+
+@pytest.mark.parametrize("option", ["examples", "max_answer", "protocol", "question", "rules", "stop", "tool_choice"])
+def test_options_of_agents_have_a_remedy_that_works(option: str, tmp_path: Path) -> None:
+    call: Any = create_agent
+    with pytest.raises(SignatureError) as raised:
+        call(MODEL, [echo], **{option: VALUES[option]})
+    (code,) = find_calls(str(raised.value))
+    assert f"{option}=..." in code
+    assert isinstance(run_code(code, tmp_path), AgentExecutor)
+
+
+@pytest.mark.parametrize("call", [AgentExecutor, create_agent, OpenAICompatible])
+def test_requests_per_minute_belong_to_a_wrapper(call: Callable[..., Any]) -> None:
+    with pytest.raises(SignatureError, match="max_rpm; wrap the model in rate_limited"):
+        call(max_rpm=3)
 
 
 def test_kinds_in_a_remedy_exist() -> None:

@@ -49,7 +49,9 @@ def test_wrong_options_name_a_remedy(options: dict[str, Any], message: str) -> N
 
 
 def test_arguments_by_position_are_refused() -> None:
-    with pytest.raises(SignatureError, match=r"^Box takes its arguments by name, and was given 2; write Box\(size=1\)"):
+    with pytest.raises(
+        SignatureError, match=r"^Box takes its arguments by name, and was given 2 by position; write Box\(size=1\)"
+    ):
         made(3, 4)
 
 
