@@ -406,6 +406,10 @@ class AgentFinish:
         return self.output if "output" in values or len(values) == 1 else dict(values)
 
 
+# What the reply of a model is parsed to.
+Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class StoppedResponse:

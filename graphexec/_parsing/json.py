@@ -55,7 +55,7 @@ def valid_json(text: str) -> str:
 def read_beginning(text: str, *, strings: bool = True) -> Any:
     """Return the value of which `text` is the beginning: what is complete, and with `strings` the string at its end.
 
-    Raises `ValueError` if no value begins so. Text behind the value is ignored. Linear in the length of the text.
+    Raises `ValueError` if no value begins so. Text after the value is ignored. Linear in the length of the text.
     """
     mode: Literal["on", "trailing-strings"] = "trailing-strings" if strings else "on"
     try:
@@ -133,7 +133,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def open_string(text: str) -> int | None:
-    """Return the position behind the quote of the string in which the text ends, or `None` if it ends in no string."""
+    """Return the position after the quote of the string in which the text ends, or `None` if it ends in no string."""
     last = None
     for last in _TOKEN.finditer(text):  # noqa: B007 - only the last token is used
         pass
@@ -148,7 +148,7 @@ _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
 def find_end(text: str, start: int = 0) -> int | None:
-    """Return the position behind the JSON that begins at `start`, or `None` if its brackets are not closed."""
+    """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed."""
     depth = 0
     for token in _STRING_OR_BRACKET.finditer(text, start):
         if token[0] in _BRACKETS:

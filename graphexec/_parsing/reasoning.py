@@ -1,11 +1,11 @@
 """Separate the reasoning that a model writes in tags, such as `<think>`, from its answer.
 
 Reasoning stands at the beginning of a reply: in tags, or up to a closing tag without an opening one, because a prompt
-may end with that, or up to the end if its tag is never closed. A closing tag ends it wherever it stands. Behind an
+may end with that, or up to the end if its tag is never closed. A closing tag ends it wherever it stands. After an
 opening tag, only a tag that is alone in its quotes is text: thoughts have quotes that are never closed.
 
 But an answer may speak of tags. In quotes and in code within a line, tags are text, and outside of reasoning also in a
-fence, in a string of JSON, and between an opening tag and the end of its line. Behind an opening tag that begins or
+fence, in a string of JSON, and between an opening tag and the end of its line. After an opening tag that begins or
 ends a later line, all is text.
 """
 
@@ -20,14 +20,15 @@ from graphexec._parsing.json import open_string
 _NAMES = "(?:think|thinking|thought|seed:think)"
 _OPENING = rf"(?:<{_NAMES}>|\[THINK\])"
 _CLOSING = rf"(?:</{_NAMES}>|\[/THINK\])"
-_MOST_BLANKS = 40
-_FIRST = re.compile(rf"\s{{0,{_MOST_BLANKS}}}+{_OPENING}", re.IGNORECASE)
+# Characters before the first tag; with more of them, the text is content at once, so that an answer is not held back.
+_MAX_WHITESPACE = 40
+_FIRST = re.compile(rf"\s{{0,{_MAX_WHITESPACE}}}+{_OPENING}", re.IGNORECASE)
 _END = re.compile(_CLOSING, re.IGNORECASE)
 _TAG = re.compile(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
 _LONGEST_TAG = len("</seed:think>")
 _TAG_BEGUN = re.compile(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
-# Code and quotations within a line. A quote behind a letter or a digit is an apostrophe, or stands for inches.
+# Code and quotations within a line. A quote after a letter or a digit is an apostrophe, or stands for inches.
 _QUOTED = re.compile(
     r"""
     (?<!`)(?P<code>`{1,3})(?!`)[^\n]*?(?<!`)(?P=code)(?!`)
@@ -39,14 +40,14 @@ _QUOTED = re.compile(
 )
 _OPENING_QUOTE = re.compile("[`\"'“„«「『]")
 _QUOTES = "`\"'“”„«»「」『』"
-# Characters of its line in which the quotes before and behind a tag are looked for.
+# Characters of its line in which the quotes before and after a tag are looked for.
 _REACH_BEFORE = 500
-_REACH_BEHIND = 100
+_REACH_AFTER = 100
 # A fence begins or ends with a line of its own; three backquotes within a line are code.
 _FENCE = re.compile(r"^[ \t>*+-]{0,8}```+[^`\n]*\n", re.MULTILINE)
 _JSON = re.compile(r"\s*+[{\[]\s*+\{?\s*+\"")
 # After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
-_MOST_TAGS = 20
+_MAX_TAGS = 20
 
 
 class Parts(NamedTuple):
@@ -153,7 +154,7 @@ class ReasoningSplitter:
             self._state, self._quoted = "reasoning", 0
         else:
             begun = self._waiting.lstrip()
-            may_be_tag = len(self._waiting) - len(begun) <= _MOST_BLANKS and (not begun or _TAG_BEGUN.match(begun))
+            may_be_tag = len(self._waiting) - len(begun) <= _MAX_WHITESPACE and (not begun or _TAG_BEGUN.match(begun))
             if may_be_tag and not last:
                 return False
             self._state, self._before, self._opened = "content", [], None
@@ -163,7 +164,7 @@ class ReasoningSplitter:
 
     def _take_reasoning(self, *, last: bool) -> tuple[str, bool]:
         tag = _END.search(self._waiting)
-        quoted = False if tag is None or self._quoted == _MOST_TAGS else self._is_quoted(tag, last=last)
+        quoted = False if tag is None or self._quoted == _MAX_TAGS else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
             if last:
@@ -190,7 +191,7 @@ class ReasoningSplitter:
         self._tags += 1
         if not quoted:
             self._look_at(tag, self._before[0].removesuffix(tag[0]))
-        if self._tags == _MOST_TAGS and self._state == "content":
+        if self._tags == _MAX_TAGS and self._state == "content":
             self._state = "answer"
         return text, True
 
@@ -210,13 +211,13 @@ class ReasoningSplitter:
 
     def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""
-        behind = self._waiting[tag.end() : tag.end() + _REACH_BEHIND]
+        after = self._waiting[tag.end() : tag.end() + _REACH_AFTER]
         line = _line_of(self._line + self._waiting[: tag.start()])
         may_be_quoted = _OPENING_QUOTE.search(line) is not None
-        complete = last or "\n" in behind or len(behind) >= (_REACH_BEHIND if may_be_quoted else 1)
+        complete = last or "\n" in after or len(after) >= (_REACH_AFTER if may_be_quoted else 1)
         if not complete:
             return None
-        around = line + tag[0] + behind.partition("\n")[0]
+        around = line + tag[0] + after.partition("\n")[0]
         quotations = _QUOTED.finditer(around) if may_be_quoted else ()
         quotation = next((found[0] for found in quotations if found.start() < len(line) < found.end()), "")
         return quotation.strip(_QUOTES) == tag[0] if self._state == "reasoning" else quotation != ""

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.agents.agent import Agent, AgentFunction, Decision, RuleName, callable_agent, chat_agent
+from graphexec.actions import Decision
+from graphexec.agents.agent import Agent, AgentFunction, RuleName, callable_agent, chat_agent
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.langchain.chat import create_chat_agent
 from graphexec.agents.langchain.conversational import create_conversational_agent

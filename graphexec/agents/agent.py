@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import FUNCTION, MODEL, is_executor, validate, validate_each
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_ATTRIBUTES, AGENT_OPTIONS
-from graphexec.actions import AgentAction, AgentFinish, Run, Steps
+from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.dummies import Dummies
 from graphexec.agents.images import FileReader
 from graphexec.agents.reading.answers import AnswerReader, skip_reasoning
@@ -37,8 +37,6 @@ from graphexec.messages import (
     separate_reasoning,
 )
 from graphexec.tools import AnyTool, tools_by_name
-
-Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision, a coroutine or a generator.

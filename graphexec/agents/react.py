@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import Decision
+from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import read_text
-from graphexec.agents.reading.labels import FINAL
+from graphexec.agents.reading.labels import FINAL_ANSWER
 from graphexec.agents.reading.text_parsing import make_decision, reject_more, unwrap
 from graphexec.agents.scratchpad import TextProtocol, format_thoughts, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply, separate_reasoning
@@ -41,7 +42,7 @@ Question: {input}
 Thought: {agent_scratchpad}"""
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, FINAL)
+make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
 # With the colon, because an answer may have a line that begins with the word.
 STOP = ("\nObservation:",)

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, validate, validate_each
-from graphexec.actions import Run, Steps
-from graphexec.agents.agent import Agent, Decision, RuleName, chat_agent, conclude_messages, validate_rules
+from graphexec.actions import Decision, Run, Steps
+from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import Conversation, history_keys, history_messages, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentAction, AgentFinish, Steps
-from graphexec.agents.agent import Agent, Decision, RuleName
+from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
+from graphexec.agents.agent import Agent, RuleName
 from graphexec.agents.dummies import find_dummies
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
@@ -31,8 +31,8 @@ from graphexec.agents.reading.json_text import (
     read_decision_fields,
     reject_answer_tool,
 )
-from graphexec.agents.reading.labels import FINAL, text_after
-from graphexec.agents.reading.text_parsing import find_action, find_tool, named_tools, unreadable_error
+from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
+from graphexec.agents.reading.text_parsing import find_action, find_named_tools, find_tool, make_unreadable_error
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
@@ -47,7 +47,7 @@ from graphexec.messages import (
 )
 from graphexec.tools import AnyTool
 
-FINAL_ANSWER = "final_answer"
+_ANSWER_ACTION = "final_answer"
 
 STRUCTURED_PROMPT = """\
 You answer questions with the help of tools:
@@ -172,7 +172,7 @@ def _example_messages(example: WorkedExample) -> Iterator[Message]:
     for tool, arguments, observation in example.calls:
         yield AssistantMessage(_write({"action": tool, "action_input": dict(arguments)}))
         yield UserMessage(f"Observation: {observation}")
-    yield AssistantMessage(_write({"action": FINAL_ANSWER, "answer": example.answer}))
+    yield AssistantMessage(_write({"action": _ANSWER_ACTION, "answer": example.answer}))
 
 
 def _write(decision: Mapping[str, Any]) -> str:
@@ -195,7 +195,7 @@ def decision_schema(
             definitions[f"{tool.name}.{name}"] = _prefix_references(definition, tool.name)
         branches.append(_branch(tool.name, "action_input", _prefix_references(arguments, tool.name)))
     if answers:
-        branches.append(_branch(FINAL_ANSWER, "answer", answer))
+        branches.append(_branch(_ANSWER_ACTION, "answer", answer))
     schema: dict[str, Any] = {"anyOf": branches}
     if definitions:
         schema["$defs"] = definitions
@@ -248,8 +248,9 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     names = {tool.name for tool in tools}
     tool = find_tool(action.strip(), names)
     beside = f"{text[: found[0].start]}\n{text[found[0].end :]}"
-    if find_action(beside) or any(name != tool for name in named_tools(beside, names)):
+    if find_action(beside) or any(name != tool for name in find_named_tools(beside, names)):
         raise _unreadable(text, "it has another action")
+    labelled = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(beside)
     given = fields.get("actioninput")
     answers = [fields[name] for name in _ANSWERS if name in fields and fields[name] not in (None, {})]
     if is_answer(action):
@@ -262,11 +263,10 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         if has_decision(answers[0], names):
             raise _unreadable(text, "its answer is an action")
         _reject_members(fields, "final_answer", answers[0], names, text)
-        labelled = FINAL.ways[-1].search(beside)
-        if labelled and text_after(beside, labelled) not in ("", format_observation(answers[0])):
+        if labelled and read_text_after(beside, labelled) not in ("", format_observation(answers[0])):
             raise _unreadable(text, "it has two answers")
         return AgentFinish({"output": format_observation(answers[0])}, text)
-    if FINAL.ways[-1].search(beside) or any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
+    if labelled or any(fields.get(name) not in (None, "", {}, []) for name in _ANSWERS[:-1]):
         raise _unreadable(text, "it has both an action and an answer")
     _reject_members(fields, action, given, names, text)
     optional = any(one.name == tool and not one.parameters.get("required") for one in tools)
@@ -293,4 +293,4 @@ def _unreadable(text: str, why: str) -> ParseError:
         'Reply with one JSON object: {"action": "<tool>", "action_input": {...}} or '
         '{"action": "final_answer", "answer": "..."}'
     )
-    return unreadable_error(why, text, form, prose="{" not in text)
+    return make_unreadable_error(why, text, form, prose="{" not in text)

@@ -10,8 +10,8 @@ from typing import Any
 from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
-from graphexec.agents.agent import Agent, Decision, RuleName, validate_rules
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
+from graphexec.agents.agent import Agent, RuleName, validate_rules
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader

@@ -23,7 +23,7 @@ from graphexec.agents import (
     react,
 )
 from graphexec.agents.langchain import conversational, mrkl
-from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, OBSERVATION, TRANSLATIONS, may_become
+from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, TRANSLATIONS, Spelling, may_become
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail
@@ -74,12 +74,12 @@ def test_label_is_read_however_it_is_written(
 
 @pytest.mark.parametrize("words", TRANSLATIONS)
 def test_every_translation_is_found_at_a_line_start_only(words: str) -> None:
-    label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL, "Observation": OBSERVATION}[words]
+    label = {"Action": ACTION, "Action Input": INPUT, "Final Answer": FINAL_ANSWER, "Observation": OBSERVATION}[words]
     for translation in TRANSLATIONS[words]:
         for line in (f"{translation}:", f"**{translation.lower()}** ：", f" {translation} 1 :"):
             assert label.at_line.match(line)
             assert may_become(label, line[:-1])
-        assert label.ways[-1].search(f"x {translation}:") is None
+        assert label.patterns[Spelling.TRANSLATED].search(f"x {translation}:") is None
         assert all(may_become(label, translation[:length]) for length in range(len(translation)))
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, ParseError, create_react_agent
 from graphexec.agents.react import read
+from graphexec.agents.reading.text_parsing import reject_more
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, UserMessage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, fail, observations, prompt, run_executor
@@ -252,6 +253,23 @@ def test_hostile_text_is_parsed_in_linear_time(hostile: str) -> None:
         read(ModelReply(hostile))
     # About a million characters: a quadratic parser takes minutes.
     assert time.process_time() - began < 2
+
+
+def test_tokens_at_the_end_are_stripped_in_linear_time() -> None:
+    for ending in (" " * 600_000 + "</s>", "</s>" * 150_000):
+        # A quadratic parser takes seconds. The second measurement excludes other work of the process.
+        assert min(seconds_to_read(f"Final Answer: 4{ending}") for _ in range(2)) < 0.5
+
+
+def seconds_to_read(text: str) -> float:
+    began = time.process_time()
+    assert read_decision(text).log == text.partition("  ")[0].partition("<")[0]
+    return time.process_time() - began
+
+
+def test_text_without_decision_is_a_parse_error() -> None:
+    with pytest.raises(ParseError, match="Could not parse"):
+        reject_more("Thought: I know nothing.", ["search"])
 
 
 def test_prompt_has_question_tools_and_scratchpad() -> None:

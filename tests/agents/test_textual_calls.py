@@ -299,6 +299,28 @@ def test_cut_beginning_of_a_call_is_refused(text: str) -> None:
         read(ModelReply(text, finish_reason="length"), TOOLS)
 
 
+MARKS = (
+    *("<tool_call>", "<tool_calls>", "<tools>", "<function=weather>", "<function_calls>", "<functioncall>"),
+    *("<|tool_call|>", "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|python_tag|>"),
+    *("<\uff5ctool\u2581calls\u2581begin\uff5c>", "<\uff5ctool\u2581call\u2581begin\uff5c>"),
+)
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_every_beginning_of_a_mark_is_refused(mark: str) -> None:
+    for length in range(2, len(mark)):
+        with pytest.raises(ParseError):
+            read(ModelReply(f"I look. {mark[:length]}", finish_reason="length"), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Write <functions of x", "Put it in <function> an"],
+)
+def test_cut_answer_about_tags_is_the_answer(text: str) -> None:
+    assert calls(text, finish="length") == []
+
+
 @pytest.mark.parametrize(
     "text", ["It rains in Os", '{"name": "Osl', '{"city": "Os', '["a", "b', "[", "1 < 2", "f(x", '{"name": 3, "a', "3"]
 )

@@ -42,7 +42,7 @@ from graphexec.agents import (
 )
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
-from graphexec.agents.reading.labels import FINAL, OBSERVATION, Label, may_become
+from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import rename
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -432,10 +432,10 @@ ONE_LINE = st.text(st.characters(exclude_characters="\n"))
 def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, cuts: list[int]) -> None:
     reply = f"{before}\nFinal Answer:{answer}"
     if "final answer:" not in before.lower():
-        assert read_in_pieces(make_label_reader(FINAL), reply, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader(FINAL_ANSWER), reply, cuts) == answer.strip()
         # An observation that the model invents after it is not part of it.
         invented = f"{reply}\nObservation: {more}\nFinal Answer: {more}"
-        assert read_in_pieces(make_label_reader(FINAL), invented, cuts) == answer.strip()
+        assert read_in_pieces(make_label_reader(FINAL_ANSWER), invented, cuts) == answer.strip()
 
 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])

@@ -6,13 +6,19 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish
-from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import action_error, is_action, read_decision
+from graphexec.actions import AgentFinish, Decision
+from graphexec.agents.agent import Agent
+from graphexec.agents.langchain.json_action import is_action, make_action_error, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
-from graphexec.agents.reading.json_text import decides, find_decisions, find_regions, read_text, reject_answer_tool
-from graphexec.agents.reading.labels import FINAL, text_after
+from graphexec.agents.reading.json_text import (
+    find_decisions,
+    find_regions,
+    has_action_member,
+    read_text,
+    reject_answer_tool,
+)
+from graphexec.agents.reading.labels import FINAL_ANSWER, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, find_answer
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
 from graphexec.errors import ParseError
@@ -41,7 +47,7 @@ Final Answer: the answer to the question"""
 CHAT_QUESTION = "{input}\n\n{agent_scratchpad}"
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, FINAL)
+make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
 STOP = ("\nObservation:",)
 
@@ -92,14 +98,14 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     final = find_answer(_without_json(text))
     if final:
         before, after = find_decisions(text[: final.start()]), find_regions(text[final.end() :])
-        if any(map(decides, before)) or any(region.is_json and is_action(region) for region in after):
+        if any(map(has_action_member, before)) or any(region.is_json and is_action(region) for region in after):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
-        return AgentFinish({"output": text_after(text, final)}, text, unread=whole.unread)
+        return AgentFinish({"output": read_text_after(text, final)}, text, unread=whole.unread)
     found = find_decisions(text)
     if not found:
-        raise action_error("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
+        raise make_action_error("it has neither an action as a JSON object in a fence nor a 'Final Answer:'", text)
     if len(found) > 1:
-        raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise make_action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     return read_decision(found[0], whole, reply, names)
 
 

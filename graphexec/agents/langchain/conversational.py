@@ -8,13 +8,13 @@ from functools import partial
 
 from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import AgentFinish, Decision
+from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import read_text
-from graphexec.agents.reading.labels import Label, text_after
-from graphexec.agents.reading.text_parsing import BOTH, find_action, missing_error, read_action
+from graphexec.agents.reading.labels import Label, Spelling, read_text_after
+from graphexec.agents.reading.text_parsing import BOTH, find_action, make_missing_error, read_action
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
@@ -99,9 +99,8 @@ def read(reply: ModelReply, answer_label: Label = _ANSWER_LABEL, names: Collecti
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if found:
         return (read_action(whole, found, reply, names),)
-    answer = answer or next(
-        (label for label in answer_label.ways[0].finditer(text) if text[label.start() - 1].isspace()), None
-    )
+    exact = answer_label.patterns[Spelling.EXACT].finditer(text)
+    answer = answer or next((label for label in exact if text[label.start() - 1].isspace()), None)
     if answer is None:
-        raise missing_error(text)
-    return AgentFinish({"output": text_after(text, answer)}, text, unread=whole.unread)
+        raise make_missing_error(text)
+    return AgentFinish({"output": read_text_after(text, answer)}, text, unread=whole.unread)

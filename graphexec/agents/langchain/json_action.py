@@ -6,12 +6,11 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, TypeGuard
 
-from graphexec.actions import AgentAction, AgentFinish, ToolInput
-from graphexec.agents.agent import Decision
+from graphexec.actions import AgentAction, AgentFinish, Decision, ToolInput
 from graphexec.agents.prompt import format_observation
 from graphexec.agents.reading.answers import make_json_reader
-from graphexec.agents.reading.json_text import Region, ReplyText, is_answer, mentions_action, read_decision_fields
-from graphexec.agents.reading.text_parsing import find_tool, unreadable_error
+from graphexec.agents.reading.json_text import Region, ReplyText, has_action_name, is_answer, read_decision_fields
+from graphexec.agents.reading.text_parsing import find_tool, make_unreadable_error
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 
@@ -21,7 +20,7 @@ def read_decision(region: Region, read: ReplyText, reply: ModelReply, names: Col
 
     A missing input is an empty object. The `names` are those of the known tools. Raises `ParseError` for anything else.
     """
-    fields = read_decision_fields(region, reply, lambda why: action_error(why, read.text))
+    fields = read_decision_fields(region, reply, lambda why: make_action_error(why, read.text))
     action = fields["action"]
     # Any: values of arbitrary JSON.
     given: Any = fields.get("actioninput")
@@ -44,13 +43,13 @@ make_answer_reader = partial(make_json_reader, ("actioninput",))
 def is_action(region: Region) -> bool:
     """Return whether a region is an action, or looks like one, and not the answer."""
     try:
-        fields = read_decision_fields(region, ModelReply(""), lambda why: action_error(why, region.text))
+        fields = read_decision_fields(region, ModelReply(""), lambda why: make_action_error(why, region.text))
     except ParseError:
-        return mentions_action(region)
+        return has_action_name(region)
     return not is_answer(fields["action"])
 
 
-def action_error(why: str, text: str) -> ParseError:
+def make_action_error(why: str, text: str) -> ParseError:
     """Return the error for a reply without exactly one valid action; its observation repeats the format."""
     form = 'To act, write one JSON object, {"action": "<tool>", "action_input": <its input>}.'
-    return unreadable_error(why, text, form, prose="{" not in text)
+    return make_unreadable_error(why, text, form, prose="{" not in text)

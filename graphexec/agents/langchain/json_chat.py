@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import Steps
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import Decision, Steps
+from graphexec.agents.agent import Agent
 from graphexec.agents.images import observation_images
-from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision
+from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
@@ -95,5 +95,5 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     found = find_decisions(whole.text)
     if len(found) != 1:
         why = f"it has {len(found)} JSON objects instead of one" if found else "it has no JSON object"
-        raise action_error(why, whole.text)
+        raise make_action_error(why, whole.text)
     return read_decision(found[0], whole, reply, names)

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import AgentFinish, Decision
+from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import ReplyText, read_text
-from graphexec.agents.reading.labels import FINAL, text_after
+from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import find_action, make_decision
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
 from graphexec.messages import Model, ModelReply
@@ -39,7 +39,7 @@ Question: {input}
 Thought:{agent_scratchpad}"""
 
 # Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, FINAL)
+make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
 STOP = ("\nObservation:", "\n\tObservation:")
 
@@ -83,9 +83,9 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
 def _answer_before_action(read: ReplyText) -> AgentFinish | None:
     text = read.text
-    answer, found = FINAL.ways[0].search(text), find_action(text, 0)
+    answer, found = FINAL_ANSWER.patterns[Spelling.EXACT].search(text), find_action(text, Spelling.EXACT)
     if answer is None or found is None or found.start < answer.end():
         return None
     blank = text.find("\n\n", answer.end())
     end = min(found.start, len(text) if blank < 0 else blank)
-    return AgentFinish({"output": text_after(text, answer, end)}, text[:end], unread=text[end:] + read.unread)
+    return AgentFinish({"output": read_text_after(text, answer, end)}, text[:end], unread=text[end:] + read.unread)

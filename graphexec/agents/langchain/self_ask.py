@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentAction, AgentFinish, Steps
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
+from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import Template, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
-from graphexec.agents.reading.labels import Label, text_after
+from graphexec.agents.reading.labels import Label, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
 from graphexec.errors import InputError, ParseError
@@ -114,8 +114,8 @@ def read(reply: ModelReply) -> Decision:
     if follow_up and finish:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if finish:
-        return AgentFinish({"output": text_after(line, finish)}, text, unread=whole.unread)
-    question = text_after(line, follow_up) if follow_up else ""
+        return AgentFinish({"output": read_text_after(line, finish)}, text, unread=whole.unread)
+    question = read_text_after(line, follow_up) if follow_up else ""
     if not question:
         observation = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
         prose = _FOLLOW_UP.search(text) is None

@@ -6,12 +6,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentFinish
-from graphexec.agents.agent import Agent, Decision
-from graphexec.agents.langchain.json_action import action_error, make_answer_reader, read_decision
+from graphexec.actions import AgentFinish, Decision
+from graphexec.agents.agent import Agent
+from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
-from graphexec.agents.reading.text_parsing import find_action, named_tools
+from graphexec.agents.reading.text_parsing import find_action, find_named_tools
 from graphexec.agents.scratchpad import format_previous_work, make_form, make_instructed_agent
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -84,11 +84,11 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     text = whole.text
     found = find_decisions(text)
     if len(found) > 1:
-        raise action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
+        raise make_action_error(f"it has {len(found)} JSON objects; decide on one action at a time", text)
     if found:
         return read_decision(found[0], whole, reply, names)
     if not text.strip():
-        raise action_error("it is empty", text)
-    if find_action(text) or named_tools(text, names):
-        raise action_error("its action is not a JSON object", text)
+        raise make_action_error("it is empty", text)
+    if find_action(text) or find_named_tools(text, names):
+        raise make_action_error("its action is not a JSON object", text)
     return AgentFinish({"output": text.strip()}, text, unread=whole.unread)

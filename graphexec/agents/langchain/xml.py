@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Steps
-from graphexec.agents.agent import Agent, Decision
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
+from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
-from graphexec.agents.reading.answers import AnswerReader, strip_blanks
+from graphexec.agents.reading.answers import AnswerReader, strip_whitespace
 from graphexec.agents.reading.json_text import ReplyText
-from graphexec.agents.reading.text_parsing import BOTH, find_tool, reject_cut_reply, unreadable_error
+from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
 from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply, separate_reasoning
@@ -160,7 +160,7 @@ def make_answer_reader() -> AnswerReader:
         text, waiting = waiting[:until], waiting[until:]
         return unescape_tags(text)
 
-    return strip_blanks(read)
+    return strip_whitespace(read)
 
 
 def _reject_more(names: Sequence[str], text: str, *, action: bool) -> None:
@@ -183,4 +183,4 @@ def unescape_tags(text: str) -> str:
 
 def _unreadable(why: str, text: str) -> ParseError:
     form = "Write <tool>the tool</tool><tool_input>its input</tool_input>, or <final_answer>the answer</final_answer>."
-    return unreadable_error(why, text, form, prose=_TAG.search(text) is None)
+    return make_unreadable_error(why, text, form, prose=_TAG.search(text) is None)

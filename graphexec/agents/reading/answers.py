@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.agents.reading.json_text import decides, find_regions, is_answer, items_of, read_fields
+from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import OBSERVATION, Label, may_become, opened_emphasis
+from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
 AnswerReader: TypeAlias = Callable[[str], str]
@@ -32,7 +33,8 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
         restarted = splitter.restarts > restarts
         if restarted:
             ended, reader = answered, make_reader()
-        # A reader needs no protection from half a tag: it starts again anyway.
+        # The splitter holds back the beginning of what may be a tag. The reader receives it at once: if it is a tag
+        # that ends reasoning, the reader starts again.
         content = piece if in_content and not restarted else content + splitter.waiting_text
         if not content or ended:
             return ""
@@ -43,12 +45,12 @@ def skip_reasoning(make_reader: Callable[[], AnswerReader]) -> AnswerReader:
     return read
 
 
-# Characters. A longer line cannot become a label, and is not held back.
+# Characters. A longer line cannot become a label, even one with numbers and emphasis, and is not held back.
 _MAX_HELD = 80
 
 
 def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerReader:
-    """Make a reader of the text behind the first `label`, such as `Final Answer:`, that begins a line.
+    """Make a reader of the text after the first `label`, such as `Final Answer:`, that begins a line.
 
     The reader strips surrounding whitespace, and cuts the text before an observation that the model invented.
     """
@@ -72,7 +74,7 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
                 return ""
-            # Emphasis that ends behind the answer can be stripped only from the whole answer.
+            # Emphasis that ends after the answer can be stripped only from the whole answer.
             ended = not begun.startswith(mark)
             if ended:
                 return ""
@@ -87,12 +89,12 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         text, waiting = (waiting[:line], waiting[line:]) if held else (waiting, "")
         return text
 
-    return strip_blanks(read)
+    return strip_whitespace(read)
 
 
-def strip_blanks(read: AnswerReader) -> AnswerReader:
+def strip_whitespace(read: AnswerReader) -> AnswerReader:
     """Make a reader that strips surrounding whitespace; inner whitespace is held back until more text follows."""
-    blanks: list[str] = []
+    held: list[str] = []
     begun = False
 
     def read_stripped(piece: str) -> str:
@@ -100,12 +102,12 @@ def strip_blanks(read: AnswerReader) -> AnswerReader:
         text = read(piece)
         visible = text.rstrip()
         if visible:
-            before = "".join(blanks)
-            blanks[:] = [text[len(visible) :]]
+            before = "".join(held)
+            held[:] = [text[len(visible) :]]
             visible = before + visible if begun else visible.lstrip()
             begun = True
         elif begun:
-            blanks.append(text)
+            held.append(text)
         return visible
 
     return read_stripped
@@ -123,7 +125,7 @@ _SHORT = 200
 
 
 def make_json_reader(names: Sequence[str]) -> AnswerReader:
-    """Make a reader of the answer in the first decision of a reply, if that is one that has its action before it.
+    """Make a reader of the answer in the first JSON decision, if its action precedes the answer.
 
     `names` are the members with the answer, as `read_fields` returns them.
     """
@@ -142,20 +144,20 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
         if len(beginning) < next_look:
             return ""
         next_look = 0 if len(beginning) < _SHORT else len(beginning) * 9 // 8
-        first = next((one for one in find_regions(beginning) if one.is_json and (one.claimed or decides(one))), None)
+        first = next((one for one in find_regions(beginning) if is_decision(one)), None)
         if first is None:
             return ""
         ended = OBSERVATION.at_line.search(beginning, 0, first.start) is not None
         if ended:
             return ""
-        text = beginning[first.begin :]
+        text = beginning[first.content_start :]
         answer, is_open = _read_answer(text, names)
         start = open_string(text) if is_open else None
         if start is not None:
             string = StringDecoder()
             return string.take(text[start:])
         # The decision is another one, or its answer comes in one piece.
-        ended = answer is not None or first.closed
+        ended = answer is not None or first.is_closed
         return "" if answer is None or is_open else answer
 
     return read
@@ -176,25 +178,14 @@ def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
 
 def _fields(value: Any) -> dict[str, Any]:
     # The decision may be the only item of a list.
-    items = items_of(value)
+    items = to_list(value)
     return read_fields(items[0]) if len(items) == 1 else {}
 
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
 _CALL_STARTS = ("{", "[", "`", "<")
-# What begins a call that follows other text, as `read_textual_calls` reads it.
-_CALL_MARKS = (
-    "<tool_call",
-    "<tools>",
-    "<function",
-    "<|tool_call",
-    "<\uff5ctool\u2581call",
-    "<|python_tag|>",
-    "[tool_calls]",
-    "<invoke",
-)
-_CALL_MARK = re.compile("|".join(map(re.escape, _CALL_MARKS)), re.IGNORECASE)
-_LONGEST_MARK = max(map(len, _CALL_MARKS))
+_CALL_MARK = re.compile("|".join(map(re.escape, CALL_MARK_PREFIXES)), re.IGNORECASE)
+_LONGEST_PREFIX = max(map(len, CALL_MARK_PREFIXES))
 
 
 def make_text_reader() -> AnswerReader:
@@ -218,9 +209,9 @@ def make_text_reader() -> AnswerReader:
         if found := _CALL_MARK.search(waiting):
             ended = True
             return waiting[: found.start()]
-        end = waiting[-_LONGEST_MARK:].lower()
+        end = waiting[-_LONGEST_PREFIX:].lower()
         last = max(end.rfind("<"), end.rfind("["))
-        held = last >= 0 and any(mark.startswith(end[last:]) for mark in _CALL_MARKS)
+        held = last >= 0 and any(mark.startswith(end[last:]) for mark in CALL_MARK_PREFIXES)
         place = len(waiting) - len(end) + last if held else len(waiting)
         text, waiting = waiting[:place], waiting[place:]
         return text

@@ -1,8 +1,6 @@
-"""The labels in the text of a reply, such as `Action:`, in the ways in which models write them.
+"""The labels in the text of a reply, such as `Action:`, in the spellings that models use.
 
-A label has three ways, each of which includes those before it: the exact words anywhere, as LangChain's parsers read
-them; in any case at the beginning of a line; and translated at the beginning of a line. Markdown may surround a label,
-a number may follow it, and the colon may be a full-width one.
+Markdown may surround a label, a number may follow it, and the colon may be a full-width one.
 """
 
 from __future__ import annotations
@@ -10,15 +8,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from enum import IntEnum
 from functools import cached_property
 from typing import final
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
-# A byte order mark, and blanks without a width.
+# A byte order mark, and spaces without a width.
 _INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
-# Quotations, headings, lists, emphasis and brackets before a label at the beginning of a line.
-_LINE = rf"(?m:^(?:{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]){{0,8}})"
+# What may stand before a label, beside the numbers of a list: quotations, headings, lists, emphasis and brackets.
+_DECORATION = rf"{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]"
+_LINE = rf"(?m:^(?:{_DECORATION}|\d{{1,2}}[.)]){{0,8}})"
 _CLOSED = r"[*_`\]】)]{0,3}"
 _NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
 # LangChain's parsers allow any whitespace.
@@ -73,12 +73,12 @@ def _begin_line(words: str, colon: str) -> str:
 
 @final
 class LabelPattern:
-    """The pattern of a label. It is compiled and searched only for texts that have the first word of a spelling."""
+    """The pattern of a label. It is compiled and searched only for texts that have the first word of a wording."""
 
-    def __init__(self, pattern: str, spellings: Iterable[str], *, any_case: bool) -> None:
+    def __init__(self, pattern: str, wordings: Iterable[str], *, any_case: bool) -> None:
         self._any_case = any_case
         self._source = pattern
-        self._words = tuple(dict.fromkeys(self._fold(one.split()[0]) for one in spellings))
+        self._words = tuple(dict.fromkeys(self._fold(one.split()[0]) for one in wordings))
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
@@ -104,56 +104,69 @@ class LabelPattern:
         return self._pattern.finditer(text) if self._may_match(text) else iter(())
 
 
-class Label:
-    """The patterns of a label: its three `ways`, and every way `at_line`, at the beginning of a line."""
+class Spelling(IntEnum):
+    """The spelling of a label. Each one includes those before it.
 
-    __slots__ = ("at_line", "ways", "words")
+    `EXACT`: the exact words anywhere, as LangChain's parsers read them. `ANY_CASE`: also in any case at the beginning
+    of a line. `TRANSLATED`: also translated at the beginning of a line.
+    """
+
+    EXACT = 0
+    ANY_CASE = 1
+    TRANSLATED = 2
+
+
+class Label:
+    """The `patterns` of a label by its `Spelling`, and that of every spelling `at_line`, at the beginning of a line."""
+
+    __slots__ = ("at_line", "patterns", "words")
 
     def __init__(self, words: str, colon: str = _COLON_BUT_IN_TIMES) -> None:
         exact = rf"(?:{_LINE}|[*_`]{{1,3}})?{_spell(words, _WIDE_NUMBER)}{_CLOSED}{_WIDE_NUMBER}{_CLOSED}{colon}"
-        spellings = [words, *TRANSLATIONS.get(words, ())]
-        every = "|".join(map(_spell, spellings))
-        self.ways = (
+        translated = [words, *TRANSLATIONS.get(words, ())]
+        every = "|".join(map(_spell, translated))
+        self.patterns = (
             LabelPattern(exact, [words], any_case=False),
             LabelPattern(rf"{exact}|{_begin_line(_spell(words), colon)}", [words], any_case=True),
-            LabelPattern(rf"{exact}|{_begin_line(every, colon)}", spellings, any_case=True),
+            LabelPattern(rf"{exact}|{_begin_line(every, colon)}", translated, any_case=True),
         )
-        self.at_line = LabelPattern(_begin_line(every, colon), spellings, any_case=True)
+        self.at_line = LabelPattern(_begin_line(every, colon), translated, any_case=True)
         # In lower case, for text that may become the label.
-        self.words = tuple(one.lower() for one in spellings)
+        self.words = tuple(one.lower() for one in translated)
 
 
 ACTION = Label("Action", _COLON)
 INPUT = Label("Action Input", _COLON)
-FINAL = Label("Final Answer")
+FINAL_ANSWER = Label("Final Answer")
 OBSERVATION = Label("Observation")
 INTERMEDIATE_ANSWER = Label("Intermediate answer")
-WAYS = range(len(ACTION.ways))
 
 
 # What may stand before a label and between its words and its colon, for text that may become a label.
-_BEFORE = re.compile(rf"(?:{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]|\d{{1,2}}[.)]?)*+")
-_BEHIND = re.compile(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
+_BEFORE = re.compile(rf"(?:{_DECORATION}|\d{{1,2}}[.)]?)*+")
+_AFTER = re.compile(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
 
 
 def may_become(label: Label, line: str) -> bool:
     """Return whether a line that is still being received may begin with a label."""
-    begun = line[_match_end(_BEFORE, line) :].lower()
+    begun = line[match_end(_BEFORE, line) :].lower()
     return any(
-        word.startswith(begun) or (begun.startswith(word) and _match_end(_BEHIND, begun, len(word)) == len(begun))
+        word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER, begun, len(word)) == len(begun))
         for word in label.words
     )
 
 
-def _match_end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
+def match_end(pattern: re.Pattern[str], text: str, start: int = 0) -> int:
+    """Return the end of the match at `start` of a pattern that matches the empty string, too."""
     found = pattern.match(text, start)
-    return start if found is None else found.end()
+    assert found is not None, "the pattern matches the empty string"
+    return found.end()
 
 
-def text_after(text: str, label: re.Match[str], end: int | None = None) -> str:
-    """Return the text behind a label, up to `end`, without surrounding whitespace.
+def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> str:
+    """Return the text after a label, up to `end`, without surrounding whitespace.
 
-    Emphasis that begins before the label and ends behind it is not a part of the text: `**Action:** search`.
+    Emphasis that begins before the label and ends after it is not a part of the text: `**Action:** search`.
     """
     found = text[label.end() : len(text) if end is None else end].strip()
     mark = opened_emphasis(label)

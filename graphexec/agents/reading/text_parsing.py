@@ -1,4 +1,4 @@
-"""Parse the text of a reply: an action behind its labels, an answer behind its label, fences and quotes."""
+"""Parse the text of a reply: an action after its labels, an answer after its label, fences and quotes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from graphexec.actions import AgentAction, AgentFinish
-from graphexec.agents.agent import Decision
-from graphexec.agents.reading.json_text import ReplyText
-from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, WAYS, find_last, text_after
+from graphexec.actions import AgentAction, AgentFinish, Decision
+from graphexec.agents.reading.json_text import FENCE, ReplyText
+from graphexec.agents.reading.labels import (
+    ACTION,
+    FINAL_ANSWER,
+    INPUT,
+    Spelling,
+    find_last,
+    match_end,
+    read_text_after,
+)
 from graphexec.errors import ParseError
 from graphexec.messages import ModelReply
 
@@ -20,11 +27,10 @@ SEVERAL = "Decide on one action at a time, with one 'Action:' and one 'Action In
 
 
 class LabelledAction(NamedTuple):
-    """The labels of an action, and the way in which they are written: an index of `Label.ways`."""
+    """The labels of an action and of its input."""
 
     action: re.Match[str]
     input: re.Match[str]
-    way: int
 
     @property
     def start(self) -> int:
@@ -32,136 +38,146 @@ class LabelledAction(NamedTuple):
         return self.action.start()
 
 
-def find_action(text: str, way: int | None = None) -> LabelledAction | None:
-    """Return the first `Action:` with an `Action Input:`, written exactly if possible, or in this way."""
-    for one in WAYS if way is None else (way,):
-        action = ACTION.ways[one].search(text)
-        given = INPUT.ways[one].search(text, action.end()) if action else None
+def find_action(text: str, spelling: Spelling | None = None) -> LabelledAction | None:
+    """Return the first `Action:` with an `Action Input:` in a spelling, by default in the strictest that matches."""
+    for one in Spelling if spelling is None else (spelling,):
+        action = ACTION.patterns[one].search(text)
+        given = INPUT.patterns[one].search(text, action.end()) if action else None
         if action and given:
-            return LabelledAction(action, given, one)
+            return LabelledAction(action, given)
     return None
 
 
-def find_answer(text: str, way: int | None = None) -> re.Match[str] | None:
-    """Return the last `Final Answer:`, written exactly if possible, or in this way."""
-    ways = WAYS if way is None else (way,)
-    return next((found for one in ways if (found := find_last(FINAL.ways[one], text))), None)
+def find_answer(text: str, spelling: Spelling | None = None) -> re.Match[str] | None:
+    """Return the last `Final Answer:` in a spelling, by default in the strictest that matches."""
+    spellings = Spelling if spelling is None else (spelling,)
+    return next((found for one in spellings if (found := find_last(FINAL_ANSWER.patterns[one], text))), None)
+
+
+def _find_spelling(text: str) -> Spelling:
+    """Return the strictest spelling that matches an action or an answer. Raises `ParseError` if there is none."""
+    found = next((one for one in Spelling if find_action(text, one) or find_answer(text, one)), None)
+    if found is None:
+        raise make_missing_error(text)
+    return found
 
 
 def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names: Collection[str]) -> AgentAction:
-    """Return the action behind the labels; `names` are those of the known tools.
+    """Return the action after the labels; `names` are those of the known tools.
 
-    Raises `ParseError` if a second input or another known tool is labelled at the beginning of a line, in any way, and
-    if the reply was cut at the token limit: the input may be incomplete.
+    Raises `ParseError` if a second input or another known tool is labelled at the beginning of a line, in any spelling,
+    and if the reply was cut at the token limit: the input may be incomplete.
     """
     text = read.text
     inputs = any(label.end() != found.input.end() for label in INPUT.at_line.finditer(text))
     if inputs or any(label.end() != found.action.end() for label in _known_actions(text, names)):
-        raise several_error(text)
+        raise _make_several_error(text)
     reject_cut_reply(reply, read)
-    tool = strip_fence(text_after(text, found.action, found.input.start())).strip("`").strip()
-    tool_input = text_after(text, found.input)
+    tool = strip_fence(read_text_after(text, found.action, found.input.start())).strip("`").strip()
+    tool_input = read_text_after(text, found.input)
     inner = strip_fence(tool_input)
-    given = strip_quotes(tool_input) if inner == tool_input else inner
+    given = _strip_quotes(tool_input) if inner == tool_input else inner
     return AgentAction(find_tool(tool, names), given, text, unread=read.unread)
 
 
 # The rest of a line, or the next one if it is empty.
 _NEXT_LINE = re.compile(r"\s{0,99}[^\n]{0,300}")
+# Characters. Longer than any tool's name with what surrounds it: the search for a name is not linear.
+_MAX_NAME = 200
 # What models write around a tool's name if the prompt says "one of [...]".
-_LONGEST_NAME = 200
 _NAME = re.compile(r"\W*(?:one of\b\W*)?(.*?)\W*", re.IGNORECASE | re.DOTALL)
 
 
 def find_tool(written: str, names: Collection[str]) -> str:
     """Return the name of the known tool that is written, such as `one of [weather]`, or else the text as it is."""
-    if written in names or len(written) > _LONGEST_NAME:
+    if written in names or len(written) > _MAX_NAME:
         return written
     found = _NAME.fullmatch(written)
     return found[1] if found and found[1] in names else written
 
 
-def acts(text: str, names: Collection[str]) -> bool:
-    """Return whether lines of the text begin with `Action:` of a known tool and, behind it, `Action Input:`."""
+def has_known_action(text: str, names: Collection[str]) -> bool:
+    """Return whether lines of the text begin with `Action:` of a known tool and, after it, `Action Input:`."""
     found = next(_known_actions(text, names), None)
     return found is not None and INPUT.at_line.search(text, found.end()) is not None
 
 
-def named_tools(text: str, names: Collection[str]) -> list[str]:
-    """Return the known tools that are named behind an `Action:` at the beginning of a line."""
-    return [_tool_behind(text, label, names) for label in _known_actions(text, names)]
+def find_named_tools(text: str, names: Collection[str]) -> list[str]:
+    """Return the known tools that are named after an `Action:` at the beginning of a line."""
+    return [_tool_after(text, label, names) for label in _known_actions(text, names)]
 
 
-def _tool_behind(text: str, label: re.Match[str], names: Collection[str]) -> str:
-    line = _NEXT_LINE.match(text, label.end())
-    assert line is not None, "the pattern matches the empty string"
-    return find_tool(text_after(text, label, line.end()), names)
+def _tool_after(text: str, label: re.Match[str], names: Collection[str]) -> str:
+    return find_tool(read_text_after(text, label, match_end(_NEXT_LINE, text, label.end())), names)
 
 
 def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
     """Yield each `Action:` at the beginning of a line that the name of a known tool follows."""
     for label in ACTION.at_line.finditer(text):
-        if _tool_behind(text, label, names) in names:
+        if _tool_after(text, label, names) in names:
             yield label
 
 
 def reject_more(text: str, names: Collection[str]) -> None:
-    """Raise `ParseError` if the text of a decision has another one, even an incomplete one.
+    """Raise `ParseError` if the text of a decision has another one, which may be incomplete, or if it has none.
 
-    Those are a second `Action:` in the exact spelling, an answer behind an action, and an action of a known tool with
-    an answer. Behind an answer in the exact spelling, a label that is spelled otherwise is text, unless it names a
-    known tool and an input follows.
+    Another decision is
+
+    - a second `Action:` in the exact spelling;
+    - an answer after an action;
+    - an `Action:` of a known tool with an answer. After an answer in the exact spelling, a label that is spelled
+      otherwise is text, unless it names a known tool and an input follows.
     """
-    way = next(way for way in WAYS if find_action(text, way) or find_answer(text, way))
-    if found := find_action(text, way):
-        if FINAL.at_line.search(text, found.input.end()):
+    spelling = _find_spelling(text)
+    if found := find_action(text, spelling):
+        if FINAL_ANSWER.at_line.search(text, found.input.end()):
             raise ParseError(f"{BOTH}: {text}", llm_output=text)
-        exact = (label for label in ACTION.ways[0].finditer(text) if ACTION.at_line.match(text, label.start()))
-        if any(label.end() != found.action.end() for label in exact) or find_action(text[found.input.end() :], 0):
-            raise several_error(text)
-    elif acts(text, names) or any(ACTION.ways[way].match(text, one.start()) for one in _known_actions(text, names)):
-        raise several_error(text)
+        exact = ACTION.patterns[Spelling.EXACT].finditer(text)
+        others = (label.start() for label in exact if label.end() != found.action.end())
+        rest = text[found.input.end() :]
+        if any(ACTION.at_line.match(text, start) for start in others) or find_action(rest, Spelling.EXACT):
+            raise _make_several_error(text)
+    else:
+        known = (label.start() for label in _known_actions(text, names))
+        if has_known_action(text, names) or any(ACTION.patterns[spelling].match(text, start) for start in known):
+            raise _make_several_error(text)
 
 
 def make_decision(read: ReplyText, reply: ModelReply, names: Collection[str]) -> Decision:
-    """Return the action behind `Action:` and `Action Input:`, or the answer behind `Final Answer:`.
+    """Return the action after `Action:` and `Action Input:`, or the answer after `Final Answer:`.
 
-    The first of the ways of writing in which the reply has one of them counts. Raises `ParseError` for neither, for
+    The strictest spelling that matches decides. Raises `ParseError` for neither, for
     both, and as `read_action` does.
     """
     text = read.text
-    for way in WAYS:
-        found, answer = find_action(text, way), find_answer(text, way)
-        if found or answer:
-            break
-    else:
-        raise missing_error(text)
+    spelling = _find_spelling(text)
+    found, answer = find_action(text, spelling), find_answer(text, spelling)
     if found and answer is None:
         answer = find_answer(text[: found.start])
     elif answer and found is None:
-        first = next(FINAL.ways[way].finditer(text))
+        first = next(FINAL_ANSWER.patterns[spelling].finditer(text))
         found = find_action(text[: first.start()])
     if found and answer:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if found:
         return (read_action(read, found, reply, names),)
     assert answer is not None, "there is an action or an answer"
-    return AgentFinish({"output": text_after(text, answer)}, text, unread=read.unread)
+    return AgentFinish({"output": read_text_after(text, answer)}, text, unread=read.unread)
 
 
-def several_error(text: str) -> ParseError:
+def _make_several_error(text: str) -> ParseError:
     """Return the error for a text with more than one decision."""
     return ParseError(f"the reply has several actions: {text}", observation=SEVERAL, llm_output=text)
 
 
-def missing_error(text: str) -> ParseError:
+def make_missing_error(text: str) -> ParseError:
     """Return the error for a text with neither an action nor an answer."""
-    acts = ACTION.ways[-1].search(text) is not None
-    missing = MISSING_INPUT if acts else MISSING_ACTION
-    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not acts)
+    labelled = ACTION.patterns[Spelling.TRANSLATED].search(text) is not None
+    missing = MISSING_INPUT if labelled else MISSING_ACTION
+    return ParseError(f"Could not parse LLM output: `{text}`", observation=missing, llm_output=text, prose=not labelled)
 
 
-def unreadable_error(why: str, text: str, form: str, *, prose: bool) -> ParseError:
+def make_unreadable_error(why: str, text: str, form: str, *, prose: bool) -> ParseError:
     """Return the error for a reply without a valid decision; its observation asks the model to use the `form`."""
     return ParseError(
         f"the reply could not be read: {why}: {text}",
@@ -186,7 +202,7 @@ _QUOTES = frozenset({'""', "“”", "„“", "„”", "””"})
 _QUOTE = re.compile('["“”„]')
 
 
-def strip_quotes(text: str) -> str:
+def _strip_quotes(text: str) -> str:
     """Return a text without surrounding quotes; an unbalanced quote is a part of the text."""
     inner = text[1:-1]
     return inner if text[:1] + text[len(inner) + 1 :] in _QUOTES and not _QUOTE.search(inner) else text
@@ -195,23 +211,22 @@ def strip_quotes(text: str) -> str:
 # An opening fence: with the name of a language on its line, or directly before JSON.
 _BLOCK = re.compile(r"```[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
 _INLINE = re.compile(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
-_FENCE = "```"
 
 
 def strip_fence(text: str) -> str:
     """Return a text without the fence and its language, if a single fence surrounds the whole text."""
     block = _BLOCK.match(text)
     opened = block or _INLINE.match(text)
-    if opened is None or not text.endswith(_FENCE) or len(text) < opened.end() + len(_FENCE):
+    if opened is None or not text.endswith(FENCE) or len(text) < opened.end() + len(FENCE):
         return text
-    inner = text[opened.end() : -len(_FENCE)]
+    inner = text[opened.end() : -len(FENCE)]
     # The code of a block may contain fences, but not at the beginning of a line.
-    several = f"\n{_FENCE}" in f"\n{inner.rstrip(' ')}" if block else _FENCE in inner
+    several = f"\n{FENCE}" in f"\n{inner.rstrip(' ')}" if block else FENCE in inner
     return text if several else inner.strip()
 
 
-# What servers without the template of a model leave behind a reply.
-_END_TOKENS = (
+# What servers without the template of a model leave at the end of a reply.
+END_TOKENS = (
     *("</s>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>"),
     *("<end_of_turn>", "<\uff5cend\u2581of\u2581sentence\uff5c>"),
 )
@@ -220,9 +235,9 @@ _END_TOKENS = (
 def _strip_end_tokens(text: str) -> str:
     """Return a text without the tokens that end a reply, such as `</s>`, at its end."""
     end = len(text)
-    while token := next((token for token in _END_TOKENS if text.endswith(token, 0, end)), None):
+    while token := next((token for token in END_TOKENS if text.endswith(token, 0, end)), None):
         end -= len(token)
-        while text[:end][-1:].isspace():
+        while text[end - 1 : end].isspace():
             end -= 1
     return text[:end]
 

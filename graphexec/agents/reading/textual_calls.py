@@ -2,7 +2,7 @@
 
 Sources: the chat templates of Hermes and Qwen (`<tool_call>`), Llama 3.1 (`<function=name>`, `<|python_tag|>`), Granite
 (`<|tool_call|>`), Qwen-Coder (`<tools>`, `<parameter=name>`), Mistral (`[TOOL_CALLS]`, with `[CALL_ID]` and `[ARGS]` in
-newer ones), DeepSeek V3 and Kimi K2 (`<|tool_call_begin|>`, DeepSeek in signs of its own), as vLLM's tool parsers read
+newer ones), DeepSeek V3 and Kimi K2 (`<|tool_call_begin|>`, DeepSeek with full-width bars), as vLLM's tool parsers read
 them. Models without a format write the object of a call as JSON.
 """
 
@@ -13,11 +13,19 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, NoReturn
 
 from graphexec._parsing.json import find_end, read_beginning, read_container, read_object, read_value
-from graphexec.agents.reading.json_text import ARGUMENT_KEYS, NAME_KEYS, find_regions, items_of, member_name
-from graphexec.agents.reading.text_parsing import acts, named_tools, unreadable_error, unwrap
+from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, find_regions, normalize_key, to_list
+from graphexec.agents.reading.labels import match_end
+from graphexec.agents.reading.text_parsing import (
+    END_TOKENS,
+    find_named_tools,
+    has_known_action,
+    make_unreadable_error,
+    unwrap,
+)
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
@@ -45,9 +53,9 @@ _NAMED = re.compile(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*
 _PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
 _FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
 _FUNCTION_END = re.compile(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
-# What may stand between two calls, and behind the last one.
+# What may stand between two calls, and after the last one.
 _BETWEEN = re.compile(
-    r"(?:[\s;,]|</s>|<\|(?:eom_id|eot_id|im_end|end)\|>|<\uff5cend\u2581of\u2581sentence\uff5c>"
+    rf"(?:[\s;,]|{'|'.join(map(re.escape, END_TOKENS))}"
     rf"|</(?:tool_calls?|tools|function_calls?)>|{_token('calls(?:_section)?_end')})*+"
 )
 
@@ -64,8 +72,15 @@ _NAME_MEMBER = re.compile(
 _OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", "reasoning", "reason", "explanation"})
 # A call in the tags of Claude, which is refused.
 _INVOKE = re.compile(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
-# The beginnings of marks, in lower case, at the end of a reply that was cut.
-_MARKS = ("<tool_call", "<tools>", "<function", "<|tool_call", "<|python_tag|>", "[tool_calls]", "<invoke")
+# The beginnings of the marks of calls, in lower case: for text that is still being received, or was cut.
+CALL_MARK_PREFIXES = (
+    *("<tool_call", "<tools>", "<function", "<|tool_call", "<\uff5ctool\u2581call", "<|python_tag|>", "[tool_calls]"),
+    "<invoke",
+)
+# What a mark that is cut does not have.
+_MARK_END = re.compile(r"[>\s]")
+# The opening fence of a text.
+_OPENING_FENCE = re.compile(rf"\A{FENCE}\w*\s*")
 _FORM = "To use a tool, call it and write nothing else."
 
 
@@ -83,7 +98,7 @@ class _NotACallError(ValueError):
 
 
 def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelReply:
-    """Return the reply with the calls that its text consists of as tool calls, or the reply itself if it is an answer.
+    """Convert the calls in a reply's text to tool calls; return an answer unchanged.
 
     The text consists of calls if all of it is JSON with the names of known tools and their arguments, or if it ends in
     calls with one of the models' marks. Raises `ParseError` for a call that cannot be read: one that is cut, that names
@@ -98,7 +113,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
         calls = _read_json_calls(text, by_name)
     except ValueError:
         _reject_unread_call(text, by_name)
-        _reject_call_behind_prose(text, by_name)
+        _reject_call_after_prose(text, by_name)
         _reject_other_forms(text, by_name)
         if reply.finish_reason == "length":
             _reject_cut_call(text, by_name)
@@ -136,7 +151,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
             if not new:
                 raise _NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
             calls += new
-            position = _match_end(_BETWEEN, text, position)
+            position = match_end(_BETWEEN, text, position)
     except ValueError as error:
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
         named = _begun_name(text, mark) in tools
@@ -153,21 +168,21 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
 
 
 def _begun_name(text: str, mark: re.Match[str]) -> str | None:
-    """Return the name that a call has behind its mark, or in it, even if the rest cannot be read."""
+    """Return the name that a call has after its mark, or in it, even if the rest cannot be read."""
     patterns = (_NAMED_TOKEN,) if mark["token"] else (_FUNCTION,) if mark["tag"] else (_FUNCTION, _NAMED)
     found = (pattern.match(text, mark.end()) for pattern in patterns)
     return mark["function"] or next((name[1].strip() for name in found if name), None)
 
 
 def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[_Call], int]:
-    """Return the calls behind a mark, and the position behind them. Raises `ValueError` if they cannot be read."""
+    """Return the calls after a mark, and the position after them. Raises `ValueError` if they cannot be read."""
     position = mark.end()
     if mark["token"]:
         named = _NAMED_TOKEN.match(text, position)
         if named is None:
             raise _NotACallError("it has no name")
         value, position = _read_json(text, named.end())
-        return [_Call(named[1], value)], _match_end(_TOKEN_END, text, position)
+        return [_Call(named[1], value)], match_end(_TOKEN_END, text, position)
     function = mark
     if mark["tag"] is not None and (inner := _FUNCTION.match(text, position)):
         position, function = inner.end(), inner
@@ -181,17 +196,15 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
     else:
         value, position = _read_json(text, position)
         call = _to_calls(value, tools, tagged=True) if name is None else [_Call(name.strip(), value)]
-    closing = re.compile(rf"\s*+(?:</function>)?\s*+(?:</{mark['tag'] or 'function'}>)?", re.IGNORECASE)
-    end = _match_end(closing, text, position)
+    end = match_end(_make_closing_pattern((mark["tag"] or "function").lower()), text, position)
     if in_tags and not text[position:end].strip():
         raise _NotACallError("its parameters are not complete")
     return call, end
 
 
-def _match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
-    found = pattern.match(text, position)
-    assert found is not None, "the pattern matches the empty string"
-    return found.end()
+@cache
+def _make_closing_pattern(tag: str) -> re.Pattern[str]:
+    return re.compile(rf"\s*+(?:</function>)?\s*+(?:</{tag}>)?", re.IGNORECASE)
 
 
 def _read_json(text: str, position: int) -> tuple[Any, int]:
@@ -252,7 +265,7 @@ def _read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[_Call]:
         if not new:
             return []
         calls += new
-        position = _match_end(_BETWEEN, text, position)
+        position = match_end(_BETWEEN, text, position)
     return calls
 
 
@@ -268,7 +281,7 @@ def _to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list
     if not isinstance(value, dict):
         return []
     # The keys of a JSON object are strings.
-    members: list[tuple[str, Any]] = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    members = _read_members(value)  # pyright: ignore[reportUnknownArgumentType]
     keys = [key for key, _ in members]
     if keys == ["toolcalls"]:
         return _to_calls(members[0][1], tools, tagged=tagged)
@@ -293,6 +306,11 @@ def _to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list
     return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
 
 
+def _read_members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the members of a JSON object by their normalized names, also those that have the same name."""
+    return [(normalize_key(key), item) for key, item in value.items()]
+
+
 def _known_name(name: str, tools: Mapping[str, AnyTool]) -> str:
     """Return the name of a tool without the namespace that some models put before it."""
     bare = name.strip().removeprefix("functions.")
@@ -304,11 +322,11 @@ def _requires_arguments(tool: AnyTool) -> bool:
 
 
 def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
-    made = tuple(
+    tool_calls = tuple(
         ToolCall(_make_id(position, call), call.name, json.dumps(_arguments(call, text), ensure_ascii=False))
         for position, call in enumerate(calls)
     )
-    return replace(reply, content=content, tool_calls=made, finish_reason="tool_calls")
+    return replace(reply, content=content, tool_calls=tool_calls, finish_reason="tool_calls")
 
 
 def _arguments(call: _Call, text: str) -> dict[str, Any]:
@@ -341,7 +359,7 @@ def _make_id(position: int, call: _Call) -> str:
 
 def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` for the beginning of a call to a known tool, and for what would be one if it were JSON."""
-    begun = re.sub(r"\A```\w*\s*", "", text)
+    begun = _OPENING_FENCE.sub("", text)
     if not begun.startswith(("{", "[")):
         return
     try:
@@ -350,11 +368,11 @@ def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
         if any(name[1] in tools for name in _NAME_MEMBER.finditer(begun)):
             _reject(text, f"its tool call is not JSON: {error}")
         return
-    if any(call.name in tools for item in items_of(value) for call in _to_calls(item, tools, tagged=True)):
+    if any(call.name in tools for item in to_list(value) for call in _to_calls(item, tools, tagged=True)):
         _reject(text, "its tool call is not complete")
 
 
-def _reject_call_behind_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
+def _reject_call_after_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` if the text ends in the JSON of a call: it may be the call or a part of the answer."""
     last = None
     for region in find_regions(text):
@@ -376,7 +394,7 @@ def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
     python = _PYTHON.fullmatch(text)
     if python and python[1] in tools:
         _reject(text, "its tool call is Python, not a call")
-    if acts(text, tools):
+    if has_known_action(text, tools):
         _reject(text, "its tool call has labels, not the form of a call")
     if any(_known_name(found[1], tools) in tools for found in _INVOKE.finditer(text)):
         _reject(text, "its tool call has tags that cannot be read")
@@ -385,26 +403,28 @@ def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
 def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` if a text that was cut at the token limit begins a call, or may begin one."""
     tail = text[max(text.rfind("<"), text.rfind("[TOOL")) :].lower()
-    marked = len(tail) > 1 and any(mark.startswith(tail) or tail.startswith("<invoke") for mark in _MARKS)
+    # A mark that is complete has been read, but that of Claude. Prose may have other tags.
+    cut = len(tail) > 1 and any(mark.startswith(tail) for mark in CALL_MARK_PREFIXES)
+    begun = tail.startswith("<invoke") or (tail.startswith(CALL_MARK_PREFIXES) and not _MARK_END.search(tail))
     python = _PYTHON_BEGUN.match(text)
-    if marked or named_tools(text, tools) or (python and python[1] in tools) or _may_begin_call(text, tools):
+    if cut or begun or find_named_tools(text, tools) or (python and python[1] in tools) or _may_begin_call(text, tools):
         _reject(text, "its tool call was cut at the token limit")
 
 
 def _may_begin_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
     try:
-        items = items_of(read_beginning(re.sub(r"\A```\w*\s*", "", text)))
+        items = to_list(read_beginning(_OPENING_FENCE.sub("", text)))
     except ValueError:
         return False
-    # The keys of a JSON object are strings.
     value: Any = items[-1] if items else None
     if not isinstance(value, dict):
         return False
-    members: list[tuple[str, Any]] = [(member_name(key), item) for key, item in value.items()]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    # The keys of a JSON object are strings.
+    members = _read_members(value)  # pyright: ignore[reportUnknownArgumentType]
     names = [item for key, item in members if key in NAME_KEYS]
     known = any(isinstance(name, str) and any(tool.startswith(name) for tool in tools) for name in names)
     return known or (not names and all(key in {*ARGUMENT_KEYS, *_OTHER_KEYS} for key, _ in members))
 
 
 def _reject(text: str, why: str) -> NoReturn:
-    raise unreadable_error(why, text, _FORM, prose=False)
+    raise make_unreadable_error(why, text, _FORM, prose=False)

@@ -11,7 +11,7 @@ from graphexec import AgentFinish, ParseError
 from graphexec.agents import react
 from graphexec.agents.langchain import chat, conversational, json_chat, mrkl, self_ask, structured_chat, xml
 from graphexec.agents.reading.json_text import find_decisions
-from graphexec.agents.reading.labels import ACTION, FINAL, INPUT, OBSERVATION
+from graphexec.agents.reading.labels import ACTION, FINAL_ANSWER, INPUT, OBSERVATION, Spelling
 from graphexec.messages import ModelReply
 from tests.agents.langchain.record import RECORDED, WRITTEN
 
@@ -54,7 +54,7 @@ def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bo
     """Return whether the guide's table explains why we read a reply in another way than LangChain, or refuse it."""
     if [str(one).strip() for one in theirs] == ours:
         return True
-    answers = FINAL.ways[2].search(text) is not None
+    answers = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(text) is not None
     match kind:
         case "self_ask":
             # A reply without a question; the text behind the first colon, and all of the answer.
@@ -71,10 +71,10 @@ def is_explained(kind: str, text: str, theirs: list[Any], ours: list[Any]) -> bo
             return True
         case _ if not ours:
             invented = OBSERVATION.at_line.search(text) is not None
-            both = answers and ACTION.ways[2].search(text) is not None
+            both = answers and ACTION.patterns[Spelling.TRANSLATED].search(text) is not None
             # An action without an input of its own, which our own agent refuses.
             acts = kind == "react" and len(list(ACTION.at_line.finditer(text))) > 1
-            return invented or both or acts or len(list(INPUT.ways[0].finditer(text))) > 1
+            return invented or both or acts or len(list(INPUT.patterns[Spelling.EXACT].finditer(text))) > 1
         case _:
             # The text up to an invented observation or to an action behind the answer, without surrounding blanks.
             return len(ours) == len(theirs) and all(map(begins, ours, theirs))
