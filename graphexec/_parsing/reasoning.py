@@ -40,7 +40,8 @@ _QUOTED = re.compile(
 )
 _OPENING_QUOTE = re.compile("[`\"'“„«「『]")
 _QUOTES = "`\"'“”„«»「」『』"
-# Characters of its line in which the quotes before and after a tag are looked for.
+# Characters of its line in which the quotes before and after a tag are looked for: of a long line only these, so that
+# the search is linear and little text is held back.
 _REACH_BEFORE = 500
 _REACH_AFTER = 100
 # A fence begins or ends with a line of its own; three backquotes within a line are code.
@@ -212,7 +213,7 @@ class ReasoningSplitter:
     def _is_quoted(self, tag: re.Match[str], *, last: bool) -> bool | None:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""
         after = self._waiting[tag.end() : tag.end() + _REACH_AFTER]
-        line = _line_of(self._line + self._waiting[: tag.start()])
+        line = _cut_to_line(self._line + self._waiting[: tag.start()])
         may_be_quoted = _OPENING_QUOTE.search(line) is not None
         complete = last or "\n" in after or len(after) >= (_REACH_AFTER if may_be_quoted else 1)
         if not complete:
@@ -229,10 +230,10 @@ class ReasoningSplitter:
 
     def _take_waiting(self, end: int) -> str:
         text, self._waiting = self._waiting[:end], self._waiting[end:]
-        self._line = _line_of(self._line + text)
+        self._line = _cut_to_line(self._line + text)
         return text
 
 
-def _line_of(text: str) -> str:
+def _cut_to_line(text: str) -> str:
     """Return the last line of a text, or its end if it is long."""
     return text.rpartition("\n")[2][-_REACH_BEFORE:]

@@ -88,8 +88,8 @@ _ANSWER_LABEL = Label("AI")
 def read(reply: ModelReply, answer_label: Label = _ANSWER_LABEL, names: Collection[str] = ()) -> Decision:
     """Parse `Action:` with `Action Input:`, or the text after `AI:` at the beginning of a line.
 
-    Without such a line, `AI:` behind a blank begins the answer, too. Raises `ParseError` if there is neither, or both,
-    for several actions, and for an action in a reply that was cut at the token limit.
+    Without such a line, `AI:` after whitespace begins the answer, too. Raises `ParseError` if there is neither, or
+    both, for several actions, and for an action in a reply that was cut at the token limit.
     """
     whole = read_text(reply)
     text = whole.text

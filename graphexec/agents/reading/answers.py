@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
-from graphexec.agents.reading.labels import OBSERVATION, Label, may_become, opened_emphasis
+from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
@@ -67,9 +67,9 @@ def make_label_reader(label: Label, invented: Label = OBSERVATION) -> AnswerRead
         if not answering:
             found = label.at_line.search(waiting)
             if found is None:
-                waiting = _last_line(waiting)
+                waiting = _find_last_line(waiting)
                 return ""
-            answering, waiting, mark = True, waiting[found.end() :], opened_emphasis(found)
+            answering, waiting, mark = True, waiting[found.end() :], find_open_emphasis(found)
         if mark:
             begun = waiting.lstrip()
             if len(begun) < len(mark) and mark.startswith(begun):
@@ -113,7 +113,7 @@ def strip_whitespace(read: AnswerReader) -> AnswerReader:
     return read_stripped
 
 
-def _last_line(text: str) -> str:
+def _find_last_line(text: str) -> str:
     """Return the last line of a text, or `"."` if the line is too long to begin with a label."""
     line = text[text.rfind("\n") :] if "\n" in text else text
     return line if len(line) <= _MAX_HELD else "."
@@ -166,7 +166,7 @@ def make_json_reader(names: Sequence[str]) -> AnswerReader:
 def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
     """Return the answer in the beginning of a decision, if it is a string, and whether the string is incomplete."""
     try:
-        fields, complete = _fields(read_beginning(text)), _fields(read_beginning(text, strings=False))
+        fields, complete = _read_only_item(read_beginning(text)), _read_only_item(read_beginning(text, strings=False))
     except ValueError:
         return None, False
     if is_answer(str(complete.get("action"))):
@@ -176,7 +176,7 @@ def _read_answer(text: str, names: Sequence[str]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _read_only_item(value: Any) -> dict[str, Any]:
     # The decision may be the only item of a list.
     items = to_list(value)
     return read_fields(items[0]) if len(items) == 1 else {}

@@ -195,7 +195,7 @@ def is_answer(action: str) -> bool:
     return action.strip().lower().replace("_", " ") == "final answer"
 
 
-def read_fields(decision: Any) -> dict[str, Any]:
+def read_fields(value: Any) -> dict[str, Any]:
     """Return the members of a JSON object by their names as `normalize_key` returns them.
 
     Models write `Action Input` as well as `action_input`. Of a member that is given twice the first value counts;
@@ -203,9 +203,9 @@ def read_fields(decision: Any) -> dict[str, Any]:
     """
     fields: dict[str, Any] = {}
     # The keys of a JSON object are strings.
-    members: dict[str, Any] = decision if isinstance(decision, dict) else {}  # pyright: ignore[reportUnknownVariableType]
-    for name, value in members.items():
-        fields.setdefault(normalize_key(name), value)
+    members: dict[str, Any] = value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    for name, item in members.items():
+        fields.setdefault(normalize_key(name), item)
     return fields
 
 

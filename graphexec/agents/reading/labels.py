@@ -169,13 +169,13 @@ def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> 
     Emphasis that begins before the label and ends after it is not a part of the text: `**Action:** search`.
     """
     found = text[label.end() : len(text) if end is None else end].strip()
-    mark = opened_emphasis(label)
+    mark = find_open_emphasis(label)
     if mark and found.startswith(mark):
         return found.removeprefix(mark).lstrip()
     return found.removesuffix(mark).rstrip()
 
 
-def opened_emphasis(label: re.Match[str]) -> str:
+def find_open_emphasis(label: re.Match[str]) -> str:
     """Return the emphasis that begins before a label and does not end within it, such as `**`, or an empty string."""
     emphasis = _EMPHASIS.search(label[0])
     return "" if emphasis is None or emphasis[1] in label[0][emphasis.end() :] else emphasis[1]

@@ -70,7 +70,7 @@ def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names
     """
     text = read.text
     inputs = any(label.end() != found.input.end() for label in INPUT.at_line.finditer(text))
-    if inputs or any(label.end() != found.action.end() for label in _known_actions(text, names)):
+    if inputs or any(label.end() != found.action.end() for label in _find_known_actions(text, names)):
         raise _make_several_error(text)
     reject_cut_reply(reply, read)
     tool = strip_fence(read_text_after(text, found.action, found.input.start())).strip("`").strip()
@@ -98,23 +98,23 @@ def find_tool(written: str, names: Collection[str]) -> str:
 
 def has_known_action(text: str, names: Collection[str]) -> bool:
     """Return whether lines of the text begin with `Action:` of a known tool and, after it, `Action Input:`."""
-    found = next(_known_actions(text, names), None)
+    found = next(_find_known_actions(text, names), None)
     return found is not None and INPUT.at_line.search(text, found.end()) is not None
 
 
 def find_named_tools(text: str, names: Collection[str]) -> list[str]:
     """Return the known tools that are named after an `Action:` at the beginning of a line."""
-    return [_tool_after(text, label, names) for label in _known_actions(text, names)]
+    return [_read_tool_after(text, label, names) for label in _find_known_actions(text, names)]
 
 
-def _tool_after(text: str, label: re.Match[str], names: Collection[str]) -> str:
+def _read_tool_after(text: str, label: re.Match[str], names: Collection[str]) -> str:
     return find_tool(read_text_after(text, label, match_end(_NEXT_LINE, text, label.end())), names)
 
 
-def _known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
+def _find_known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
     """Yield each `Action:` at the beginning of a line that the name of a known tool follows."""
     for label in ACTION.at_line.finditer(text):
-        if _tool_after(text, label, names) in names:
+        if _read_tool_after(text, label, names) in names:
             yield label
 
 
@@ -138,7 +138,7 @@ def reject_more(text: str, names: Collection[str]) -> None:
         if any(ACTION.at_line.match(text, start) for start in others) or find_action(rest, Spelling.EXACT):
             raise _make_several_error(text)
     else:
-        known = (label.start() for label in _known_actions(text, names))
+        known = (label.start() for label in _find_known_actions(text, names))
         if has_known_action(text, names) or any(ACTION.patterns[spelling].match(text, start) for start in known):
             raise _make_several_error(text)
 

@@ -121,7 +121,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     _reject_unclear([call for call in calls if call.name in by_name], text)
     if not calls or not all(call.name in by_name for call in calls):
         return reply
-    return _with_calls(reply, "", calls, text)
+    return _replace_text_by_calls(reply, "", calls, text)
 
 
 def _find_mark(text: str) -> re.Match[str] | None:
@@ -154,7 +154,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
             position = match_end(_BETWEEN, text, position)
     except ValueError as error:
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
-        named = _begun_name(text, mark) in tools
+        named = _find_begun_name(text, mark) in tools
         if (not begins_line and not named) or (calls and not any(call.name in tools for call in calls)):
             _reject_unread_call(text[mark.end() :].lstrip(), tools)
             return reply
@@ -164,10 +164,10 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
     unknown = [call.name for call in calls if call.name not in tools]
     if unknown:
         _reject(text, f"there is no tool {', '.join(unknown)}, only {', '.join(tools) or 'none'}")
-    return _with_calls(reply, text[: mark.start()].strip(), calls, text)
+    return _replace_text_by_calls(reply, text[: mark.start()].strip(), calls, text)
 
 
-def _begun_name(text: str, mark: re.Match[str]) -> str | None:
+def _find_begun_name(text: str, mark: re.Match[str]) -> str | None:
     """Return the name that a call has after its mark, or in it, even if the rest cannot be read."""
     patterns = (_NAMED_TOKEN,) if mark["token"] else (_FUNCTION,) if mark["tag"] else (_FUNCTION, _NAMED)
     found = (pattern.match(text, mark.end()) for pattern in patterns)
@@ -289,7 +289,7 @@ def _to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list
     arguments = [item for key, item in members if key in ARGUMENT_KEYS]
     # OpenAI's form.
     inner = [call for name in names if isinstance(name, dict) for call in _to_calls(name, tools, tagged=tagged)]
-    strings = dict.fromkeys(_known_name(name, tools) for name in names if isinstance(name, str))
+    strings = dict.fromkeys(_remove_namespace(name, tools) for name in names if isinstance(name, str))
     if inner:
         names = [*strings, *(call.name for call in inner)]
         arguments += [call.arguments for call in inner]
@@ -311,7 +311,7 @@ def _read_members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(normalize_key(key), item) for key, item in value.items()]
 
 
-def _known_name(name: str, tools: Mapping[str, AnyTool]) -> str:
+def _remove_namespace(name: str, tools: Mapping[str, AnyTool]) -> str:
     """Return the name of a tool without the namespace that some models put before it."""
     bare = name.strip().removeprefix("functions.")
     return bare if bare in tools else name
@@ -321,15 +321,15 @@ def _requires_arguments(tool: AnyTool) -> bool:
     return bool(tool.parameters.get("required"))
 
 
-def _with_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
+def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
     tool_calls = tuple(
-        ToolCall(_make_id(position, call), call.name, json.dumps(_arguments(call, text), ensure_ascii=False))
+        ToolCall(_make_id(position, call), call.name, json.dumps(_read_arguments(call, text), ensure_ascii=False))
         for position, call in enumerate(calls)
     )
     return replace(reply, content=content, tool_calls=tool_calls, finish_reason="tool_calls")
 
 
-def _arguments(call: _Call, text: str) -> dict[str, Any]:
+def _read_arguments(call: _Call, text: str) -> dict[str, Any]:
     given = call.arguments
     if isinstance(given, str):
         try:
@@ -396,7 +396,7 @@ def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
         _reject(text, "its tool call is Python, not a call")
     if has_known_action(text, tools):
         _reject(text, "its tool call has labels, not the form of a call")
-    if any(_known_name(found[1], tools) in tools for found in _INVOKE.finditer(text)):
+    if any(_remove_namespace(found[1], tools) in tools for found in _INVOKE.finditer(text)):
         _reject(text, "its tool call has tags that cannot be read")
 
 
