@@ -197,7 +197,9 @@ def meter_limit(name: str) -> str:
 def limit_remedy(name: str, meters: Iterable[str]) -> str:
     """Return the remedy that limits the iterations, one of the `meters`, or a budget."""
     if name == ITERATIONS.name:
-        return f"set max_{name}, or Limits({name}=...)"
+        limit = f"Limits({name}=...)"
+        # Agents charge these meters, and only their executors have the option.
+        return f"set {limit}" if set(AGENT_METERS).isdisjoint(meters) else f"set max_{name}, or {limit}"
     if name in AGENT_METERS and name in meters:
         return f"set max_{name}, or agent_limits({name}=...)"
     if name in meters:
