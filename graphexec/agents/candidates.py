@@ -9,13 +9,13 @@ from typing import Any
 from graphexec.agents.tool_choice import is_subject
 
 # With more candidates a schema is long, and a question with so many words has more than one value.
-_MOST = 60
+_MAX_CANDIDATES = 60
 # The most words of a candidate, unless it is quoted or a name.
-_WORDS = 3
+_MAX_WORDS = 3
 
 _QUOTED = re.compile(r"\"[^\"\n]+\"|“[^”\n]+”|„[^“\n]+“|(?<!\w)'[^'\n]+'(?!\w)")
 _NAME = re.compile(r"[A-Z][\w.-]*\w(?: (?:(?:of|the|de|da|and|von) ){0,2}[A-Z][\w.-]*\w)+")
-_WORD = re.compile(r"[^\s,;:!?()\"“”„]+")
+_TOKEN = re.compile(r"[^\s,;:!?()\"“”„]+")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\d.]*\w)")
 
 
@@ -34,7 +34,7 @@ def find_candidates(schema: Mapping[str, Any], texts: Iterable[str], subjects: f
     elif "integer" in kinds:
         values = (int(one) for text in texts for one in _NUMBER.findall(text) if "." not in one)
     found = tuple(dict.fromkeys(values))
-    return found if len(found) <= _MOST else ()
+    return found if len(found) <= _MAX_CANDIDATES else ()
 
 
 def _to_number(text: str) -> float:
@@ -44,9 +44,9 @@ def _to_number(text: str) -> float:
 def _strings(text: str, subjects: frozenset[str]) -> Iterator[str]:
     yield from (found[0][1:-1] for found in _QUOTED.finditer(text))
     yield from _NAME.findall(text)
-    words = [word.rstrip(".") for word in _WORD.findall(text)]
+    words = [word.rstrip(".") for word in _TOKEN.findall(text)]
     for start in range(len(words)):
-        for end in range(start + 1, min(start + _WORDS, len(words)) + 1):
+        for end in range(start + 1, min(start + _MAX_WORDS, len(words)) + 1):
             if not words[end - 1] or is_subject(words[end - 1], subjects):
                 break
             yield " ".join(words[start:end])

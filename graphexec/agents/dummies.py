@@ -34,12 +34,12 @@ def find_dummies(examples: Sequence[WorkedExample], tools: Sequence[AnyTool], pr
     return found
 
 
-def declared_strings(tool: AnyTool) -> frozenset[str]:
+def find_declared_strings(tool: AnyTool) -> frozenset[str]:
     """Return the names and values that a tool's schema lists at any depth, which a model does not make up."""
-    return frozenset(strings_in(tool.parameters, without=("description", "title", "examples")))
+    return frozenset(find_strings_and_keys(tool.parameters, without=("description", "title", "examples")))
 
 
-def strings_in(value: Any, *, without: Collection[str] = ()) -> Iterator[str]:
+def find_strings_and_keys(value: Any, *, without: Collection[str] = ()) -> Iterator[str]:
     """Yield the strings and the keys in JSON data, but not what the keys `without` lead to."""
     pending = [value]
     while pending:

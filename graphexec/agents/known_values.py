@@ -27,7 +27,7 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _FRACTION = re.compile(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
 _AFTERNOON = re.compile(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
-_HALF_A_DAY = 12
+_HALF_A_DAY = 12  # hours
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
 
@@ -64,7 +64,7 @@ def fold(text: str) -> str:
 @final
 @dataclass(frozen=True)
 class KnownText:
-    """A text in which values are found."""
+    """A text, and the words and numbers in it."""
 
     text: str
 
@@ -97,7 +97,10 @@ class KnownText:
         return bool(words) and _ENGLISH.isdisjoint(words)
 
     def has(self, value: Any) -> bool:
-        """Return whether the text has a value; of a list or an object, any part. No value and a truth value count."""
+        """Return whether the text has a value; of a list or an object, any part.
+
+        `None`, booleans, 0, 1, and empty strings and containers always count as known.
+        """
         if value is None or isinstance(value, bool):
             return True
         if isinstance(value, str):
@@ -105,7 +108,7 @@ class KnownText:
         if isinstance(value, (int, float)):
             # A text does not say them: "the weather", "a kettle".
             return value in (0, 1) or abs(_to_float(str(value))) in self._numbers
-        return not value or any(map(self.has, parts_of(value)))
+        return not value or any(map(self.has, _list_parts(value)))
 
     def _has_string(self, value: str) -> bool:
         folded = fold(value)
@@ -148,13 +151,13 @@ def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str])
     strings = list(_strings_in(value))
     if _scripts_differ("".join(strings), written.text):
         return True
-    if all(not _DIGITS.search(one) for one in strings) and not _has_number(value):
+    if all(not _DIGITS.search(one) for one in strings) and not _contains_number(value):
         return False
     return written.has_other_numerals or any(KnownText(one).is_foreign for one in inputs)
 
 
 # Any: JSON data that is a list or an object.
-def parts_of(value: Any) -> Sequence[Any]:
+def _list_parts(value: Any) -> Sequence[Any]:
     """Return the parts of a list, or the values of an object."""
     return list(value.values()) if isinstance(value, dict) else list(value)  # pyright: ignore[reportUnknownArgumentType]
 
@@ -163,13 +166,13 @@ def _strings_in(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)):
-        for part in parts_of(value):
+        for part in _list_parts(value):
             yield from _strings_in(part)
 
 
-def _has_number(value: Any) -> bool:
+def _contains_number(value: Any) -> bool:
     if isinstance(value, (list, dict)):
-        return any(map(_has_number, parts_of(value)))
+        return any(map(_contains_number, _list_parts(value)))
     return isinstance(value, (int, float))
 
 

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
 from graphexec.agents.candidates import find_candidates
-from graphexec.agents.dummies import declared_strings, is_choice, strings_in
+from graphexec.agents.dummies import find_declared_strings, find_strings_and_keys, is_choice
 from graphexec.agents.images import observation_images
 from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation, observation_text
@@ -59,12 +59,12 @@ class CallRules:
     def _dummy_texts(self) -> frozenset[str]:
         """The strings of all examples: a model also gives one tool what it saw in an example of another."""
         rows = self.agent.dummies.values()
-        texts = frozenset(one for row in rows for values in row.values() for one in strings_in([*values]))
+        texts = frozenset(one for row in rows for values in row.values() for one in find_strings_and_keys([*values]))
         return frozenset(map(fold, texts - self._declared))
 
     @cached_property
     def _declared(self) -> frozenset[str]:
-        return frozenset[str]().union(*map(declared_strings, self.tools.values()))
+        return frozenset[str]().union(*map(find_declared_strings, self.tools.values()))
 
     @cached_property
     def _example_questions(self) -> frozenset[str]:
@@ -89,7 +89,9 @@ class CallRules:
         """Yield what is a dummy: the value as a whole, or a string or a key in it."""
         if not isinstance(value, str) and value in to_jsonable_python(dummies, fallback=str):
             yield value
-        yield from (one for one in strings_in(value) if fold(one) in self._dummy_texts and one not in self._declared)
+        yield from (
+            one for one in find_strings_and_keys(value) if fold(one) in self._dummy_texts and one not in self._declared
+        )
 
     def find_tool(self, action: AgentAction) -> AnyTool | None:
         """Return the tool that an action calls; `None` for an unknown one."""
