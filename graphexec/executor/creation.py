@@ -209,12 +209,12 @@ def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None
     It is the tool-calling agent if the model is known to call tools natively, and the structured one otherwise, also
     if providers would refuse the name of a tool.
     """
-    from graphexec.models.naming import calls_tools, split_name
+    from graphexec.models.naming import has_native_tool_calls, split_name
 
     # A user's model need not have these attributes. The string knows the provider also at another address.
     provider, name = (str(getattr(model, key, "")) for key in ("provider", "name"))
     known = [(provider, name), *([] if named is None else [split_name(named)])]
-    native = next((f"{one}:{of_one}" for one, of_one in known if calls_tools(one, of_one)), None)
+    native = next((f"{one}:{of_one}" for one, of_one in known if has_native_tool_calls(one, of_one)), None)
     if native is None:
         return KindChoice("structured", "the model is not known to call tools natively")
     if refused := [tool.name for tool in tools if not _NATIVE_NAME.fullmatch(tool.name)]:

@@ -9,7 +9,7 @@ import re
 
 from graphexec.errors import close_names
 from graphexec.models.local.weights import suggest_weights
-from graphexec.models.provider_names import ELSEWHERE, EXAMPLE, PROVIDERS, find_provider
+from graphexec.models.provider_names import ADDRESS_REMEDIES, EXAMPLE, PROVIDERS, find_provider
 
 # The beginnings of models' names, and the providers that serve them. Ollama has the open weights.
 _FAMILIES = {
@@ -47,7 +47,7 @@ _BEDROCK = re.compile(
 _SIMILAR, _LIKELY = 0.6, 0.8
 
 
-def is_tag(text: str) -> bool:
+def _is_tag(text: str) -> bool:
     """Return whether the part of a name after a colon is the tag of a local model, such as `7b` or `latest`."""
     return bool(text) and _TAG.fullmatch(text) is not None
 
@@ -58,10 +58,10 @@ def find_local_name(provider: str, model: str) -> str | None:
     The names of a provider in the cloud have no such tag after a colon, but those of OpenAI's fine-tuned models have
     other parts, and those with a slash are the names of a maker's models at a host.
     """
-    if is_tag(model):
+    if _is_tag(model):
         return f"{provider}:{model}"
     family, _, tag = model.rpartition(":")
-    return model if family and is_tag(tag) and "/" not in model and not model.startswith("ft:") else None
+    return model if family and _is_tag(tag) and "/" not in model and not model.startswith("ft:") else None
 
 
 def find_family(name: str) -> tuple[str, ...]:
@@ -77,15 +77,15 @@ def explain_name(name: str) -> str:
     owner = find_provider(maker) if slash else ""
     if not name:
         return f"{fact}; write the provider and the model, as in {EXAMPLE}"
-    if owner in ELSEWHERE or _BEDROCK.match(name):
-        return f"{fact}; write {ELSEWHERE.get(owner, ELSEWHERE['bedrock'])}"
+    if owner in ADDRESS_REMEDIES or _BEDROCK.match(name):
+        return f"{fact}; write {ADDRESS_REMEDIES.get(owner, ADDRESS_REMEDIES['bedrock'])}"
     if suggested := suggest_names(name):
         quoted = " or ".join(f"'{suggestion}'" for suggestion in suggested)
         return f"{fact}; did you mean {quoted}?"
     if slash:
         servers = f"'vllm:{name}', 'huggingface:{name}' or 'openrouter:{name}'"
-        return f"{fact}; write the server that has it before it, as in {servers}"
-    return f"{fact}; write it before the model, as in {EXAMPLE}; the providers are {', '.join(PROVIDERS)}"
+        return f"{fact}; put the name of the server first, as in {servers}"
+    return f"{fact}; put a provider first, as in {EXAMPLE}; the providers are {', '.join(PROVIDERS)}"
 
 
 def suggest_names(name: str) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def suggest_names(name: str) -> tuple[str, ...]:
         return (f"local:{name}",)
     if "/" in before:
         return _suggest_for_path(name)
-    if before and is_tag(tag):
+    if before and _is_tag(tag):
         return (f"ollama:{name}",)
     if colon and not name.startswith("ft:"):
         return _suggest_for_pair(before, tag)
@@ -116,7 +116,7 @@ def _suggest_for_path(name: str) -> tuple[str, ...]:
     own = family == (provider,) or (provider in family and before == provider)
     if provider in PROVIDERS and model and (provider not in _MAKERS or own):
         return (f"{provider}:{model}",)
-    if is_tag(name.partition(":")[2]):
+    if _is_tag(name.partition(":")[2]):
         return (f"ollama:{name}",)
     ours = suggest_weights(name)
     return () if ours is None else (f"local:{ours}",)

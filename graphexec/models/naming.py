@@ -19,7 +19,7 @@ from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import CATALOGUE, DEFAULT, suggest_weights
 from graphexec.models.name_suggestions import explain_name, find_family, find_local_name
 from graphexec.models.provider_names import (
-    ELSEWHERE,
+    ADDRESS_REMEDIES,
     EXAMPLE,
     LOCAL,
     PROVIDERS,
@@ -43,11 +43,13 @@ def create_model(name: str, **options: Unpack[ModelOptions]) -> Model:
     Before the colon stands the provider, after it the provider's own name of the model. `local` is the small model on
     this machine, `local:<file>` a GGUF file. The key is read from the variable of the provider, such as `GROQ_API_KEY`,
     and a variable such as `GROQ_BASE_URL` replaces its address. With `OPENAI_BASE_URL`, a name without a provider, such
-    as `llama3.2:3b`, is that of a model of this server. The `options` are those of `OpenAICompatible`; a local model
-    has all but those of a server. Nothing is loaded, and no server is called.
+    as `llama3.2:3b`, is that of a model of this server. The `options` are those of `OpenAICompatible` but `base_url`; a
+    local model has no `api_key`, `extra_headers`, `max_retries` and `reasoning_effort`. Nothing is loaded, and no
+    server is called.
 
     Raises `InputError` for an unknown provider, a missing name and an invalid option, and for a name such as
-    `mistral:7b`, which is that of a local model rather than of the provider's.
+    `mistral:7b`, which is that of a local model rather than of the provider's. For an unknown option it is a
+    `SignatureError`.
     """
     provider, model = split_name(name)
     allowed = _LOCAL_OPTIONS if provider == LOCAL else tuple(ModelOptions.__annotations__)
@@ -99,7 +101,7 @@ def _local_model(name: str, options: Mapping[str, Any]) -> Model:
 def has_provider(name: str) -> bool:
     """Return whether a name begins with a known provider and a colon, or is `local`."""
     provider, colon, _ = name.partition(":")
-    return name.strip() == LOCAL or (bool(colon) and find_provider(provider) in (*PROVIDERS, *ELSEWHERE))
+    return name.strip() == LOCAL or (bool(colon) and find_provider(provider) in (*PROVIDERS, *ADDRESS_REMEDIES))
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -111,7 +113,7 @@ def split_name(name: str) -> tuple[str, str]:
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"model is {format_value(name)}; give a name, as in {EXAMPLE}")
     before, colon, model = (part.strip() for part in name.partition(":"))
-    provider, shown = find_provider(before), f"model is {format_value(name)}"
+    provider, fact = find_provider(before), f"model is {format_value(name)}"
     if provider == LOCAL:
         return LOCAL, model or DEFAULT
     in_cloud = provider in PROVIDERS and not is_own_server(provider)
@@ -119,9 +121,9 @@ def split_name(name: str) -> tuple[str, str]:
     if provider in PROVIDERS and model and local_name is None:
         return provider, model
     if provider in PROVIDERS and colon and local_name is None:
-        raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {EXAMPLE}")
-    if provider in ELSEWHERE and colon:
-        raise InputError(f"{shown}, and {before} needs an address of its own; write {ELSEWHERE[provider]}")
+        raise InputError(f"{fact}, without a model; write '{provider}:<model>', as in {EXAMPLE}")
+    if provider in ADDRESS_REMEDIES and colon:
+        raise InputError(f"{fact}, and {before} needs an address of its own; write {ADDRESS_REMEDIES[provider]}")
     if has_scheme(name.strip()):
         # The address may contain a password.
         raise InputError("model is an address; give the name of the model, and base_url=... to OpenAICompatible")
@@ -130,13 +132,13 @@ def split_name(name: str) -> tuple[str, str]:
     if local_name is not None:
         tag = model.rpartition(":")[2]
         raise InputError(
-            f"{shown}, and {tag} looks like the tag of a local model; write 'ollama:{local_name}' for the model "
-            f"on this machine, or '{provider}:<model>' with the whole name that {provider} has for its model"
+            f"{fact}, and {tag} looks like the tag of a local model; write 'ollama:{local_name}' for the model "
+            f"on this machine, or '{provider}:<model>' with the whole name that {provider} uses"
         )
     if provider in PROVIDERS:
         local = f", or 'ollama:{before}' for the model on this machine" if "ollama" in find_family(before) else ""
-        raise InputError(f"{shown}, without a model; write '{provider}:<model>', as in {EXAMPLE}{local}")
-    raise InputError(f"{shown}, {explain_name(name.strip())}")
+        raise InputError(f"{fact}, without a model; write '{provider}:<model>', as in {EXAMPLE}{local}")
+    raise InputError(f"{fact}, {explain_name(name.strip())}")
 
 
 # Patterns of models that call tools natively, by provider, after the providers' pages of models and function calling.
@@ -167,10 +169,10 @@ _OPEN_SERVERS = {
     *("ollama", "lmstudio"),
 }
 # Billions of parameters. Smaller models often write their calls as text, or none: on a model of 0.5, none was native.
-_LEAST = 7.0
+_MIN_BILLIONS = 7.0
 
 
-def calls_tools(provider: str, name: str) -> bool:
+def has_native_tool_calls(provider: str, name: str) -> bool:
     """Return whether a model is known to call tools natively.
 
     `provider` is one of `PROVIDERS`, or what `model.provider` says: a name of OpenTelemetry's, or a host and port.
@@ -186,7 +188,7 @@ def calls_tools(provider: str, name: str) -> bool:
     if slash and _matches(_NATIVE.get(find_provider(maker), "(?!)"), model):
         return True
     size = re.search(r"(?<![\d.])(\d+(?:\.\d+)?)b\b", name, re.IGNORECASE)
-    return _matches(_OPEN, name) and (size is None or float(size[1]) >= _LEAST)
+    return _matches(_OPEN, name) and (size is None or float(size[1]) >= _MIN_BILLIONS)
 
 
 def _matches(pattern: str, name: str) -> bool:

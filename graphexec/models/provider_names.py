@@ -34,8 +34,7 @@ PROVIDERS = ("openai", "openai-responses", "anthropic", *SERVERS, LOCAL)
 
 # Names that other libraries give to the same providers.
 _ALIASES = {
-    # OpenTelemetry's name, which `model.provider` has.
-    "azureaiopenai": "azureopenai",
+    "azureaiopenai": "azureopenai",  # OpenTelemetry's name, which `model.provider` has
     "azure": "azureopenai",
     "claude": "anthropic",
     "fireworksai": "fireworks",
@@ -58,7 +57,7 @@ _ALIASES = {
 }
 
 # Providers that need more than a name and a key, and what to write for them.
-ELSEWHERE = {
+ADDRESS_REMEDIES = {
     "azureopenai": (
         "OpenAICompatible(deployment, base_url='https://<resource>.openai.azure.com/openai/v1', api_key=...)"
     ),
@@ -72,7 +71,10 @@ EXAMPLE = "'openai:gpt-5-mini'"
 
 
 def find_provider(name: str) -> str:
-    """Return the provider of a name in any spelling, as in `PROVIDERS` or `ELSEWHERE`; else the plain name."""
+    """Return the provider of a name in any spelling, as in `PROVIDERS` or `ADDRESS_REMEDIES`.
+
+    An unknown name is returned in lower case, with its letters and digits only.
+    """
     plain = _plain(name)
     known = {_plain(provider): provider for provider in PROVIDERS}
     return known.get(_ALIASES.get(plain, plain), _ALIASES.get(plain, plain))

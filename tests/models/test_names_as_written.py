@@ -13,7 +13,7 @@ from graphexec.cli.run_options import make_model
 from graphexec.errors import InputError
 from graphexec.models import LocalModel, OpenAICompatible, create_model
 from graphexec.models.naming import has_provider, split_name
-from graphexec.models.provider_names import ELSEWHERE, PROVIDERS, SERVERS
+from graphexec.models.provider_names import ADDRESS_REMEDIES, PROVIDERS, SERVERS
 
 OWN_SERVER = "http://127.0.0.1:9/v1"
 CLOUD = [one for one in PROVIDERS if one not in ("local", "ollama", "lmstudio", "vllm", "llamacpp")]
@@ -192,4 +192,4 @@ def test_other_value_is_not_a_name(name: object) -> None:
 
 def test_every_provider_has_one_address() -> None:
     assert set(SERVERS) < set(PROVIDERS)
-    assert not set(ELSEWHERE) & set(PROVIDERS)
+    assert not set(ADDRESS_REMEDIES) & set(PROVIDERS)

@@ -14,7 +14,7 @@ from graphexec.errors import InputError, MissingAPIKeyError
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import Anthropic, LocalModel, OpenAICompatible, OpenAIResponses, create_model
 from graphexec.models.name_suggestions import find_local_name
-from graphexec.models.naming import calls_tools, has_provider, split_name
+from graphexec.models.naming import has_native_tool_calls, has_provider, split_name
 from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
 
@@ -108,7 +108,7 @@ WRONG = {
     "openai/gpt-5": "did you mean 'openai:gpt-5'?",
     "google_genai/gemini-2.5-pro": "did you mean 'gemini:gemini-2.5-pro'?",
     "smollm2": "did you mean 'local:smollm2-135m-instruct'?",
-    "something": f"write it before the model, as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
+    "something": f"put a provider first, as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
     "zzz:model": f"as in 'openai:gpt-5-mini'; the providers are {', '.join(PROVIDERS)}",
     "opnai:gpt-5": "without a known provider; did you mean 'openai:gpt-5'?",
     "antropic:claude": "did you mean 'anthropic:claude'?",
@@ -187,12 +187,12 @@ perplexity sonar | api.example.com gpt-5 | 127.0.0.1:8080 gpt-5 | llama.cpp smol
 @pytest.mark.parametrize(("table", "native"), [(NATIVE, True), (NOT_NATIVE, False)])
 def test_known_models_call_tools(table: str, native: bool) -> None:
     rows = [tuple(one.split()) for one in table.strip().replace("\n", " | ").split(" | ")]
-    assert [(provider, name) for provider, name in rows if calls_tools(provider, name) is not native] == []
+    assert [(provider, name) for provider, name in rows if has_native_tool_calls(provider, name) is not native] == []
 
 
 def test_unnamed_model_calls_no_tools() -> None:
-    assert not calls_tools("", "")
-    assert not calls_tools("openai", "")
+    assert not has_native_tool_calls("", "")
+    assert not has_native_tool_calls("openai", "")
 
 
 SAMPLING: dict[str, Any] = {"temperature": 0.5, "max_tokens": 9, "top_p": 0.9, "seed": 1, "timeout": 3.0}

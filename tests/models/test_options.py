@@ -111,7 +111,7 @@ def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
         ({"extra_body": {"a": {1, 2}}}, "an extra_body that is not JSON: "),
         ({"extra_headers": "x"}, "extra_headers of the class str; give a dict, or None"),
         ({"extra_headers": {"a b": "c"}}, "'a b' in extra_headers; give the name of a header"),
-        ({"extra_headers": {"Content-Type": "x"}}, "Content-Type in extra_headers; the client writes it"),
+        ({"extra_headers": {"Content-Type": "x"}}, "Content-Type in extra_headers; the client sets it itself"),
     ],
 )
 def test_invalid_option_is_refused(options: dict[str, Any], message: str) -> None:

@@ -46,7 +46,8 @@ def copy_extra_body(
 ) -> dict[str, Any] | None:
     """Return a copy of `extra_body`.
 
-    Raises `InputError` unless it is JSON, for a member that is `reserved`, and for an option that is not `absent`.
+    Raises `InputError` unless it is JSON, and for a member that the model's options or its requests set. `reserved`
+    has the remedies for such members; `absent` are the options that this protocol lacks, which are not set.
     """
     if extra is None:
         return None
@@ -97,7 +98,7 @@ def copy_headers(owner: str, headers: Mapping[str, str] | None) -> dict[str, str
         if not isinstance(name, str) or not _HEADER.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"{owner} has {format_value(name)} in extra_headers; give the name of a header")
         if name.lower() in _FIXED:
-            raise InputError(f"{owner} has {name} in extra_headers; the client writes it; leave it out")
+            raise InputError(f"{owner} has {name} in extra_headers; the client sets it itself, so leave it out")
         if not isinstance(value, str) or not (value.isascii() and value.isprintable()):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"{owner} has an invalid value of {name} in extra_headers; give a string of printable ASCII"

@@ -24,27 +24,27 @@ class Parameter:
     """An optional parameter of a protocol.
 
     `path` is its place in the body, such as `reasoning.effort`; `*` stands for every item of a list. `other_name` is
-    the name that some models want instead. `aliases` are further names in refusals. Values that are not `optional` are
-    always sent.
+    the name that some models want instead. `aliases` are further names in refusals. A value for which
+    `may_omit` is false is never left out.
     """
 
     path: str
     other_name: str = ""
     aliases: tuple[str, ...] = ()
-    optional: Callable[[object], bool] = lambda _: True
+    may_omit: Callable[[object], bool] = lambda _: True
 
     def find(self, body: JSON) -> str:
         """Return the path under which a body has it, or an empty string."""
         paths = (self.path, self.other_name)
-        return next((path for path in paths if path and any(map(self.optional, _values(body, path.split("."))))), "")
+        return next((path for path in paths if path and any(map(self.may_omit, _values(body, path.split("."))))), "")
 
     def names(self, path: str) -> frozenset[str]:
         """Return the names by which a refusal may call it, if the body has it under `path`."""
         return frozenset({_last_part(path), *(self.aliases if path == self.path else ())})
 
 
-# The most characters of a message that are searched; a server may quote the whole request.
-_LONGEST = 5_000
+# Characters of a message that are searched: the refusal comes first, and a server may quote the whole request after it.
+_MAX_SEARCHED = 5_000
 
 # Each object in a message is a report of its own.
 _OBJECT = re.compile(r"[{}]")
@@ -53,7 +53,7 @@ _SENTENCE = re.compile(r"[.;!?](?:\s|$)|\n")
 _INNER_TEXT = re.compile(r"([\"'](?:message|msg|detail|error)[\"']: ?)[\"']")
 # A quotation of several words, as of the user's text; an apostrophe in a word opens none.
 _QUOTATION = re.compile(r"(?<!\w)([\"'`])[^\"'`,\[\]]* [^\"'`]*\1(?!\w)")
-# Behind these, other parameters are named, which are supported.
+# After these, other parameters are named, which are supported.
 _ALTERNATIVES = re.compile(
     r"\bdid you mean\b.*|(?<=unknown )(field \S+) expected one of .*|\b(?:supported|allowed|valid) \w+(?: are\b|:).*"
     r"|(?:^|, )\W{0,3}(?:please )?use .*"
@@ -89,7 +89,7 @@ _CODE = re.compile(
     r"unsupported_parameter|not_supported|unrecognized|unknown_(?:parameter|argument|field)", re.IGNORECASE
 )
 # The first of two parameters of which only one may be sent is kept.
-_BOTH = re.compile(r"\S{1,80} and (?=\S{1,80} (?:cannot|can't|must not|should not) both be)")
+_MUTUALLY_EXCLUSIVE = re.compile(r"\S{1,80} and (?=\S{1,80} (?:cannot|can't|must not|should not) both be)")
 
 
 def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) -> frozenset[str]:
@@ -97,7 +97,7 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return frozenset()
     names = frozenset(sent)
-    message = _snake_case(_INNER_TEXT.sub(r"\1", report.message.replace("\\", "")[:_LONGEST]))
+    message = _snake_case(_INNER_TEXT.sub(r"\1", report.message.replace("\\", "")[:_MAX_SEARCHED]))
     found = {name for part in _OBJECT.split(message) for name in _names_in(part, names)}
     named = report.members.get("param")
     if isinstance(named, str) and (not _VALUE.search(message) or _CODE.search(f"{report.code} {report.kind}")):
@@ -106,7 +106,7 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
 
 
 def _names_in(message: str, names: frozenset[str]) -> Iterator[str]:
-    message = _BOTH.sub("", message)
+    message = _MUTUALLY_EXCLUSIVE.sub("", message)
     if _VALUE.search(message) and not re.search(r"\bunset\b", message):
         return
     for sentence in _SENTENCE.split(message):
@@ -200,6 +200,6 @@ def _remove(part: _Part, path: Sequence[str]) -> _Part:
     return value
 
 
-def is_forced(tool_choice: object) -> bool:
-    """Return whether a tool choice forces a call, which models that reason may refuse."""
+def may_omit_tool_choice(tool_choice: object) -> bool:
+    """Return whether a tool choice can be left out, as for models that reason: any but `none`."""
     return tool_choice not in ("none", {"type": "none"})

@@ -29,7 +29,7 @@ from graphexec.models.http.json_bodies import (
     stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, is_forced
+from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.openai_reply import EXTRA_CONTENT, REASONING_MEMBERS, ChatStream, decode
 
@@ -146,7 +146,7 @@ CHAT_COMPLETIONS = Dialect(
         # OpenAI's reasoning models want the second name, Mistral and older deployments of Azure the first one.
         Parameter("max_tokens", "max_completion_tokens"),
         Parameter("reasoning_effort", aliases=("effort",)),
-        Parameter("tool_choice", optional=is_forced),
+        Parameter("tool_choice", may_omit=may_omit_tool_choice),
         Parameter("stream_options", aliases=("include_usage",)),
         *(Parameter(f"messages.*.{name}") for name in REASONING_MEMBERS),
     ),

@@ -31,7 +31,7 @@ from graphexec.models.http.json_bodies import (
     stop_strings,
     valid_arguments,
 )
-from graphexec.models.http.refusals import Parameter, is_forced
+from graphexec.models.http.refusals import Parameter, may_omit_tool_choice
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.providers.responses_reply import ResponsesStream, decode
 
@@ -123,7 +123,7 @@ RESPONSES = Dialect(
         Parameter("max_output_tokens"),
         Parameter("reasoning.effort", aliases=("reasoning", "reasoning_effort")),
         Parameter("include"),
-        Parameter("tool_choice", optional=is_forced),
+        Parameter("tool_choice", may_omit=may_omit_tool_choice),
     ),
     reserved={
         **dict.fromkeys(("input", "instructions", "tools", "stream", "text.format"), REQUEST_WRITES_IT),
