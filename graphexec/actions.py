@@ -9,14 +9,16 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias, final, overload
-
-from pydantic_core import core_schema, to_json, to_jsonable_python
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final, overload
 
 from graphexec.errors import InputError, SnapshotError, an, format_value
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
+
+# A function that needs pydantic-core imports it, because `import graphexec` should not.
+if TYPE_CHECKING:
+    from pydantic_core import core_schema
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -47,6 +49,8 @@ class Original:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
         """Dump as JSON data, and load from them without restoring the class."""
+        from pydantic_core import core_schema
+
         return core_schema.no_info_plain_validator_function(
             lambda data: cls(data=data), serialization=core_schema.plain_serializer_function_ser_schema(cls.dump)
         )
@@ -76,7 +80,9 @@ def _dump(value: object) -> Any:
         return {_DICT: {str(name): _dump(one) for name, one in held.items()}}
     if isinstance(value, (list, tuple)):
         return [_dump(one) for one in held]
-    return to_jsonable_python(value)
+    import pydantic_core
+
+    return pydantic_core.to_jsonable_python(value)
 
 
 # Any: JSON data.
@@ -160,8 +166,10 @@ def write_json(value: Any, marks: ImageMarks | None = None) -> str | None:
 
     With `marks`, they keep the images.
     """
+    import pydantic_core
+
     with suppress(ValueError):
-        return to_json(value, fallback=_convert, context=marks).decode()
+        return pydantic_core.to_json(value, fallback=_convert, context=marks).decode()
     return None
 
 
@@ -217,6 +225,8 @@ class _StoredAsText:
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
+        from pydantic_core import core_schema
+
         dump = core_schema.plain_serializer_function_ser_schema(dump_observation, when_used="json")
         return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
 
@@ -227,6 +237,8 @@ class _WithImages:
 
     @staticmethod
     def __get_pydantic_core_schema__(source: object, handler: object) -> core_schema.CoreSchema:
+        from pydantic_core import core_schema
+
         dump = core_schema.plain_serializer_function_ser_schema(dump_with_images, when_used="json")
         return core_schema.no_info_plain_validator_function(restore_images, serialization=dump)
 
@@ -327,6 +339,8 @@ class Steps(Sequence[AgentStep]):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
         """Validate from, and dump as, a list of steps. Pydantic does not export the type of `handler`."""
+        from pydantic_core import core_schema
+
         return core_schema.no_info_after_validator_function(
             cls,
             core_schema.list_schema(handler.generate_schema(AgentStep)),

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, TypeGuard
 
-from pydantic_core import from_json
+from graphexec._parsing import compile_lazily
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -65,8 +65,10 @@ def read_beginning(text: str, *, strings: bool = True) -> Any:
 
 
 def _parse(text: str, partial: Literal["off", "on", "trailing-strings"] = "off") -> Any:
+    import pydantic_core
+
     # Bytes, because half a surrogate pair in a string would raise a TypeError.
-    return from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False, allow_partial=partial)
+    return pydantic_core.from_json(text.encode(errors="surrogatepass"), allow_inf_nan=False, allow_partial=partial)
 
 
 def _is_container(value: Any) -> TypeGuard[dict[str, Any] | list[Any]]:
@@ -96,7 +98,7 @@ STRING = r"""
     | ‘(?P<single_curly>[^‘’\\]*+(?:\\.[^‘’\\]*+)*+)’?
     | [“”„](?P<curly>[^“”\\]*+(?:\\.[^“”\\]*+)*+)[“”]?
 """
-_TOKEN = re.compile(
+_TOKEN = compile_lazily(
     rf"""
     {STRING}
     | (?P<trailing>(?<![{{\[,，\s])[,，](?=\s*+[}}\]]))
@@ -107,12 +109,12 @@ _TOKEN = re.compile(
 )
 _WORDS = {"None": "null", "True": "true", "False": "false", "：": ":", "，": ","}
 # What may follow a string; the quote that ends a string in single quotes may also be an apostrophe.
-_AFTER_STRING = re.compile(r"\s*+(?:[,:}\]：，]|\Z)")
-_TO_ESCAPE = re.compile(r'\\.|[\x00-\x1f"]', re.DOTALL)
+_AFTER_STRING = compile_lazily(r"\s*+(?:[,:}\]：，]|\Z)")
+_TO_ESCAPE = compile_lazily(r'\\.|[\x00-\x1f"]', re.DOTALL)
 
 
 def _repair(text: str) -> str:
-    return _TOKEN.sub(_repair_token, text)
+    return _TOKEN().sub(_repair_token, text)
 
 
 def _repair_token(found: re.Match[str]) -> str:
@@ -120,9 +122,9 @@ def _repair_token(found: re.Match[str]) -> str:
     if kind not in {"double", "single", "single_curly", "curly"}:
         return "" if kind == "trailing" else _WORDS[found[0]]
     closed = found.end() > found.end(kind)
-    if kind != "double" and closed and not _AFTER_STRING.match(found.string, found.end()):
+    if kind != "double" and closed and not _AFTER_STRING().match(found.string, found.end()):
         raise ValueError(f"a quote may end a string or belong to it: {found[0][-20:]}")
-    return f'"{_TO_ESCAPE.sub(_escape, found[kind])}' + ('"' if closed else "")
+    return f'"{_TO_ESCAPE().sub(_escape, found[kind])}' + ('"' if closed else "")
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -135,7 +137,7 @@ def _escape(found: re.Match[str]) -> str:
 def open_string(text: str) -> int | None:
     """Return the position after the quote of the string in which the text ends, or `None` if it ends in no string."""
     last = None
-    for last in _TOKEN.finditer(text):  # noqa: B007 - only the last token is used
+    for last in _TOKEN().finditer(text):  # noqa: B007 - only the last token is used
         pass
     if last is None or last.lastgroup != "double" or last.end() > last.end("double"):
         return None
@@ -143,14 +145,14 @@ def open_string(text: str) -> int | None:
     return last.start("double") if text[last.end() :] in {"", "\\"} else None
 
 
-_STRING_OR_BRACKET = re.compile(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
+_STRING_OR_BRACKET = compile_lazily(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)
 _BRACKETS = {"{": 1, "[": 1, "}": -1, "]": -1}
 
 
 def find_end(text: str, start: int = 0) -> int | None:
     """Return the position after the JSON that begins at `start`, or `None` if its brackets are not closed."""
     depth = 0
-    for token in _STRING_OR_BRACKET.finditer(text, start):
+    for token in _STRING_OR_BRACKET().finditer(text, start):
         if token[0] in _BRACKETS:
             depth += _BRACKETS[token[0]]
             if depth == 0:
@@ -158,9 +160,9 @@ def find_end(text: str, start: int = 0) -> int | None:
     return None
 
 
-_FENCE_BEGUN = re.compile(r"\s*+(?:```+[\w+-]{0,20}\s*+)?")
-_CONTAINER_BEGUN = re.compile(r"\{\s*+(?:[\"'“”„‘]|\Z)|\[\s*+[\"{]")
-_FIRST_KEY = re.compile(r"\{\s*+[\"'“”„‘]([^\"'“”„‘’]{1,200})[\"'“”’]\s*+[:：]")
+_FENCE_BEGUN = compile_lazily(r"\s*+(?:```+[\w+-]{0,20}\s*+)?")
+_CONTAINER_BEGUN = compile_lazily(r"\{\s*+(?:[\"'“”„‘]|\Z)|\[\s*+[\"{]")
+_FIRST_KEY = compile_lazily(r"\{\s*+[\"'“”„‘]([^\"'“”„‘’]{1,200})[\"'“”’]\s*+[:：]")
 
 
 def is_broken_container(text: str, keys: Collection[str]) -> bool:
@@ -168,10 +170,10 @@ def is_broken_container(text: str, keys: Collection[str]) -> bool:
 
     A fence that is not closed may precede it.
     """
-    begun = _FENCE_BEGUN.sub("", text, count=1)
-    if not _CONTAINER_BEGUN.match(begun):
+    begun = _FENCE_BEGUN().sub("", text, count=1)
+    if not _CONTAINER_BEGUN().match(begun):
         return False
-    key = _FIRST_KEY.match(begun)
+    key = _FIRST_KEY().match(begun)
     return find_end(begun) is None or (key is not None and key[1] in keys)
 
 
@@ -204,7 +206,7 @@ class StringDecoder:
         return new
 
     def _decode(self, token: str) -> tuple[str, bool]:
-        found = _TOKEN.match(token)
+        found = _TOKEN().match(token)
         assert found is not None, "a string begins with its quote"
         token = _repair_token(found)
         # Without `strings`, only a complete string is parsed.

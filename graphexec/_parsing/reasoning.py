@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import open_string
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
@@ -22,14 +23,14 @@ _OPENING = rf"(?:<{_NAMES}>|\[THINK\])"
 _CLOSING = rf"(?:</{_NAMES}>|\[/THINK\])"
 # Characters before the first tag; with more of them, the text is content at once, so that an answer is not held back.
 _MAX_WHITESPACE = 40
-_FIRST = re.compile(rf"\s{{0,{_MAX_WHITESPACE}}}+{_OPENING}", re.IGNORECASE)
-_END = re.compile(_CLOSING, re.IGNORECASE)
-_TAG = re.compile(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
+_FIRST = compile_lazily(rf"\s{{0,{_MAX_WHITESPACE}}}+{_OPENING}", re.IGNORECASE)
+_END = compile_lazily(_CLOSING, re.IGNORECASE)
+_TAG = compile_lazily(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
 _LONGEST_TAG = len("</seed:think>")
-_TAG_BEGUN = re.compile(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
+_TAG_BEGUN = compile_lazily(rf"[<\[][/a-z:]{{0,{_LONGEST_TAG}}}\Z", re.IGNORECASE)
 # Code and quotations within a line. A quote after a letter or a digit is an apostrophe, or stands for inches.
-_QUOTED = re.compile(
+_QUOTED = compile_lazily(
     r"""
     (?<!`)(?P<code>`{1,3})(?!`)[^\n]*?(?<!`)(?P=code)(?!`)
     | (?<!\w)"(?:[^"\\\n]|\\.)*"
@@ -38,15 +39,15 @@ _QUOTED = re.compile(
     """,
     re.VERBOSE,
 )
-_OPENING_QUOTE = re.compile("[`\"'“„«「『]")
+_OPENING_QUOTE = compile_lazily("[`\"'“„«「『]")
 _QUOTES = "`\"'“”„«»「」『』"
 # Characters of its line in which the quotes before and after a tag are looked for: of a long line only these, so that
 # the search is linear and little text is held back.
 _REACH_BEFORE = 500
 _REACH_AFTER = 100
 # A fence begins or ends with a line of its own; three backquotes within a line are code.
-_FENCE = re.compile(r"^[ \t>*+-]{0,8}```+[^`\n]*\n", re.MULTILINE)
-_JSON = re.compile(r"\s*+[{\[]\s*+\{?\s*+\"")
+_FENCE = compile_lazily(r"^[ \t>*+-]{0,8}```+[^`\n]*\n", re.MULTILINE)
+_JSON = compile_lazily(r"\s*+[{\[]\s*+\{?\s*+\"")
 # After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
 _MAX_TAGS = 20
 
@@ -150,12 +151,12 @@ class ReasoningSplitter:
         """Find out what the waiting text begins with. Return false if that takes more text."""
         if self._state == "between":
             self._waiting = self._waiting.lstrip()
-        if found := _FIRST.match(self._waiting):
+        if found := _FIRST().match(self._waiting):
             self._take_waiting(found.end())
             self._state, self._quoted = "reasoning", 0
         else:
             begun = self._waiting.lstrip()
-            may_be_tag = len(self._waiting) - len(begun) <= _MAX_WHITESPACE and (not begun or _TAG_BEGUN.match(begun))
+            may_be_tag = len(self._waiting) - len(begun) <= _MAX_WHITESPACE and (not begun or _TAG_BEGUN().match(begun))
             if may_be_tag and not last:
                 return False
             self._state, self._before, self._opened = "content", [], None
@@ -164,7 +165,7 @@ class ReasoningSplitter:
         return True
 
     def _take_reasoning(self, *, last: bool) -> tuple[str, bool]:
-        tag = _END.search(self._waiting)
+        tag = _END().search(self._waiting)
         quoted = False if tag is None or self._quoted == _MAX_TAGS else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
@@ -181,7 +182,7 @@ class ReasoningSplitter:
         return inner, True
 
     def _take_content(self, *, last: bool) -> tuple[str, bool]:
-        tag = _TAG.search(self._waiting)
+        tag = _TAG().search(self._waiting)
         quoted = None if tag is None else self._is_quoted(tag, last=last)
         if tag is None or quoted is None:
             text = self._release(tag, last=last)
@@ -198,7 +199,7 @@ class ReasoningSplitter:
 
     def _look_at(self, tag: re.Match[str], before: str) -> None:
         """Find out what a tag shows that is not in quotes."""
-        if len(_FENCE.findall(before)) % 2 == 1 or (_JSON.match(before) and open_string(before) is not None):
+        if len(_FENCE().findall(before)) % 2 == 1 or (_JSON().match(before) and open_string(before) is not None):
             return
         if tag["opening"]:
             begins_line = not before.rpartition("\n")[2].strip()
@@ -214,18 +215,18 @@ class ReasoningSplitter:
         """Return whether a tag in the waiting text is in quotes or in code; `None` if that takes more text."""
         after = self._waiting[tag.end() : tag.end() + _REACH_AFTER]
         line = _cut_to_line(self._line + self._waiting[: tag.start()])
-        may_be_quoted = _OPENING_QUOTE.search(line) is not None
+        may_be_quoted = _OPENING_QUOTE().search(line) is not None
         complete = last or "\n" in after or len(after) >= (_REACH_AFTER if may_be_quoted else 1)
         if not complete:
             return None
         around = line + tag[0] + after.partition("\n")[0]
-        quotations = _QUOTED.finditer(around) if may_be_quoted else ()
+        quotations = _QUOTED().finditer(around) if may_be_quoted else ()
         quotation = next((found[0] for found in quotations if found.start() < len(line) < found.end()), "")
         return quotation.strip(_QUOTES) == tag[0] if self._state == "reasoning" else quotation != ""
 
     def _release(self, tag: re.Match[str] | None, *, last: bool) -> str:
         """Return the waiting text up to a tag, or to the beginning of what may be a tag, unless it is the last."""
-        begun = None if last else tag or _TAG_BEGUN.search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
+        begun = None if last else tag or _TAG_BEGUN().search(self._waiting, max(0, len(self._waiting) - _LONGEST_TAG))
         return self._take_waiting(begun.start() if begun else len(self._waiting))
 
     def _take_waiting(self, end: int) -> str:

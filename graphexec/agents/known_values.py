@@ -6,33 +6,34 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, final
 
+from graphexec._parsing import compile_lazily
 from graphexec.errors import close_names
 
 # How similar two words must be to be spellings of one: Lisbon and Lissabon, but not Lisbon and prison.
 _SIMILAR = 0.75
 
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = compile_lazily(r"[^\W\d_]+")
 # Three letters and more: shorter ones are often units.
-_LONG_WORD = re.compile(r"[^\W\d_](?:[^\W_]|'){2,}")
-_DIGITS = re.compile(r"\d+")
+_LONG_WORD = compile_lazily(r"[^\W\d_](?:[^\W_]|'){2,}")
+_DIGITS = compile_lazily(r"\d+")
 # Digits in groups (also with the Arabic separators), with an exponent or with a unit that changes their value.
-_NUMBER = re.compile(
+_NUMBER = compile_lazily(
     r"(?P<digits>\d+(?:[.,\u066b\u066c]\d+|[ _'’]\d{3}(?!\d))*)"
     r"(?:e(?P<exponent>[+-]?\d{1,3})(?!\w))?(?:\s?(?P<unit>%|percent\b|[kmb](?!\w)|bn\b))?"
 )
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_FRACTION = re.compile(r"(?<!\d)(\d+)\s?/\s?(\d+)")
+_YEAR = compile_lazily(r"(?:19|20)\d\d")
+_FRACTION = compile_lazily(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
-_AFTERNOON = re.compile(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
+_AFTERNOON = compile_lazily(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
 _HALF_A_DAY = 12  # hours
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
 
 # Where numbers are written like this, any number may follow from the text: words, months, Roman numerals, bits.
-_NUMBER_WORD = re.compile(
+_NUMBER_WORD = compile_lazily(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w{3,5}teen"
     r"|(?:twen|thir|for|fif|six|seven|eigh|nine)t(?:y|ie)\w*|hundred|thousand|[mbtr]+illion|dozen|score"
     r"|half|halves|halve|quarter|third|second|fifth|ninth|twelfth|double|triple|twice|thrice|pair|couple"
@@ -40,17 +41,20 @@ _NUMBER_WORD = re.compile(
     r"|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)(?:th|s)?\b"
     r"|\b0[xbo][0-9a-f]"
 )
-_ROMAN = re.compile(r"\b(?=[IVXLCDM]{2})M*(?:C[MD]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})\b")
+_ROMAN = compile_lazily(r"\b(?=[IVXLCDM]{2})M*(?:C[MD]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})\b")
 
-# Words of English questions that are rare in other languages.
-_ENGLISH = frozenset(
-    _LONG_WORD.findall(
-        "add after and before between book calculate call compute convert could divide divided does each every from "
-        "give how how's into it's make many much multiplied multiply number numbers please root send should show "
-        "square subtract switch tell than that the then there these this times turn what what's when where which who "
-        "who's whose why with would you your"
+
+@cache
+def _english_words() -> frozenset[str]:
+    """Return words of English questions that are rare in other languages."""
+    return frozenset(
+        _LONG_WORD().findall(
+            "add after and before between book calculate call compute convert could divide divided does each every "
+            "from give how how's into it's make many much multiplied multiply number numbers please root send should "
+            "show square subtract switch tell than that the then there these this times turn what what's when where "
+            "which who who's whose why with would you your"
+        )
     )
-)
 
 
 def fold(text: str) -> str:
@@ -74,7 +78,7 @@ class KnownText:
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self._folded))
+        return frozenset(_WORD().findall(self._folded))
 
     @cached_property
     def _numbers(self) -> frozenset[float]:
@@ -86,15 +90,15 @@ class KnownText:
         """True if numbers may be written in words, or in numerals that are not read."""
         return (
             any(one.isnumeric() and not one.isdigit() for one in self.text)
-            or _NUMBER_WORD.search(self._folded) is not None
-            or _ROMAN.search(self.text) is not None
+            or _NUMBER_WORD().search(self._folded) is not None
+            or _ROMAN().search(self.text) is not None
         )
 
     @cached_property
     def is_foreign(self) -> bool:
         """True if the text has words, and none that shows it to be English."""
-        words = _LONG_WORD.findall(self.text.casefold().replace("’", "'"))
-        return bool(words) and _ENGLISH.isdisjoint(words)
+        words = _LONG_WORD().findall(self.text.casefold().replace("’", "'"))
+        return bool(words) and _english_words().isdisjoint(words)
 
     def has(self, value: Any) -> bool:
         """Return whether the text has a value; of a list or an object, any part.
@@ -118,18 +122,18 @@ class KnownText:
         spelled = r"[\W_]*".join(letters)
         if re.search(rf"(?<![^\W_]){spelled}(?![^\W_])", self._folded):
             return True
-        if _DIGITS.search(folded):
+        if _DIGITS().search(folded):
             return self._has_numbers(folded)
-        return folded in self._folded or self._has_words(_WORD.findall(folded))
+        return folded in self._folded or self._has_words(_WORD().findall(folded))
 
     def _has_numbers(self, folded: str) -> bool:
         """Return whether the text has all numbers of a string, and of a date at least the day and the month."""
-        several = [one["digits"] for one in _NUMBER.finditer(folded)]
+        several = [one["digits"] for one in _NUMBER().finditer(folded)]
         needed = [one for one in several if not _is_year(one)] or several
         return all(self._has_number(one) for one in needed)
 
     def _has_number(self, digits: str) -> bool:
-        runs = _DIGITS.findall(digits)
+        runs = _DIGITS().findall(digits)
         known = self._numbers
         return all(_to_float(one) in known for one in runs) or any(_to_float(one) in known for one in _join(runs))
 
@@ -151,7 +155,7 @@ def may_be_known(value: Any, inputs: Sequence[str], observations: Sequence[str])
     strings = list(_strings_in(value))
     if _scripts_differ("".join(strings), written.text):
         return True
-    if all(not _DIGITS.search(one) for one in strings) and not _contains_number(value):
+    if all(not _DIGITS().search(one) for one in strings) and not _contains_number(value):
         return False
     return written.has_other_numerals or any(KnownText(one).is_foreign for one in inputs)
 
@@ -192,7 +196,7 @@ def _scripts_of(text: str) -> set[str]:
     import unicodedata
 
     found: set[str] = set()
-    for word in set(_WORD.findall(fold(text))):
+    for word in set(_WORD().findall(fold(text))):
         names = {unicodedata.name(letter, "?").split()[0] for letter in word}
         scripts = {_EAST_ASIAN.get(name, name) for name in names}
         if len(scripts) == 1 and len(word) > 1:
@@ -201,19 +205,19 @@ def _scripts_of(text: str) -> set[str]:
 
 
 def _is_year(digits: str) -> bool:
-    return _YEAR.fullmatch(digits) is not None
+    return _YEAR().fullmatch(digits) is not None
 
 
 def _read_numbers(folded: str) -> Iterator[float]:
     """Yield every number that a part of a text can mean: 1,250 is one and 250, or 1.25, or 1250."""
-    for found in _NUMBER.finditer(folded):
+    for found in _NUMBER().finditer(folded):
         exponent = found["exponent"] or _POWERS.get(found["unit"], 0)
-        for number in (*(runs := _DIGITS.findall(found["digits"])), *_join(runs)):
+        for number in (*(runs := _DIGITS().findall(found["digits"])), *_join(runs)):
             yield _to_float(number)
             yield _to_float(f"{number}e{exponent}")
-    for hour in _AFTERNOON.findall(folded):
+    for hour in _AFTERNOON().findall(folded):
         yield float(hour) + _HALF_A_DAY
-    for over, under in _FRACTION.findall(folded):
+    for over, under in _FRACTION().findall(folded):
         if _to_float(under):
             yield _to_float(over) / _to_float(under)
 

@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, final
 
-from pydantic_core import to_jsonable_python
-
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Original, Run, Steps, dump_observation
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.kernel.effects import CallContext
@@ -123,6 +121,8 @@ class RunnableFunction:
 
 
 def _pair(step: AgentStep) -> tuple[Any, Any]:
+    from pydantic_core import to_jsonable_python
+
     action = step.action
     # A snapshot stores data that look like an image within another object; a runnable gets them as they are.
     dumped = step.model_text is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import takewhile
 from typing import Any
 
 from graphexec._arguments import Constraint, validate
+from graphexec._parsing import compile_lazily
 from graphexec.agents.known_values import fold
 from graphexec.messages import Model
 from graphexec.tools import AnyTool
@@ -18,34 +20,44 @@ INFERRED = "inferred"
 # Models that answer many questions themselves, unless they must call a tool first. On ten tools with one argument,
 # SmolLM2 with 135 million parameters gave 7 right answers of its own accord, and 8 when it had to call them; on 43
 # tasks with three tools 26, and 28.
-_TINY = re.compile(r"smollm2?[-:]135m", re.IGNORECASE)
+_TINY = compile_lazily(r"smollm2?[-:]135m", re.IGNORECASE)
 
 # Digits, but not those of <3 and :3; a quoted text, an address, a path, or a name with an extension.
-_DATA = re.compile(
+_DATA = compile_lazily(
     r"(?<![<:;])\d"
     r"|\"[^\"]+\"|[“„«「『]|(?<!\w)['\u2018][^'\u2019]+['\u2019](?!\w)"
     r"|\w@\w|://|\\\w|(?<!\w)~?/\w|\w/[\w.-]+/|\w\.[a-z]{2,5}\b"
 )
 
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = compile_lazily(r"[^\W\d_]{3,}")
 # Words share a stem if they begin with four equal letters, and their endings are short: humid and humidity.
 _STEM = 4
 _ENDING = 3
 
-# Words that name no subject, and those of greetings.
-_STOP_WORDS = frozenset(
-    _WORD.findall(
-        "about after afternoon again all also and answer any are ask available been before being best between both but "
-        "can could day did does doing done each else evening every everything example find for from get give given "
-        "gives good great had has have hello help here hey his how into its just know let like list look lot make many "
-        "may mean more morning most much must name need new nice night not now off one only other our out output "
-        "please query question result results return returns say see set she should show some something string such "
-        "tell text than thank thanks that the their them then there these they thing things this those time today tool "
-        "tools two use used useful user uses using value values very want was way week welcome well were what when "
-        "where which who why will with without word work world would yes yet you your"
+
+@cache
+def _stop_words() -> frozenset[str]:
+    """Return the words that name no subject, and those of greetings."""
+    return frozenset(
+        _WORD().findall(
+            "about after afternoon again all also and answer any are ask available been before being best between "
+            "both but can could day did does doing done each else evening every everything example find for from get "
+            "give given gives good great had has have hello help here hey his how into its just know let like list "
+            "look lot make many may mean more morning most much must name need new nice night not now off one only "
+            "other our out output please query question result results return returns say see set she should show "
+            "some something string such tell text than thank thanks that the their them then there these they thing "
+            "things this those time today tool tools two use used useful user uses using value values very want was "
+            "way week welcome well were what when where which who why will with without word work world would yes yet "
+            "you your"
+        )
     )
-)
-_SHORT = frozenset(re.findall(r"\w+", "a i am an as at be by do go he if in is it me my no of on or so to up us we"))
+
+
+@cache
+def _short_words() -> frozenset[str]:
+    """Return the words of one or two letters that name no value."""
+    words = "a i am an as at be by do go he if in is it me my no of on or so to up us we"
+    return frozenset(re.findall(r"\w+", words))
 
 
 def validate_tool_choice(given: object, names: Sequence[str]) -> None:
@@ -57,7 +69,7 @@ def validate_tool_choice(given: object, names: Sequence[str]) -> None:
 
 def is_tiny(model: Model) -> bool:
     """Return whether a model, by its name, answers questions itself that it should ask a tool."""
-    return _TINY.search(str(getattr(model, "name", ""))) is not None
+    return _TINY().search(str(getattr(model, "name", ""))) is not None
 
 
 def find_subjects(tools: Sequence[AnyTool]) -> frozenset[str]:
@@ -71,18 +83,18 @@ def needs_tool(question: str, subjects: frozenset[str]) -> bool:
     It does if it has data in it (digits, a quoted text, a path or an address), or one of the tools' `subjects`, also
     with another ending. Anything else, such as thanks in any language, does not.
     """
-    return _DATA.search(question) is not None or any(
+    return _DATA().search(question) is not None or any(
         _share_stem(one, other) for one in _subjects_in(question) for other in subjects
     )
 
 
 def is_subject(word: str, subjects: frozenset[str]) -> bool:
     """Return whether a word names no value: one of the `subjects`, with any ending, or a word such as "the"."""
-    if word.casefold() in _SHORT and word not in ("IT", "US"):
+    if word.casefold() in _short_words() and word not in ("IT", "US"):
         return True
-    names = _WORD.findall(fold(word))
+    names = _WORD().findall(fold(word))
     return bool(names) and all(
-        one in _STOP_WORDS or any(_share_stem(one, other) for other in subjects) for one in names
+        one in _stop_words() or any(_share_stem(one, other) for other in subjects) for one in names
     )
 
 
@@ -94,7 +106,7 @@ def _describe(tool: AnyTool) -> Iterator[str]:
 
 
 def _subjects_in(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(fold(text))) - _STOP_WORDS
+    return frozenset(_WORD().findall(fold(text))) - _stop_words()
 
 
 def _share_stem(one: str, other: str) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 from graphexec._arguments import MODEL, STRING, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec._mistakes.remedies import CREATE_AGENT_OPTIONS
+from graphexec._parsing import compile_lazily
 from graphexec.agents import (
     Agent,
     RuleName,
@@ -80,7 +79,7 @@ class ExecutorOptions(TypedDict, total=False):
 REPEAT_RULES: tuple[RuleName, ...] = ("no_immediate_repeats",)
 
 # The names of tools that all providers accept: OpenAI's, Anthropic's and Gemini's documentation of tools.
-_NATIVE_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
+_NATIVE_NAME = compile_lazily(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 
 
 class KindChoice(NamedTuple):
@@ -128,6 +127,8 @@ def create_agent(
     corrects an invalid reply. Raises `InputError` for an unknown model, kind or option, `ToolDefinitionError` for an
     invalid tool, and what `AgentExecutor` raises.
     """
+    import logging
+
     if faults := list(unknown_options("create_agent", CREATE_AGENT_OPTIONS, (*_OWN_OPTIONS, *_OPTIONS), options)):
         raise SignatureError(join_faults(faults))
     if kind not in _KINDS:
@@ -217,6 +218,6 @@ def choose_kind(model: Model, tools: Iterable[AnyTool], named: str | None = None
     native = next((f"{one}:{of_one}" for one, of_one in known if has_native_tool_calls(one, of_one)), None)
     if native is None:
         return KindChoice("structured", "the model is not known to call tools natively")
-    if refused := [tool.name for tool in tools if not _NATIVE_NAME.fullmatch(tool.name)]:
+    if refused := [tool.name for tool in tools if not _NATIVE_NAME().fullmatch(tool.name)]:
         return KindChoice("structured", f"providers refuse {refused[0]!r} as a tool's name; write it like a variable")
     return KindChoice("tool_calling", f"{native} is known to call tools natively")

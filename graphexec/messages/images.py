@@ -6,24 +6,27 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
-from pydantic_core import SchemaSerializer, core_schema, to_jsonable_python
-
+from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, format_value
+
+if TYPE_CHECKING:
+    from pydantic_core import SchemaSerializer, core_schema
 
 # The first bytes of the image formats that models read. A WebP file has its length after the first four.
 _FORMATS = {
-    "image/png": re.compile(rb"\x89PNG"),
-    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
-    "image/gif": re.compile(rb"GIF8"),
-    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+    "image/png": compile_lazily(rb"\x89PNG"),
+    "image/jpeg": compile_lazily(rb"\xff\xd8\xff"),
+    "image/gif": compile_lazily(rb"GIF8"),
+    "image/webp": compile_lazily(rb"RIFF.{4}WEBP", re.DOTALL),
 }
 # Bytes that are enough to recognize a format.
 _HEAD = 16
 # After the scheme: a host, and what follows, without blanks and control characters.
-_ADDRESS = re.compile(r"//[^\s\x00-\x1f\x7f/?#][^\s\x00-\x1f\x7f]*")
-_MEDIA_TYPE = re.compile(r"image/[a-z0-9][a-z0-9!#$&^_.+-]*")
+_ADDRESS = compile_lazily(r"//[^\s\x00-\x1f\x7f/?#][^\s\x00-\x1f\x7f]*")
+_MEDIA_TYPE = compile_lazily(r"image/[a-z0-9][a-z0-9!#$&^_.+-]*")
 # A common misspelling, which some providers reject.
 _SPELLINGS = {"image/jpg": "image/jpeg"}
 # Characters of an address that a label shows.
@@ -62,7 +65,17 @@ def _serialize(image: Image, info: Any) -> Any:
     return marks.add(image) if isinstance(marks, ImageMarks) else _to_json(image)
 
 
-_SERIALIZATION = core_schema.plain_serializer_function_ser_schema(_serialize, info_arg=True, when_used="json")
+def _serialization() -> core_schema.SerSchema:
+    from pydantic_core import core_schema
+
+    return core_schema.plain_serializer_function_ser_schema(_serialize, info_arg=True, when_used="json")
+
+
+@cache
+def _serializer() -> SchemaSerializer:
+    from pydantic_core import SchemaSerializer, core_schema
+
+    return SchemaSerializer(core_schema.any_schema(serialization=_serialization()))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,11 +88,6 @@ class Image:
 
     url: str
     kind: ImageKind = field(default=IMAGE_KIND, init=False)
-
-    # How pydantic serializes an image within a value whose class it does not know.
-    __pydantic_serializer__: ClassVar[SchemaSerializer] = SchemaSerializer(
-        core_schema.any_schema(serialization=_SERIALIZATION)
-    )
 
     def __post_init__(self) -> None:
         # Users may pass a path, bytes or any other value.
@@ -117,7 +125,12 @@ class Image:
     def __get_pydantic_core_schema__(cls, source: object, handler: Any) -> core_schema.CoreSchema:
         """Validate as a dataclass. Pydantic does not export the type of `handler`."""
         schema: core_schema.DataclassSchema = handler(source)
-        return {**schema, "serialization": _SERIALIZATION}
+        return {**schema, "serialization": _serialization()}
+
+    @property
+    def __pydantic_serializer__(self) -> SchemaSerializer:
+        """How pydantic serializes an image within a value whose class it does not know."""
+        return _serializer()
 
     @property
     def is_data(self) -> bool:
@@ -154,7 +167,7 @@ def _normalize_url(url: str) -> str:
     match scheme.lower():
         case "data":
             return _normalize_data(rest)
-        case ("https" | "http") as known if _ADDRESS.fullmatch(rest) is not None:
+        case ("https" | "http") as known if _ADDRESS().fullmatch(rest) is not None:
             return f"{known}:{rest}"
         case "https" | "http":
             raise InputError(
@@ -183,7 +196,7 @@ def _normalize_data(rest: str) -> str:
 def _data_url(name: str, head: bytes, data: str) -> str:
     """Return the `data:` URL of an image that begins with the bytes `head`. Raises `InputError` for other data."""
     media_type = _SPELLINGS.get(name, name)
-    if _MEDIA_TYPE.fullmatch(media_type) is None:
+    if _MEDIA_TYPE().fullmatch(media_type) is None:
         raise InputError(f"the image has the media type {format_value(name)}; give that of an image, such as image/png")
     if not head:
         raise InputError("the image's data: URL is empty or not in base64; use Image.from_bytes(data)")
@@ -198,7 +211,7 @@ def _data_url(name: str, head: bytes, data: str) -> str:
 
 
 def _find_format(head: bytes) -> str | None:
-    return next((kind for kind, start in _FORMATS.items() if start.match(head)), None)
+    return next((kind for kind, start in _FORMATS.items() if start().match(head)), None)
 
 
 def _format_size(size: int) -> str:
@@ -274,6 +287,8 @@ def restore_object(dumped: dict[Any, Any]) -> Image | dict[Any, Any]:
 
 def _mark_images(value: Any, fallback: Fallback | None, inf_nan_mode: InfNanMode) -> tuple[Any, Mapping[str, Image]]:
     """Return JSON data with a string in place of each image that is nowhere else, and the images by these strings."""
+    from pydantic_core import to_jsonable_python
+
     marks = ImageMarks()
     data = to_jsonable_python(value, fallback=fallback, inf_nan_mode=inf_nan_mode, context=marks)
     if not marks.images:

@@ -19,11 +19,10 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.threads import (
     CallUpdate,
@@ -35,6 +34,9 @@ from graphexec.runtime.threads import (
     wait_for,
     wait_for_all,
 )
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 P = ParamSpec("P")
 T = TypeVar("T")

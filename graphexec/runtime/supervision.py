@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
@@ -17,6 +16,7 @@ from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 

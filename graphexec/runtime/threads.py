@@ -11,12 +11,14 @@ import contextvars
 import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, Self, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec.errors import AbandonedError, ThreadLimitError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -224,6 +226,9 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, 
     If the scope is cancelled before the thread starts, the call is not made. Raises `ThreadLimitError` if no thread is
     available. A call that is not `capped` continues the work of an abandoned one.
     """
+    # It loads logging.
+    from concurrent.futures import Future
+
     future: Future[T] = Future()
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)

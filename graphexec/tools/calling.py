@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from types import CoroutineType, GeneratorType
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, optional, validate
+from graphexec._parsing import compile_lazily
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
@@ -111,7 +111,7 @@ def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, Any
 
 
 # The characters of a tool's name.
-_WORD = re.compile(r"[\w-]+")
+_WORD = compile_lazily(r"[\w-]+")
 
 
 def _describe_unknown(requested: str, names: Iterable[str]) -> str:
@@ -119,7 +119,7 @@ def _describe_unknown(requested: str, names: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in names}
     # Models write a call in the place of the name: `weather(city: "Oslo")`, `weather city=Oslo`, `functions.weather`.
     written = requested.casefold()
-    words = _WORD.findall(written)
+    words = _WORD().findall(written)
     called = [word for word in dict.fromkeys(words) if word in folded]
     if written not in folded and called and (called[0] == words[0] or len(called) == 1):
         return f"{text} Did you mean {folded[called[0]]}? Write its name alone; the arguments belong in the input."

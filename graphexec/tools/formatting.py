@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pydantic_core import to_json
-
 from graphexec.actions import dump_observation, parts_with_images, write_json, write_repr
 from graphexec.messages.images import Image, ImageMarks, replace_images, restore_images
 
@@ -51,7 +49,9 @@ def _format(value: Any, label: Callable[[Image], str]) -> str:
         return write_repr(value)
     if isinstance(data, list) and any(isinstance(one, Image) for one in data):  # pyright: ignore[reportUnknownVariableType]
         return "\n".join([_format(one, label) for one in data])  # pyright: ignore[reportUnknownVariableType]
-    return to_json(replace_images(data, label)).decode()
+    import pydantic_core
+
+    return pydantic_core.to_json(replace_images(data, label)).decode()
 
 
 def shorten_observation(observation: Any, most: int | None) -> str | None:

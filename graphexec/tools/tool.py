@@ -21,8 +21,6 @@ from typing import (
     overload,
 )
 
-from pydantic_core import ValidationError
-
 from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
@@ -247,14 +245,16 @@ class Tool(Generic[P, R_co]):
 
         A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
+        import pydantic_core
+
         *preferred, last = self._interpretations(tool_input) if isinstance(tool_input, str) else (tool_input,)
         validate = self.arguments.validator.validate_python
         for arguments in preferred:
-            with contextlib.suppress(ValidationError):
+            with contextlib.suppress(pydantic_core.ValidationError):
                 return dict(validate(arguments))
         try:
             return dict(validate(last))
-        except ValidationError as error:
+        except pydantic_core.ValidationError as error:
             errors = [
                 f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
                 for detail in error.errors(include_url=False)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
+from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
 from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import Template, observation_text, validate_tools
@@ -47,8 +47,8 @@ STOP = ("\nIntermediate answer:",)
 INTERMEDIATE_ANSWER = "Intermediate Answer"
 
 # The labels in any case anywhere on the last line, with emphasis around them.
-_FOLLOW_UP = re.compile(r"(?i)[*_]{0,3}follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}[*_]{0,3}[:：]")
-_FINISH = re.compile(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:：]")
+_FOLLOW_UP = compile_lazily(r"(?i)[*_]{0,3}follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]{0,3}[*_]{0,3}[:：]")
+_FINISH = compile_lazily(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:：]")
 # At the beginning of a line, while the reply streams.
 _ANSWER = Label("So the final answer is")
 
@@ -109,8 +109,8 @@ def read(reply: ModelReply) -> Decision:
     whole = read_text(reply, INTERMEDIATE)
     text = whole.text
     line = text.strip().rpartition("\n")[2]
-    follow_up = _FOLLOW_UP.search(line)
-    finish = _FINISH.search(line)
+    follow_up = _FOLLOW_UP().search(line)
+    finish = _FINISH().search(line)
     if follow_up and finish:
         raise ParseError(f"{BOTH}: {text}", llm_output=text)
     if finish:
@@ -118,7 +118,7 @@ def read(reply: ModelReply) -> Decision:
     question = read_text_after(line, follow_up) if follow_up else ""
     if not question:
         observation = "Your last line has to be 'Follow up: <a question>' or 'So the final answer is: <the answer>'."
-        prose = _FOLLOW_UP.search(text) is None
+        prose = _FOLLOW_UP().search(text) is None
         raise ParseError(f"Could not parse LLM output: `{text}`", observation=observation, llm_output=text, prose=prose)
     reject_cut_reply(reply, whole)
     return (AgentAction(INTERMEDIATE_ANSWER, question, text, unread=whole.unread),)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
+from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
 from graphexec.agents.agent import Agent
 from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
@@ -38,15 +38,15 @@ Question: {input}
 STOP = ("</tool_input>",)
 
 _NAMES = "(?i:tool|tool_input|observation|final_answer)"
-_TAG = re.compile(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
+_TAG = compile_lazily(rf"<(/?{_NAMES})[ \t]{{0,3}}>")
 # A tag that decides what the reply is.
 _FIRST = ("tool", "final_answer", "observation")
-_TOOL = re.compile(r"(?i)<tool[ \t]{0,3}>")
+_TOOL = compile_lazily(r"(?i)<tool[ \t]{0,3}>")
 
 # The `<` of one of the agent's tags, and its escaped form: `&lt;`, with one more `amp;` for each further escape.
 _BEHIND = rf"(?=/?{_NAMES}[ \t]{{0,3}}>)"
-_PLAIN = re.compile(rf"(<|&(?:amp;)*lt;){_BEHIND}")
-_ESCAPED = re.compile(rf"&((?:amp;)*)lt;{_BEHIND}")
+_PLAIN = compile_lazily(rf"(<|&(?:amp;)*lt;){_BEHIND}")
+_ESCAPED = compile_lazily(rf"&((?:amp;)*)lt;{_BEHIND}")
 
 
 @explain_creation
@@ -87,7 +87,7 @@ def _format_step(step: AgentStep) -> str:
     action = step.action
     if step.status == "parse_error":
         return action.log
-    thought = _TOOL.split(action.log, maxsplit=1)[0]
+    thought = _TOOL().split(action.log, maxsplit=1)[0]
     given = escape_tags(format_observation(action.tool_input))
     return f"{thought}<tool>{escape_tags(action.tool)}</tool><tool_input>{given}</tool_input>"
 
@@ -99,7 +99,7 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
     that was cut at the token limit.
     """
     text = separate_reasoning(reply).content
-    tags = list(_TAG.finditer(text))
+    tags = list(_TAG().finditer(text))
     kinds = [tag[1].lower() for tag in tags]
     first = next((at for at, kind in enumerate(kinds) if kind in _FIRST), None)
     if first is None or kinds[first] == "observation":
@@ -127,7 +127,7 @@ def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
 
 # The end of the received text, if it may become a tag or an escaped tag. A tag has at most 18 characters; text that is
 # escaped more than a hundred times is not held back.
-_BEGUN = re.compile(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
+_BEGUN = compile_lazily(r"(?:<[^<>&]{0,17}|&(?:amp;){0,99}(?:a|am|amp|l|lt|lt;[^<>&]{0,17})?)\Z")
 _LONGEST = 18
 
 
@@ -145,7 +145,7 @@ def make_answer_reader() -> AnswerReader:
             return ""
         waiting += piece
         if not inside:
-            first = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() in _FIRST), None)
+            first = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() in _FIRST), None)
             if first is None:
                 waiting = waiting[-_LONGEST:]
                 return ""
@@ -153,8 +153,8 @@ def make_answer_reader() -> AnswerReader:
             if ended:
                 return ""
             waiting = waiting[first.end() :]
-        end = next((tag for tag in _TAG.finditer(waiting) if tag[1].lower() == "/final_answer"), None)
-        open_tag = _BEGUN.search(waiting)
+        end = next((tag for tag in _TAG().finditer(waiting) if tag[1].lower() == "/final_answer"), None)
+        open_tag = _BEGUN().search(waiting)
         ended = end is not None
         until = end.start() if end else open_tag.start() if open_tag else len(waiting)
         text, waiting = waiting[:until], waiting[until:]
@@ -173,14 +173,14 @@ def _reject_more(names: Sequence[str], text: str, *, action: bool) -> None:
 
 def escape_tags(text: str) -> str:
     """Return a text without the agent's tags: their `<` is replaced by `&lt;`."""
-    return _PLAIN.sub(lambda found: "&lt;" if found[1] == "<" else f"&amp;{found[1][1:]}", text)
+    return _PLAIN().sub(lambda found: "&lt;" if found[1] == "<" else f"&amp;{found[1][1:]}", text)
 
 
 def unescape_tags(text: str) -> str:
     """Return the original of a text that `escape_tags` returned."""
-    return _ESCAPED.sub(lambda found: f"&{found[1].removeprefix('amp;')}lt;" if found[1] else "<", text)
+    return _ESCAPED().sub(lambda found: f"&{found[1].removeprefix('amp;')}lt;" if found[1] else "<", text)
 
 
 def _unreadable(why: str, text: str) -> ParseError:
     form = "Write <tool>the tool</tool><tool_input>its input</tool_input>, or <final_answer>the answer</final_answer>."
-    return make_unreadable_error(why, text, form, prose=_TAG.search(text) is None)
+    return make_unreadable_error(why, text, form, prose=_TAG().search(text) is None)

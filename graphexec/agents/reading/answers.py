@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
@@ -184,7 +185,7 @@ def _read_only_item(value: Any) -> dict[str, Any]:
 
 # The first character of a reply that may be a call written as text: in JSON, in a fence or in a tag.
 _CALL_STARTS = ("{", "[", "`", "<")
-_CALL_MARK = re.compile("|".join(map(re.escape, CALL_MARK_PREFIXES)), re.IGNORECASE)
+_CALL_MARK = compile_lazily("|".join(map(re.escape, CALL_MARK_PREFIXES)), re.IGNORECASE)
 _LONGEST_PREFIX = max(map(len, CALL_MARK_PREFIXES))
 
 
@@ -206,7 +207,7 @@ def make_text_reader() -> AnswerReader:
             begun, ended = bool(visible), visible.startswith(_CALL_STARTS)
             if ended or not begun:
                 return ""
-        if found := _CALL_MARK.search(waiting):
+        if found := _CALL_MARK().search(waiting):
             ended = True
             return waiting[: found.start()]
         end = waiting[-_LONGEST_PREFIX:].lower()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import STRING, find_end, read_container
 from graphexec.agents.reading.labels import ACTION, OBSERVATION, Label, Spelling, find_last
 from graphexec.errors import ParseError, ToolDefinitionError
@@ -32,16 +33,16 @@ class Region:
 
 
 FENCE = "```"
-_OPENING = re.compile(r"```+[ \t]{0,3}([\w+#.-]{0,20})\s*+")
+_OPENING = compile_lazily(r"```+[ \t]{0,3}([\w+#.-]{0,20})\s*+")
 # The languages of fences in which a decision may stand; JSON in a program is a part of the program.
 _PLAIN = frozenset(
     {"", "json", "jsonc", "json5", "jsonl", "text", "txt", "plaintext", "markdown", "md", "react", "tool"}
 )
 # In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
 _OBJECT = r"\{\s{0,99}(?:[\"'“”„‘}]|\Z)"
-_BEGINNING = re.compile(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
+_BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
 # Fences and brackets in a JSON string are text.
-_STRING_OR_FENCE = re.compile(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
+_STRING_OR_FENCE = compile_lazily(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
 # Characters. Enough for `Action:` in any spelling, with a number, emphasis, and the whitespace after it.
 _LABEL_LENGTH = 60
 
@@ -50,7 +51,7 @@ def find_regions(text: str) -> Iterator[Region]:
     """Yield the JSON and the fences of a text, in order. A fence may be followed by the JSON within it."""
     position = 0
     closing = -1
-    while found := _BEGINNING.search(text, position):
+    while found := _BEGINNING().search(text, position):
         start = found.start()
         if start == closing:
             position = start + len(FENCE)
@@ -59,7 +60,7 @@ def find_regions(text: str) -> Iterator[Region]:
             yield region
             position = region.end
         else:
-            opening = _OPENING.match(text, start)
+            opening = _OPENING().match(text, start)
             assert opening is not None, "a fence was found"
             content_start = opening.end()
             region = _make_fenced(text, start, content_start)
@@ -88,7 +89,7 @@ def _is_in_decision_position(text: str, start: int) -> bool:
 def _make_fenced(text: str, start: int, content_start: int) -> Region:
     is_json = text.startswith(("{", "["), content_start)
     if is_json:
-        tokens = _STRING_OR_FENCE.finditer(text, content_start)
+        tokens = _STRING_OR_FENCE().finditer(text, content_start)
         end = next((token.start() for token in tokens if token[0] == FENCE), -1)
     else:
         end = text.find(FENCE, content_start)
@@ -129,7 +130,7 @@ def read_text(reply: ModelReply, invented: Label = OBSERVATION) -> ReplyText:
     return ReplyText(text, "")
 
 
-_ACTION_KEY = re.compile(r"[\"'“”‘]action[\"'“”’]\s{0,9}[:：]", re.IGNORECASE)
+_ACTION_KEY = compile_lazily(r"[\"'“”‘]action[\"'“”’]\s{0,9}[:：]", re.IGNORECASE)
 
 
 def find_decisions(text: str) -> list[Region]:
@@ -153,7 +154,7 @@ def has_action_member(region: Region) -> bool:
 
 def has_action_name(region: Region) -> bool:
     """Return whether a region that cannot be read contains the key `action`."""
-    return _ACTION_KEY.search(region.text) is not None
+    return _ACTION_KEY().search(region.text) is not None
 
 
 # Any: the values of JSON are arbitrary.
@@ -187,7 +188,7 @@ def read_decision_fields(region: Region, reply: ModelReply, error: Callable[[str
 # The members of a call with its name and with its arguments, as `read_fields` returns their names.
 NAME_KEYS = ("name", "function", "tool", "toolname", "action")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "toolinput", "actioninput")
-_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+_NOT_ALPHANUMERIC = compile_lazily(r"[\W_]+")
 
 
 def is_answer(action: str) -> bool:
@@ -231,7 +232,7 @@ def has_decision(value: Any, names: Collection[str]) -> bool:
 
 def normalize_key(name: str) -> str:
     """Return the name of a member in lower case, with letters and digits only."""
-    return _NOT_ALPHANUMERIC.sub("", name).lower()
+    return _NOT_ALPHANUMERIC().sub("", name).lower()
 
 
 def reject_answer_tool(tools: Sequence[AnyTool]) -> None:

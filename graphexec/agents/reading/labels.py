@@ -12,6 +12,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
+from graphexec._parsing import compile_lazily
+
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
 # A byte order mark, and spaces without a width.
@@ -26,7 +28,7 @@ _WIDE_NUMBER = r"\s{0,9}\d{0,9}\s{0,9}"
 _COLON = "[:：]"
 # The number of a label is not a time: `Final answer 10:30`. LangChain's parsers allow a number in an action only.
 _COLON_BUT_IN_TIMES = r"(?:(?<!\d)[:：]|(?<=\d)[:：](?!\d))"
-_EMPHASIS = re.compile(r"([*_`]{1,3})[\[【(]?\w")
+_EMPHASIS = compile_lazily(r"([*_`]{1,3})[\[【(]?\w")
 
 # What models write when the question is in Chinese, Japanese, Korean, German, French, Spanish, Portuguese, Italian,
 # Dutch or Russian. In French, an action and an observation have the English words.
@@ -143,15 +145,15 @@ INTERMEDIATE_ANSWER = Label("Intermediate answer")
 
 
 # What may stand before a label and between its words and its colon, for text that may become a label.
-_BEFORE = re.compile(rf"(?:{_DECORATION}|\d{{1,2}}[.)]?)*+")
-_AFTER = re.compile(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
+_BEFORE = compile_lazily(rf"(?:{_DECORATION}|\d{{1,2}}[.)]?)*+")
+_AFTER = compile_lazily(rf"(?:{_BLANK}|[*_`\]】)]|\d)*+")
 
 
 def may_become(label: Label, line: str) -> bool:
     """Return whether a line that is still being received may begin with a label."""
-    begun = line[match_end(_BEFORE, line) :].lower()
+    begun = line[match_end(_BEFORE(), line) :].lower()
     return any(
-        word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER, begun, len(word)) == len(begun))
+        word.startswith(begun) or (begun.startswith(word) and match_end(_AFTER(), begun, len(word)) == len(begun))
         for word in label.words
     )
 
@@ -177,7 +179,7 @@ def read_text_after(text: str, label: re.Match[str], end: int | None = None) -> 
 
 def find_open_emphasis(label: re.Match[str]) -> str:
     """Return the emphasis that begins before a label and does not end within it, such as `**`, or an empty string."""
-    emphasis = _EMPHASIS.search(label[0])
+    emphasis = _EMPHASIS().search(label[0])
     return "" if emphasis is None or emphasis[1] in label[0][emphasis.end() :] else emphasis[1]
 
 

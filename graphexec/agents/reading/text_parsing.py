@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.reading.json_text import FENCE, ReplyText
 from graphexec.agents.reading.labels import (
@@ -81,18 +82,18 @@ def read_action(read: ReplyText, found: LabelledAction, reply: ModelReply, names
 
 
 # The rest of a line, or the next one if it is empty.
-_NEXT_LINE = re.compile(r"\s{0,99}[^\n]{0,300}")
+_NEXT_LINE = compile_lazily(r"\s{0,99}[^\n]{0,300}")
 # Characters. Longer than any tool's name with what surrounds it: the search for a name is not linear.
 _MAX_NAME = 200
 # What models write around a tool's name if the prompt says "one of [...]".
-_NAME = re.compile(r"\W*(?:one of\b\W*)?(.*?)\W*", re.IGNORECASE | re.DOTALL)
+_NAME = compile_lazily(r"\W*(?:one of\b\W*)?(.*?)\W*", re.IGNORECASE | re.DOTALL)
 
 
 def find_tool(written: str, names: Collection[str]) -> str:
     """Return the name of the known tool that is written, such as `one of [weather]`, or else the text as it is."""
     if written in names or len(written) > _MAX_NAME:
         return written
-    found = _NAME.fullmatch(written)
+    found = _NAME().fullmatch(written)
     return found[1] if found and found[1] in names else written
 
 
@@ -108,7 +109,7 @@ def find_named_tools(text: str, names: Collection[str]) -> list[str]:
 
 
 def _read_tool_after(text: str, label: re.Match[str], names: Collection[str]) -> str:
-    return find_tool(read_text_after(text, label, match_end(_NEXT_LINE, text, label.end())), names)
+    return find_tool(read_text_after(text, label, match_end(_NEXT_LINE(), text, label.end())), names)
 
 
 def _find_known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
@@ -199,24 +200,24 @@ def reject_cut_reply(reply: ModelReply, read: ReplyText) -> None:
 
 
 _QUOTES = frozenset({'""', "“”", "„“", "„”", "””"})
-_QUOTE = re.compile('["“”„]')
+_QUOTE = compile_lazily('["“”„]')
 
 
 def _strip_quotes(text: str) -> str:
     """Return a text without surrounding quotes; an unbalanced quote is a part of the text."""
     inner = text[1:-1]
-    return inner if text[:1] + text[len(inner) + 1 :] in _QUOTES and not _QUOTE.search(inner) else text
+    return inner if text[:1] + text[len(inner) + 1 :] in _QUOTES and not _QUOTE().search(inner) else text
 
 
 # An opening fence: with the name of a language on its line, or directly before JSON.
-_BLOCK = re.compile(r"```[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
-_INLINE = re.compile(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
+_BLOCK = compile_lazily(r"```[ \t]{0,3}[\w+#.-]{0,20}[ \t]{0,3}\r?\n")
+_INLINE = compile_lazily(r"```(?:json(?=[ \t]{0,3}[\[{]))?", re.IGNORECASE)
 
 
 def strip_fence(text: str) -> str:
     """Return a text without the fence and its language, if a single fence surrounds the whole text."""
-    block = _BLOCK.match(text)
-    opened = block or _INLINE.match(text)
+    block = _BLOCK().match(text)
+    opened = block or _INLINE().match(text)
     if opened is None or not text.endswith(FENCE) or len(text) < opened.end() + len(FENCE):
         return text
     inner = text[opened.end() : -len(FENCE)]

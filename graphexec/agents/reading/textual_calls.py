@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NoReturn
 
+from graphexec._parsing import compile_lazily
 from graphexec._parsing.json import find_end, read_beginning, read_container, read_object, read_value
 from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, find_regions, normalize_key, to_list
 from graphexec.agents.reading.labels import match_end
@@ -37,50 +38,50 @@ def _token(words: str) -> str:
 
 _CALLS_BEGIN = _token("calls(?:_section)?_begin")
 _CALL_BEGIN = _token("call_begin")
-_MARK = re.compile(
+_MARK = compile_lazily(
     r"<(?P<tag>tool_calls?|tools|function_calls?|functioncall)>|<function=(?P<function>[^>\n]{1,99})>"
     r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call\|>"
     rf"|(?P<token>{_CALLS_BEGIN}\s{{0,9}}(?:{_CALL_BEGIN})?|{_CALL_BEGIN})",
     re.IGNORECASE,
 )
-_NAMED_TOKEN = re.compile(
+_NAMED_TOKEN = compile_lazily(
     rf"\s*+(?:function{_token('sep')})?(?:functions\.)?([\w.-]{{1,99}}?)(?::\d{{1,9}})?\s*+"
     rf"(?:{_token('(?:sep|call_argument_begin)')}|(?=```))\s*+(?:```(?:json)?\s)?"
 )
-_TOKEN_END = re.compile(rf"\s*+(?:```)?\s*+(?:{_token('call_end')})?")
+_TOKEN_END = compile_lazily(rf"\s*+(?:```)?\s*+(?:{_token('call_end')})?")
 # Mistral's newer form, without a list.
-_NAMED = re.compile(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
-_PARAMETER = re.compile(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
-_FUNCTION = re.compile(r"\s*+<function=([^>\n]{1,99})>")
-_FUNCTION_END = re.compile(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
+_NAMED = compile_lazily(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
+_PARAMETER = compile_lazily(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
+_FUNCTION = compile_lazily(r"\s*+<function=([^>\n]{1,99})>")
+_FUNCTION_END = compile_lazily(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
 # What may stand between two calls, and after the last one.
-_BETWEEN = re.compile(
+_BETWEEN = compile_lazily(
     rf"(?:[\s;,]|{'|'.join(map(re.escape, END_TOKENS))}"
     rf"|</(?:tool_calls?|tools|function_calls?)>|{_token('calls(?:_section)?_end')})*+"
 )
 
 # A call in Python, or a list of one, whose arguments would have to be evaluated.
-_PYTHON = re.compile(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
+_PYTHON = compile_lazily(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
 
-_PYTHON_BEGUN = re.compile(r"\[?\s*+([\w.-]{1,99})\(")
+_PYTHON_BEGUN = compile_lazily(r"\[?\s*+([\w.-]{1,99})\(")
 # The name in JSON that cannot be read.
-_NAME_MEMBER = re.compile(
+_NAME_MEMBER = compile_lazily(
     r"[\"'“”‘](?:name|function|tool|tool_?name|action)[\"'“”’]\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
     re.IGNORECASE,
 )
 # The names of members as `read_fields` returns them. Models explain their calls.
 _OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", "reasoning", "reason", "explanation"})
 # A call in the tags of Claude, which is refused.
-_INVOKE = re.compile(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
+_INVOKE = compile_lazily(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
 # The beginnings of the marks of calls, in lower case: for text that is still being received, or was cut.
 CALL_MARK_PREFIXES = (
     *("<tool_call", "<tools>", "<function", "<|tool_call", "<\uff5ctool\u2581call", "<|python_tag|>", "[tool_calls]"),
     "<invoke",
 )
 # What a mark that is cut does not have.
-_MARK_END = re.compile(r"[>\s]")
+_MARK_END = compile_lazily(r"[>\s]")
 # The opening fence of a text.
-_OPENING_FENCE = re.compile(rf"\A{FENCE}\w*\s*")
+_OPENING_FENCE = compile_lazily(rf"\A{FENCE}\w*\s*")
 _FORM = "To use a tool, call it and write nothing else."
 
 
@@ -127,7 +128,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
 def _find_mark(text: str) -> re.Match[str] | None:
     """Return the first mark that is neither quoted nor in code."""
     fences = [(region.start, region.end) for region in find_regions(text) if not region.is_json]
-    for mark in _MARK.finditer(text):
+    for mark in _MARK().finditer(text):
         quoted = text[mark.start() - 1 : mark.start()] in {"`", '"', "'"}
         if not quoted and not any(start < mark.start() < end for start, end in fences):
             return mark
@@ -139,7 +140,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
     position = mark.start()
     try:
         while position < len(text):
-            found = _MARK.match(text, position)
+            found = _MARK().match(text, position)
             if found is not None:
                 new, position = _read_call(text, found, tools)
             elif text[position] in "{[":
@@ -151,7 +152,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
             if not new:
                 raise _NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
             calls += new
-            position = match_end(_BETWEEN, text, position)
+            position = match_end(_BETWEEN(), text, position)
     except ValueError as error:
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
         named = _find_begun_name(text, mark) in tools
@@ -169,7 +170,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
 
 def _find_begun_name(text: str, mark: re.Match[str]) -> str | None:
     """Return the name that a call has after its mark, or in it, even if the rest cannot be read."""
-    patterns = (_NAMED_TOKEN,) if mark["token"] else (_FUNCTION,) if mark["tag"] else (_FUNCTION, _NAMED)
+    patterns = (_NAMED_TOKEN(),) if mark["token"] else (_FUNCTION(),) if mark["tag"] else (_FUNCTION(), _NAMED())
     found = (pattern.match(text, mark.end()) for pattern in patterns)
     return mark["function"] or next((name[1].strip() for name in found if name), None)
 
@@ -178,17 +179,17 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
     """Return the calls after a mark, and the position after them. Raises `ValueError` if they cannot be read."""
     position = mark.end()
     if mark["token"]:
-        named = _NAMED_TOKEN.match(text, position)
+        named = _NAMED_TOKEN().match(text, position)
         if named is None:
             raise _NotACallError("it has no name")
         value, position = _read_json(text, named.end())
-        return [_Call(named[1], value)], match_end(_TOKEN_END, text, position)
+        return [_Call(named[1], value)], match_end(_TOKEN_END(), text, position)
     function = mark
-    if mark["tag"] is not None and (inner := _FUNCTION.match(text, position)):
+    if mark["tag"] is not None and (inner := _FUNCTION().match(text, position)):
         position, function = inner.end(), inner
     name = function[1] if function is not mark else mark["function"]
-    in_tags = name is not None and (_PARAMETER.match(text, position) or _FUNCTION_END.match(text, position))
-    if name is None and mark["tag"] is None and (named := _NAMED.match(text, position)):
+    in_tags = name is not None and (_PARAMETER().match(text, position) or _FUNCTION_END().match(text, position))
+    if name is None and mark["tag"] is None and (named := _NAMED().match(text, position)):
         position, name = named.end(), named[1]
     if in_tags and name is not None:
         arguments, position = _read_parameters(text, position, tools.get(name.strip()))
@@ -219,7 +220,7 @@ def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[di
     """Read arguments in tags, which may be none. They are strings where the schema accepts the string, or else JSON."""
     schema: Mapping[str, Any] = {"properties": {}} if tool is None else tool.parameters
     arguments: dict[str, Any] = {}
-    while found := _PARAMETER.match(text, position):
+    while found := _PARAMETER().match(text, position):
         position = found.end()
         name, written = found[1].strip(), found[2]
         value: Any = written
@@ -265,7 +266,7 @@ def _read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[_Call]:
         if not new:
             return []
         calls += new
-        position = match_end(_BETWEEN, text, position)
+        position = match_end(_BETWEEN(), text, position)
     return calls
 
 
@@ -359,13 +360,13 @@ def _make_id(position: int, call: _Call) -> str:
 
 def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` for the beginning of a call to a known tool, and for what would be one if it were JSON."""
-    begun = _OPENING_FENCE.sub("", text)
+    begun = _OPENING_FENCE().sub("", text)
     if not begun.startswith(("{", "[")):
         return
     try:
         value = read_beginning(begun)
     except ValueError as error:
-        if any(name[1] in tools for name in _NAME_MEMBER.finditer(begun)):
+        if any(name[1] in tools for name in _NAME_MEMBER().finditer(begun)):
             _reject(text, f"its tool call is not JSON: {error}")
         return
     if any(call.name in tools for item in to_list(value) for call in _to_calls(item, tools, tagged=True)):
@@ -391,12 +392,12 @@ def _reject_call_after_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
 
 def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
     """Raise `ParseError` for a call of a known tool in a form that is not read: Python, labels, or Claude's tags."""
-    python = _PYTHON.fullmatch(text)
+    python = _PYTHON().fullmatch(text)
     if python and python[1] in tools:
         _reject(text, "its tool call is Python, not a call")
     if has_known_action(text, tools):
         _reject(text, "its tool call has labels, not the form of a call")
-    if any(_remove_namespace(found[1], tools) in tools for found in _INVOKE.finditer(text)):
+    if any(_remove_namespace(found[1], tools) in tools for found in _INVOKE().finditer(text)):
         _reject(text, "its tool call has tags that cannot be read")
 
 
@@ -405,15 +406,15 @@ def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     tail = text[max(text.rfind("<"), text.rfind("[TOOL")) :].lower()
     # A mark that is complete has been read, but that of Claude. Prose may have other tags.
     cut = len(tail) > 1 and any(mark.startswith(tail) for mark in CALL_MARK_PREFIXES)
-    begun = tail.startswith("<invoke") or (tail.startswith(CALL_MARK_PREFIXES) and not _MARK_END.search(tail))
-    python = _PYTHON_BEGUN.match(text)
+    begun = tail.startswith("<invoke") or (tail.startswith(CALL_MARK_PREFIXES) and not _MARK_END().search(tail))
+    python = _PYTHON_BEGUN().match(text)
     if cut or begun or find_named_tools(text, tools) or (python and python[1] in tools) or _may_begin_call(text, tools):
         _reject(text, "its tool call was cut at the token limit")
 
 
 def _may_begin_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
     try:
-        items = to_list(read_beginning(_OPENING_FENCE.sub("", text)))
+        items = to_list(read_beginning(_OPENING_FENCE().sub("", text)))
     except ValueError:
         return False
     value: Any = items[-1] if items else None

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
 
-from pydantic_core import to_jsonable_python
-
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents import Agent
 from graphexec.agents.candidates import find_candidates
@@ -87,7 +85,9 @@ class CallRules:
 
     def _dummies_in(self, value: Any, dummies: Sequence[Any]) -> Iterator[Any]:
         """Yield what is a dummy: the value as a whole, or a string or a key in it."""
-        if not isinstance(value, str) and value in to_jsonable_python(dummies, fallback=str):
+        import pydantic_core
+
+        if not isinstance(value, str) and value in pydantic_core.to_jsonable_python(dummies, fallback=str):
             yield value
         yield from (
             one for one in find_strings_and_keys(value) if fold(one) in self._dummy_texts and one not in self._declared
@@ -252,9 +252,11 @@ def _validated(tool: AnyTool, action: AgentAction) -> dict[str, Any] | None:
 
     The result is `None` if the tool refuses them, so that it is not called.
     """
+    import pydantic_core
+
     try:
         arguments = tool.read(action.tool_input)
-        jsonable: dict[str, Any] = to_jsonable_python(arguments, fallback=str)
+        jsonable: dict[str, Any] = pydantic_core.to_jsonable_python(arguments, fallback=str)
     # A validator of the user's may raise any exception; the call itself reports it.
     except Exception:  # noqa: BLE001
         return None
