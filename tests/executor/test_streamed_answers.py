@@ -41,7 +41,7 @@ from graphexec.agents import (
     create_xml_agent,
 )
 from graphexec.agents.langchain.xml import escape_tags
-from graphexec.agents.reading.answers import AnswerReader, make_label_reader
+from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import rename
@@ -332,7 +332,7 @@ def in_tags(answer: str, closed: bool) -> str:
     return f"So: <final_answer>{escape_tags(answer)}{'</final_answer>' if closed else ''}"
 
 
-def behind_a_label(answer: str, lower: bool) -> str:
+def after_a_label(answer: str, lower: bool) -> str:
     return f"Thought: I know.\n{'final answer' if lower else 'Final Answer'}: {answer}"
 
 
@@ -348,9 +348,9 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
     "JSON chat without a fence": (json_chat, as_json("final_answer", "action_input", " {} ")),
     "structured chat": (structured_chat, as_json("Final Answer", "action_input", "Thought: I know.\nAction:\n```\n{}")),
     "XML": (xml, in_tags),
-    "chat": (chat, behind_a_label),
-    "ReAct": (react, behind_a_label),
-    "MRKL": (mrkl, behind_a_label),
+    "chat": (chat, after_a_label),
+    "ReAct": (react, after_a_label),
+    "MRKL": (mrkl, after_a_label),
     "tool calling": (tool_calling, as_it_is),
 }
 
@@ -365,7 +365,7 @@ def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> boo
         return rest.lstrip()[:1] in {"", "{", "[", "`", "<"}
     # The line is, or may become, one that only the program may write.
     line = rest.lstrip().partition("\n")[0]
-    return write is behind_a_label and (may_become(OBSERVATION, line) or OBSERVATION.at_line.match(line) is not None)
+    return write is after_a_label and (may_become(OBSERVATION, line) or OBSERVATION.at_line.match(line) is not None)
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
@@ -441,6 +441,22 @@ def test_text_after_the_marker_is_streamed(answer: str, before: str, more: str, 
 @pytest.mark.parametrize("word", ["OpenAI: it is", "I say 'AI: x' soon", "AIX: x", "\n\nthe AI: x"])
 def test_marker_must_start_a_line(word: str) -> None:
     assert read_in_pieces(make_label_reader(Label("AI")), f"Thought: {word}\n AI: hello", list(range(60))) == "hello"
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("**Final Answer:** It is **42**", "It is **42**"),
+        # The emphasis may end after the answer.
+        ("**Final Answer: 42**", ""),
+    ],
+)
+def test_emphasis_of_a_label_is_not_streamed(reply: str, answer: str) -> None:
+    assert read_in_pieces(make_label_reader(FINAL_ANSWER), reply, list(range(60))) == answer
+
+
+def test_answer_of_invalid_json_is_not_streamed() -> None:
+    assert read_in_pieces(make_json_reader(["answer"]), '{"action": "final_answer", answer: 1', list(range(60))) == ""
 
 
 def test_held_line_is_streamed_if_genuine() -> None:
