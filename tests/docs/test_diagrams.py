@@ -19,6 +19,7 @@ def generated() -> dict[str, Any]:
     return runpy.run_path(str(DIAGRAMS / "generate.py"))
 
 
+@pytest.mark.slow
 def test_every_picture_is_up_to_date_to_the_byte(generated: dict[str, Any]) -> None:
     committed = {path.name: path.read_bytes() for path in DIAGRAMS.iterdir() if path.suffix != ".py"}
     drawn = {name: text.encode() for name, text in generated["pictures"]().items()}

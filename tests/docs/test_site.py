@@ -47,6 +47,7 @@ def test_navigation_names_every_page() -> None:
     assert sorted(named) == sorted([*pages, "changelog.md"])
 
 
+@pytest.mark.slow
 def test_generated_pages_are_up_to_date() -> None:
     generated: dict[Path, str] = script("generate_reference.py")["pages"]()
     if not importlib.metadata.version("typer").startswith("0.29."):
@@ -57,6 +58,7 @@ def test_generated_pages_are_up_to_date() -> None:
     assert {path for path in generated if path.parent.name == "api"} == set((DOCS / "reference" / "api").iterdir())
 
 
+@pytest.mark.slow
 def test_package_diagram_is_up_to_date() -> None:
     drawn = script("package_diagram.py")
     assert drawn["PICTURE"].read_text(encoding="utf-8") == drawn["picture"](), "run: python docs/package_diagram.py"

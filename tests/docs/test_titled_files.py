@@ -10,6 +10,8 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 
+pytestmark = pytest.mark.slow
+
 
 def write_files(page: str, folder: Path) -> None:
     """Write the blocks of a page that have the title of a file; blocks of one title follow each other."""
@@ -33,11 +35,10 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("options", [["-k", "not spin"], pytest.param([], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("page", ["tutorial/test.md", "how-to/testing.md"])
-def test_tests_of_a_page_pass(page: str, options: list[str], tmp_path: Path) -> None:
+def test_tests_of_a_page_pass(page: str, tmp_path: Path) -> None:
     write_files(page, tmp_path)
-    printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", *options)
+    printed = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error")
     (expected,) = text_block(page)
     assert expected in printed.splitlines()
 

@@ -1,26 +1,18 @@
-"""Compare requests and replies with those of the official packages of Anthropic and OpenAI."""
+"""Compare requests and replies with those of the official packages of Anthropic and OpenAI.
+
+They are imported by the tests, as they take seconds.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import httpx2
-import openai
 import pydantic
 import pytest
-from anthropic import transform_schema
-from anthropic.types import (
-    ImageBlockParam,
-    Message,
-    MessageParam,
-    ThinkingBlockParam,
-    ToolParam,
-    ToolUseBlockParam,
-)
-from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
-from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.messages import (
@@ -54,6 +46,13 @@ from tests.models.recorded_dialects import (
     TOOL_USE_REPLY,
     TOOL_USE_STREAM,
 )
+
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from anthropic.types import ImageBlockParam, Message, MessageParam, ToolParam
+    from openai import OpenAI
+    from openai.types.chat import ChatCompletionToolMessageParam, ChatCompletionUserMessageParam
+    from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
 
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 SCHEMA = {
@@ -99,12 +98,16 @@ class Server:
         return json.loads(self.requests[0].content)
 
 
-def claude(server: Server) -> anthropic.Anthropic:
-    return anthropic.Anthropic(api_key="k", base_url="http://here", http_client=server.client())
+def claude(server: Server) -> Anthropic:
+    from anthropic import Anthropic
+
+    return Anthropic(api_key="k", base_url="http://here", http_client=server.client())
 
 
-def gpt(server: Server) -> openai.OpenAI:
-    return openai.OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
+def gpt(server: Server) -> OpenAI:
+    from openai import OpenAI
+
+    return OpenAI(api_key="k", base_url="http://here/v1", http_client=server.client())
 
 
 def test_anthropic_package_sends_the_same_request() -> None:
@@ -149,6 +152,8 @@ def test_anthropic_package_sends_the_same_request() -> None:
 
 @pytest.mark.parametrize(("body", "reply"), [(MESSAGE, MESSAGE_REPLY), (TOOL_USE, TOOL_USE_REPLY)])
 def test_anthropic_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+    from anthropic.types import Message
+
     assert_same_message(Message.model_validate_json(body), reply)
 
 
@@ -191,11 +196,23 @@ def assert_same_message(message: Message, reply: ModelReply) -> None:
     ],
 )
 def test_anthropic_package_makes_the_same_schema(schema: dict[str, Any]) -> None:
+    from anthropic import transform_schema
+
     assert close_schema(schema) == transform_schema(schema)
 
 
-# The schema of a conversation's items is slow to build.
-ITEMS = pydantic.TypeAdapter[list[ResponseInputItemParam]](list[ResponseInputItemParam])
+# The schema is slow to build. Any: the type of the official package.
+@cache
+def conversation_items() -> pydantic.TypeAdapter[Any]:
+    from openai.types.responses import ResponseInputItemParam
+
+    return pydantic.TypeAdapter(list[ResponseInputItemParam])
+
+
+def reasoning_blocks() -> pydantic.TypeAdapter[Any]:
+    from anthropic.types import ThinkingBlockParam, ToolUseBlockParam
+
+    return pydantic.TypeAdapter(list[ThinkingBlockParam | ToolUseBlockParam])
 
 
 def test_openai_package_sends_the_same_request() -> None:
@@ -233,22 +250,21 @@ def test_openai_package_sends_the_same_request() -> None:
     ours["input"] = [item for item in ours["input"] if item not in replies]
     assert ours == server.sent_body
     assert server.requests[0].url.path == f"/v1/{openai_responses.route(REQUEST)}"
-    ITEMS.validate_python(
+    conversation_items().validate_python(
         [*items, *({**item, "id": "msg_1", "status": "completed"} | annotated(item) for item in replies)]
     )
 
 
-@pytest.mark.parametrize(
-    ("protocol", "kind"),
-    [("responses", list[ResponseInputItemParam]), ("anthropic", list[ThinkingBlockParam | ToolUseBlockParam])],
-)
-def test_package_types_describe_returned_reasoning(protocol: Protocol, kind: Any) -> None:
+@pytest.mark.parametrize(("protocol", "types"), [("responses", conversation_items), ("anthropic", reasoning_blocks)])
+def test_package_types_describe_returned_reasoning(
+    protocol: Protocol, types: Callable[[], pydantic.TypeAdapter[Any]]
+) -> None:
     scripted = PickyServer(protocol, [ToolCall("c1", "echo", '{"text": "hi"}'), "done"], thoughts="Hm.")
     agent = create_tool_calling_agent(scripted.model(), [echo])
     AgentExecutor(agent=agent, tools=[echo]).run("q")
     body = scripted.bodies[1]
     sent = body["input"] if protocol == "responses" else body["messages"][1]["content"]
-    adapter = pydantic.TypeAdapter[Any](kind)
+    adapter = types()
     assert json.loads(adapter.dump_json(adapter.validate_python(sent), warnings=False)) == sent
     assert "Hm." in json.dumps(sent)
 
@@ -260,6 +276,8 @@ def annotated(item: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("body", "reply"), [(RESPONSE, RESPONSE_REPLY), (RESPONSE_CALL, RESPONSE_CALL_REPLY)])
 def test_openai_package_reads_the_same_reply(body: bytes, reply: ModelReply) -> None:
+    from openai.types.responses import Response
+
     assert_same_response(Response.model_validate_json(body), reply)
 
 
@@ -324,4 +342,6 @@ def test_chat_types_describe_images() -> None:
 def test_responses_types_describe_images() -> None:
     sent = openai_responses.encode(PICTURES, Sampling("any"), stream=False)["input"]
     # Members that the types do not have would be missing.
-    assert json.loads(ITEMS.dump_json(ITEMS.validate_python(sent), warnings=False)) == sent
+    assert (
+        json.loads(conversation_items().dump_json(conversation_items().validate_python(sent), warnings=False)) == sent
+    )
