@@ -43,7 +43,7 @@ class Parameter:
         return frozenset({_last_part(path), *(self.aliases if path == self.path else ())})
 
 
-# Characters of a message that are searched: the refusal comes first, and a server may quote the whole request after it.
+# Characters of a message that are searched: a server may quote the whole request after its refusal.
 _MAX_SEARCHED = 5_000
 
 # Each object in a message is a report of its own.
