@@ -54,6 +54,7 @@ def found_by_pyright() -> Errors:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checker", "find"), [("mypy", found_by_mypy), ("pyright", found_by_pyright)], ids=["mypy", "pyright"]
 )

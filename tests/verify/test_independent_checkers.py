@@ -49,9 +49,9 @@ def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
     return tlc(tla(flow, limits, bound=bound), tla_config(bound=bound)).holds
 
 
-by_each_checker = pytest.mark.parametrize("says", [spin_says, pytest.param(tlc_says, marks=pytest.mark.slow)])
-# One flow for each way not to end: it runs on, it runs on though it spends, and it is stuck.
-KINDS = ("a loop that spends nothing", "two loops that refill each other", "no way on")
+pytestmark = pytest.mark.slow
+
+by_each_checker = pytest.mark.parametrize("says", [spin_says, tlc_says])
 # A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
 by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
@@ -63,7 +63,7 @@ def test_executor_runs_end_unless_unlimited(says: Says) -> None:
 
 
 @by_each_checker
-@pytest.mark.parametrize("iterations", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 15))])
+@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
 def test_executor_bound_is_tight(says: Says, iterations: int) -> None:
     given = Limits(iterations=iterations)
     bound = 4 * iterations + 2
@@ -72,7 +72,6 @@ def test_executor_bound_is_tight(says: Says, iterations: int) -> None:
     assert not says(EXECUTOR, given, bound=bound - 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("says", [spin_says, tlc_says])
 @pytest.mark.parametrize(
     "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
@@ -89,10 +88,7 @@ def test_external_checkers_agree_with_prover(says: Says, given: Limits) -> None:
 
 
 @by_each_checker
-@pytest.mark.parametrize(
-    "flow",
-    [pytest.param(flow, id=name, marks=() if name in KINDS else pytest.mark.slow) for name, flow in BAD.items()],
-)
+@pytest.mark.parametrize("flow", BAD.values(), ids=BAD.keys())
 def test_bad_flow_has_endless_run(says: Says, flow: Flow) -> None:
     assert not says(flow, Limits(iterations=3))
 
@@ -113,7 +109,6 @@ def test_invalid_identifiers_stay_distinct(says: Says) -> None:
     assert not says(AWKWARD, Limits(), bound=len(AWKWARD.nodes) - 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("says", [spin_says, tlc_says])
 @by_many_runs
 @given(flow=flows(), given_limits=limits())
