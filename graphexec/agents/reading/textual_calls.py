@@ -12,16 +12,27 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, NoReturn
 
 from graphexec._parsing import compile_lazily
-from graphexec._parsing.json import find_end, read_beginning, read_container, read_object, read_value
-from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, find_regions, normalize_key, to_list
+from graphexec._parsing.json import read_beginning, read_object, read_value
+from graphexec.agents.reading.json_calls import (
+    BETWEEN,
+    OTHER_KEYS,
+    Call,
+    NotACallError,
+    make_token_pattern,
+    read_json,
+    read_json_calls,
+    read_members,
+    remove_namespace,
+    to_calls,
+)
+from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, find_regions, to_list
 from graphexec.agents.reading.labels import match_end
 from graphexec.agents.reading.text_parsing import (
-    END_TOKENS,
     find_named_tools,
     has_known_action,
     make_unreadable_error,
@@ -30,14 +41,8 @@ from graphexec.agents.reading.text_parsing import (
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 
-
-def _token(words: str) -> str:
-    """Return the pattern of a token that DeepSeek writes with full-width bars and other underscores than Kimi."""
-    return rf"<[|\uff5c]tool_{words}[|\uff5c]>".replace("_", r"[_\u2581]")
-
-
-_CALLS_BEGIN = _token("calls(?:_section)?_begin")
-_CALL_BEGIN = _token("call_begin")
+_CALLS_BEGIN = make_token_pattern("calls(?:_section)?_begin")
+_CALL_BEGIN = make_token_pattern("call_begin")
 _MARK = compile_lazily(
     r"<(?P<tag>tool_calls?|tools|function_calls?|functioncall)>|<function=(?P<function>[^>\n]{1,99})>"
     r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\|tool_call\|>"
@@ -45,21 +50,15 @@ _MARK = compile_lazily(
     re.IGNORECASE,
 )
 _NAMED_TOKEN = compile_lazily(
-    rf"\s*+(?:function{_token('sep')})?(?:functions\.)?([\w.-]{{1,99}}?)(?::\d{{1,9}})?\s*+"
-    rf"(?:{_token('(?:sep|call_argument_begin)')}|(?=```))\s*+(?:```(?:json)?\s)?"
+    rf"\s*+(?:function{make_token_pattern('sep')})?(?:functions\.)?([\w.-]{{1,99}}?)(?::\d{{1,9}})?\s*+"
+    rf"(?:{make_token_pattern('(?:sep|call_argument_begin)')}|(?=```))\s*+(?:```(?:json)?\s)?"
 )
-_TOKEN_END = compile_lazily(rf"\s*+(?:```)?\s*+(?:{_token('call_end')})?")
+_TOKEN_END = compile_lazily(rf"\s*+(?:```)?\s*+(?:{make_token_pattern('call_end')})?")
 # Mistral's newer form, without a list.
 _NAMED = compile_lazily(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])?\s*+(?=\{)")
 _PARAMETER = compile_lazily(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
 _FUNCTION = compile_lazily(r"\s*+<function=([^>\n]{1,99})>")
 _FUNCTION_END = compile_lazily(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
-# What may stand between two calls, and after the last one.
-_BETWEEN = compile_lazily(
-    rf"(?:[\s;,]|{'|'.join(map(re.escape, END_TOKENS))}"
-    rf"|</(?:tool_calls?|tools|function_calls?)>|{_token('calls(?:_section)?_end')})*+"
-)
-
 # A call in Python, or a list of one, whose arguments would have to be evaluated.
 _PYTHON = compile_lazily(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
 
@@ -69,8 +68,6 @@ _NAME_MEMBER = compile_lazily(
     r"[\"'“”‘](?:name|function|tool|tool_?name|action)[\"'“”’]\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
     re.IGNORECASE,
 )
-# The names of members as `read_fields` returns them. Models explain their calls.
-_OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", "reasoning", "reason", "explanation"})
 # A call in the tags of Claude, which is refused.
 _INVOKE = compile_lazily(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
 # The beginnings of the marks of calls, in lower case: for text that is still being received, or was cut.
@@ -83,19 +80,6 @@ _MARK_END = compile_lazily(r"[>\s]")
 # The opening fence of a text.
 _OPENING_FENCE = compile_lazily(rf"\A{FENCE}\w*\s*")
 _FORM = "To use a tool, call it and write nothing else."
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    name: str
-    # Any JSON: what the model gave as the arguments.
-    arguments: Any
-    # What makes the call unclear.
-    problem: str = ""
-
-
-class _NotACallError(ValueError):
-    """The text is not a call."""
 
 
 def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelReply:
@@ -111,7 +95,7 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     if mark is not None:
         return _read_marked(reply, text, mark, by_name)
     try:
-        calls = _read_json_calls(text, by_name)
+        calls = read_json_calls(text, by_name)
     except ValueError:
         _reject_unread_call(text, by_name)
         _reject_call_after_prose(text, by_name)
@@ -136,7 +120,7 @@ def _find_mark(text: str) -> re.Match[str] | None:
 
 
 def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> ModelReply:
-    calls: list[_Call] = []
+    calls: list[Call] = []
     position = mark.start()
     try:
         while position < len(text):
@@ -145,14 +129,14 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
                 new, position = _read_call(text, found, tools)
             elif text[position] in "{[":
                 # One mark may precede several calls.
-                value, position = _read_json(text, position)
-                new = _to_calls(value, tools, tagged=True)
+                value, position = read_json(text, position)
+                new = to_calls(value, tools, tagged=True)
             else:
                 new = []
             if not new:
-                raise _NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
+                raise NotACallError("other text follows the call" if calls else "it is not the JSON of a call")
             calls += new
-            position = match_end(_BETWEEN(), text, position)
+            position = match_end(BETWEEN(), text, position)
     except ValueError as error:
         begins_line = not text[: mark.start()].rpartition("\n")[2].strip()
         named = _find_begun_name(text, mark) in tools
@@ -175,15 +159,15 @@ def _find_begun_name(text: str, mark: re.Match[str]) -> str | None:
     return mark["function"] or next((name[1].strip() for name in found if name), None)
 
 
-def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[_Call], int]:
+def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[Call], int]:
     """Return the calls after a mark, and the position after them. Raises `ValueError` if they cannot be read."""
     position = mark.end()
     if mark["token"]:
         named = _NAMED_TOKEN().match(text, position)
         if named is None:
-            raise _NotACallError("it has no name")
-        value, position = _read_json(text, named.end())
-        return [_Call(named[1], value)], match_end(_TOKEN_END(), text, position)
+            raise NotACallError("it has no name")
+        value, position = read_json(text, named.end())
+        return [Call(named[1], value)], match_end(_TOKEN_END(), text, position)
     function = mark
     if mark["tag"] is not None and (inner := _FUNCTION().match(text, position)):
         position, function = inner.end(), inner
@@ -193,27 +177,19 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
         position, name = named.end(), named[1]
     if in_tags and name is not None:
         arguments, position = _read_parameters(text, position, tools.get(name.strip()))
-        call = [_Call(name.strip(), arguments)]
+        call = [Call(name.strip(), arguments)]
     else:
-        value, position = _read_json(text, position)
-        call = _to_calls(value, tools, tagged=True) if name is None else [_Call(name.strip(), value)]
+        value, position = read_json(text, position)
+        call = to_calls(value, tools, tagged=True) if name is None else [Call(name.strip(), value)]
     end = match_end(_make_closing_pattern((mark["tag"] or "function").lower()), text, position)
     if in_tags and not text[position:end].strip():
-        raise _NotACallError("its parameters are not complete")
+        raise NotACallError("its parameters are not complete")
     return call, end
 
 
 @cache
 def _make_closing_pattern(tag: str) -> re.Pattern[str]:
     return re.compile(rf"\s*+(?:</function>)?\s*+(?:</{tag}>)?", re.IGNORECASE)
-
-
-def _read_json(text: str, position: int) -> tuple[Any, int]:
-    start = position + len(text[position:]) - len(text[position:].lstrip())
-    end = find_end(text, start) if text.startswith(("{", "["), start) else None
-    if end is None:
-        raise _NotACallError("it has no complete JSON object")
-    return read_container(text[start:end]), end
 
 
 def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[dict[str, Any], int]:
@@ -229,7 +205,7 @@ def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[di
             with suppress(ValueError):
                 value = read_value(written)
         if arguments.setdefault(name, value) != value:
-            raise _NotACallError(f"it has two values for {name}")
+            raise NotACallError(f"it has two values for {name}")
     return arguments, position
 
 
@@ -256,73 +232,7 @@ def _accepts(schema: Any, value: str, definitions: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[_Call]:
-    """Return the calls that a text consists of, none if it is other JSON. Raises `ValueError` if it is not JSON."""
-    calls: list[_Call] = []
-    position = 0
-    while position < len(text):
-        value, position = _read_json(text, position)
-        new = _to_calls(value, tools, tagged=False)
-        if not new:
-            return []
-        calls += new
-        position = match_end(_BETWEEN(), text, position)
-    return calls
-
-
-def _to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[_Call]:
-    """Return the calls in JSON, none if it is not made of calls.
-
-    Arguments may be missing if the call is `tagged`, if its tool requires none, or if more than a `name` names a tool.
-    """
-    if isinstance(value, list):
-        items: list[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        several = [_to_calls(item, tools, tagged=tagged) for item in items]
-        return [call for calls in several for call in calls] if all(several) else []
-    if not isinstance(value, dict):
-        return []
-    # The keys of a JSON object are strings.
-    members = _read_members(value)  # pyright: ignore[reportUnknownArgumentType]
-    keys = [key for key, _ in members]
-    if keys == ["toolcalls"]:
-        return _to_calls(members[0][1], tools, tagged=tagged)
-    names = [item for key, item in members if key in NAME_KEYS]
-    arguments = [item for key, item in members if key in ARGUMENT_KEYS]
-    # OpenAI's form.
-    inner = [call for name in names if isinstance(name, dict) for call in _to_calls(name, tools, tagged=tagged)]
-    strings = dict.fromkeys(_remove_namespace(name, tools) for name in names if isinstance(name, str))
-    if inner:
-        names = [*strings, *(call.name for call in inner)]
-        arguments += [call.arguments for call in inner]
-    differing = [words for words, items in (("names", names), ("arguments", arguments)) if items[1:] != items[:-1]]
-    unknown = [key for key in keys if key not in {*NAME_KEYS, *ARGUMENT_KEYS, *_OTHER_KEYS}]
-    problem = f"it has different {' and '.join(differing)}" if differing else ""
-    if unknown and not problem:
-        problem = f"it has a member {unknown[0]}"
-    # Calls with different names are refused if one of them is a tool.
-    given: Any = arguments[0] if arguments else {}
-    calls = [replace(call, problem=problem or call.problem) for call in inner]
-    calls += [_Call(name, given, problem) for name in strings if all(call.name != name for call in inner)]
-    data = not tagged and not arguments and "name" in keys
-    return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
-
-
-def _read_members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the members of a JSON object by their normalized names, also those that have the same name."""
-    return [(normalize_key(key), item) for key, item in value.items()]
-
-
-def _remove_namespace(name: str, tools: Mapping[str, AnyTool]) -> str:
-    """Return the name of a tool without the namespace that some models put before it."""
-    bare = name.strip().removeprefix("functions.")
-    return bare if bare in tools else name
-
-
-def _requires_arguments(tool: AnyTool) -> bool:
-    return bool(tool.parameters.get("required"))
-
-
-def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[_Call], text: str) -> ModelReply:
+def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[Call], text: str) -> ModelReply:
     tool_calls = tuple(
         ToolCall(_make_id(position, call), call.name, json.dumps(_read_arguments(call, text), ensure_ascii=False))
         for position, call in enumerate(calls)
@@ -330,7 +240,7 @@ def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[_Cal
     return replace(reply, content=content, tool_calls=tool_calls, finish_reason="tool_calls")
 
 
-def _read_arguments(call: _Call, text: str) -> dict[str, Any]:
+def _read_arguments(call: Call, text: str) -> dict[str, Any]:
     given = call.arguments
     if isinstance(given, str):
         try:
@@ -344,13 +254,13 @@ def _read_arguments(call: _Call, text: str) -> dict[str, Any]:
     return {}
 
 
-def _reject_unclear(calls: Sequence[_Call], text: str) -> None:
+def _reject_unclear(calls: Sequence[Call], text: str) -> None:
     for call in calls:
         if call.problem:
             _reject(text, f"the call to {call.name} is unclear: {call.problem}")
 
 
-def _make_id(position: int, call: _Call) -> str:
+def _make_id(position: int, call: Call) -> str:
     """Return an id that depends on the call alone: nine letters and digits, as Mistral's servers require."""
     import zlib
 
@@ -369,7 +279,7 @@ def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
         if any(name[1] in tools for name in _NAME_MEMBER().finditer(begun)):
             _reject(text, f"its tool call is not JSON: {error}")
         return
-    if any(call.name in tools for item in to_list(value) for call in _to_calls(item, tools, tagged=True)):
+    if any(call.name in tools for item in to_list(value) for call in to_calls(item, tools, tagged=True)):
         _reject(text, "its tool call is not complete")
 
 
@@ -382,7 +292,7 @@ def _reject_call_after_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
     if last is None or text[last.end :].strip():
         return
     try:
-        calls = _read_json_calls(last.text, tools)
+        calls = read_json_calls(last.text, tools)
     except ValueError:
         _reject_unread_call(last.text, tools)
         return
@@ -397,7 +307,7 @@ def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
         _reject(text, "its tool call is Python, not a call")
     if has_known_action(text, tools):
         _reject(text, "its tool call has labels, not the form of a call")
-    if any(_remove_namespace(found[1], tools) in tools for found in _INVOKE().finditer(text)):
+    if any(remove_namespace(found[1], tools) in tools for found in _INVOKE().finditer(text)):
         _reject(text, "its tool call has tags that cannot be read")
 
 
@@ -421,10 +331,10 @@ def _may_begin_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
     if not isinstance(value, dict):
         return False
     # The keys of a JSON object are strings.
-    members = _read_members(value)  # pyright: ignore[reportUnknownArgumentType]
+    members = read_members(value)  # pyright: ignore[reportUnknownArgumentType]
     names = [item for key, item in members if key in NAME_KEYS]
     known = any(isinstance(name, str) and any(tool.startswith(name) for tool in tools) for name in names)
-    return known or (not names and all(key in {*ARGUMENT_KEYS, *_OTHER_KEYS} for key, _ in members))
+    return known or (not names and all(key in {*ARGUMENT_KEYS, *OTHER_KEYS} for key, _ in members))
 
 
 def _reject(text: str, why: str) -> NoReturn:
