@@ -5,7 +5,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import AnyStr
 
-__all__ = ["compile_lazily"]
+__all__ = ["INVISIBLE", "compile_lazily"]
+
+# The pattern of a byte order mark or a space without a width.
+INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
 
 
 def compile_lazily(pattern: AnyStr, flags: re.RegexFlag = re.NOFLAG) -> Callable[[], re.Pattern[AnyStr]]:

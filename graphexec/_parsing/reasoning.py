@@ -14,16 +14,23 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily
 from graphexec._parsing.json import open_string
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
 _NAMES = "(?:think|thinking|thought|seed:think)"
 _OPENING = rf"(?:<{_NAMES}>|\[THINK\])"
 _CLOSING = rf"(?:</{_NAMES}>|\[/THINK\])"
-# Characters before the first tag; with more of them, the text is content at once, so that an answer is not held back.
-_MAX_WHITESPACE = 40
-_FIRST = compile_lazily(rf"\s{{0,{_MAX_WHITESPACE}}}+{_OPENING}", re.IGNORECASE)
+# What servers without the template of a model leave before a reply.
+_ROLES = (
+    *("assistant:", "assistant\n", "<|im_start|>assistant", "<|assistant|>", "<\uff5cassistant\uff5c>"),
+    *("<|start_header_id|>assistant<|end_header_id|>", "<start_of_turn>model"),
+)
+# Before the first tag; after more whitespace, the text is content at once, so that an answer is not held back.
+_WHITESPACE = rf"(?:\s|{INVISIBLE}){{0,40}}+"
+_BEFORE = rf"{_WHITESPACE}(?:(?:{'|'.join(map(re.escape, _ROLES))}){_WHITESPACE})?+"
+_FIRST = compile_lazily(rf"{_BEFORE}{_OPENING}", re.IGNORECASE)
+_BEGINNING = compile_lazily(_BEFORE, re.IGNORECASE)
 _END = compile_lazily(_CLOSING, re.IGNORECASE)
 _TAG = compile_lazily(rf"(?P<opening>{_OPENING})|{_CLOSING}", re.IGNORECASE)
 # The beginning of a tag at the end of the received text.
@@ -155,9 +162,9 @@ class ReasoningSplitter:
             self._take_waiting(found.end())
             self._state, self._quoted = "reasoning", 0
         else:
-            begun = self._waiting.lstrip()
-            may_be_tag = len(self._waiting) - len(begun) <= _MAX_WHITESPACE and (not begun or _TAG_BEGUN().match(begun))
-            if may_be_tag and not last:
+            begun = _BEGINNING().sub("", self._waiting, count=1)
+            may_be_role = any(role.startswith(begun.lower()) for role in _ROLES)
+            if (may_be_role or _TAG_BEGUN().match(begun)) and not last:
                 return False
             self._state, self._before, self._opened = "content", [], None
         self._begun = self._end - len(self._waiting)

@@ -47,6 +47,13 @@ from tests.executor.actors import echo
         ("<think>What does `</think>` do? It ends.</think>It ends.", "What does `</think>` do? It ends.", "It ends."),
         ("<think>a <think>b</think> c</think>42", "a <think>b\n\nc", "42"),
         ("<think>a</think>b.</think>\n\n<think>c</think>42", "a\n\nb.\n\nc", "42"),
+        # What servers leave before a reply.
+        ("\ufeff<think>Hm.</think>42", "Hm.", "42"),
+        ("\u200b\n<think>\nHm.\n</think>\n42", "Hm.", "42"),
+        ("<|im_start|>assistant\n<think>Hm.</think>42", "Hm.", "42"),
+        ("Assistant: <think>Hm.</think>42", "Hm.", "42"),
+        ("assistant\n\n<think>Hm.</think>42", "Hm.", "42"),
+        ("\ufeff<think>Hm.", "Hm.", ""),
         # Without the closing tag, there is no answer.
         ("<think>Final Answer: 42", "Final Answer: 42", ""),
         ("<think>", "", ""),
@@ -77,6 +84,7 @@ def test_reasoning_is_separated(text: str, reasoning: str, content: str) -> None
         "</thinker>",
         "<thinker>a</thinker>",
         " " * 50 + "<think>a</think>",
+        "Assistant: I write <think>a</think> b.",
     ],
 )
 def test_tag_in_an_answer_is_text(text: str) -> None:
@@ -152,6 +160,9 @@ TEXTS = st.lists(
             '"',
             "'",
             "long " * 30,
+            "\ufeff",
+            "Assi",
+            "stant:",
             "{",
             ",",
         ]

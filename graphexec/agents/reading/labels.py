@@ -12,14 +12,12 @@ from enum import IntEnum
 from functools import cached_property
 from typing import final
 
-from graphexec._parsing import compile_lazily
+from graphexec._parsing import INVISIBLE, compile_lazily
 
 # All repetitions are bounded or possessive, so hostile text is parsed in linear time.
 _BLANK = r"[ \t\u00a0\u202f\u3000]"
-# A byte order mark, and spaces without a width.
-_INVISIBLE = r"[\ufeff\u200b\u200c\u200d\u200e\u2060]"
 # What may stand before a label, beside the numbers of a list: quotations, headings, lists, emphasis and brackets.
-_DECORATION = rf"{_BLANK}|{_INVISIBLE}|[>#*_`+•\-\[【(]"
+_DECORATION = rf"{_BLANK}|{INVISIBLE}|[>#*_`+•\-\[【(]"
 _LINE = rf"(?m:^(?:{_DECORATION}|\d{{1,2}}[.)]){{0,8}})"
 _CLOSED = r"[*_`\]】)]{0,3}"
 _NUMBER = rf"{_BLANK}{{0,3}}\d{{0,3}}{_BLANK}{{0,3}}"
