@@ -32,7 +32,7 @@ OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", 
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TextualCall:
     """A call in the text of a reply."""
 
     name: str
@@ -55,9 +55,9 @@ def read_json(text: str, position: int) -> tuple[Any, int]:
     return read_container(text[start:end]), end
 
 
-def read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[Call]:
+def read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[TextualCall]:
     """Return the calls that a text consists of, none if it is other JSON. Raises `ValueError` if it is not JSON."""
-    calls: list[Call] = []
+    calls: list[TextualCall] = []
     position = 0
     while position < len(text):
         value, position = read_json(text, position)
@@ -69,7 +69,7 @@ def read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[Call]:
     return calls
 
 
-def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[Call]:
+def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[TextualCall]:
     """Return the calls in JSON, none if it is not made of calls.
 
     Arguments may be missing if the call is `tagged`, if its tool requires none, or if more than a `name` names a tool.
@@ -101,7 +101,7 @@ def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[
     # Calls with different names are refused if one of them is a tool.
     given: Any = arguments[0] if arguments else {}
     calls = [replace(call, problem=problem or call.problem) for call in inner]
-    calls += [Call(name, given, problem) for name in strings if all(call.name != name for call in inner)]
+    calls += [TextualCall(name, given, problem) for name in strings if all(call.name != name for call in inner)]
     data = not tagged and not arguments and "name" in keys
     return [call for call in calls if not data or (call.name in tools and not _requires_arguments(tools[call.name]))]
 

@@ -21,8 +21,8 @@ from graphexec._parsing.json import read_beginning, read_object, read_value
 from graphexec.agents.reading.json_calls import (
     BETWEEN,
     OTHER_KEYS,
-    Call,
     NotACallError,
+    TextualCall,
     make_token_pattern,
     read_json,
     read_json_calls,
@@ -120,7 +120,7 @@ def _find_mark(text: str) -> re.Match[str] | None:
 
 
 def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> ModelReply:
-    calls: list[Call] = []
+    calls: list[TextualCall] = []
     position = mark.start()
     try:
         while position < len(text):
@@ -159,7 +159,7 @@ def _find_begun_name(text: str, mark: re.Match[str]) -> str | None:
     return mark["function"] or next((name[1].strip() for name in found if name), None)
 
 
-def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[Call], int]:
+def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> tuple[list[TextualCall], int]:
     """Return the calls after a mark, and the position after them. Raises `ValueError` if they cannot be read."""
     position = mark.end()
     if mark["token"]:
@@ -167,7 +167,7 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
         if named is None:
             raise NotACallError("it has no name")
         value, position = read_json(text, named.end())
-        return [Call(named[1], value)], match_end(_TOKEN_END(), text, position)
+        return [TextualCall(named[1], value)], match_end(_TOKEN_END(), text, position)
     function = mark
     if mark["tag"] is not None and (inner := _FUNCTION().match(text, position)):
         position, function = inner.end(), inner
@@ -177,10 +177,10 @@ def _read_call(text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> 
         position, name = named.end(), named[1]
     if in_tags and name is not None:
         arguments, position = _read_parameters(text, position, tools.get(name.strip()))
-        call = [Call(name.strip(), arguments)]
+        call = [TextualCall(name.strip(), arguments)]
     else:
         value, position = read_json(text, position)
-        call = to_calls(value, tools, tagged=True) if name is None else [Call(name.strip(), value)]
+        call = to_calls(value, tools, tagged=True) if name is None else [TextualCall(name.strip(), value)]
     end = match_end(_make_closing_pattern((mark["tag"] or "function").lower()), text, position)
     if in_tags and not text[position:end].strip():
         raise NotACallError("its parameters are not complete")
@@ -232,7 +232,7 @@ def _accepts(schema: Any, value: str, definitions: Mapping[str, Any]) -> bool:
     )
 
 
-def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[Call], text: str) -> ModelReply:
+def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[TextualCall], text: str) -> ModelReply:
     tool_calls = tuple(
         ToolCall(_make_id(position, call), call.name, json.dumps(_read_arguments(call, text), ensure_ascii=False))
         for position, call in enumerate(calls)
@@ -240,7 +240,7 @@ def _replace_text_by_calls(reply: ModelReply, content: str, calls: Sequence[Call
     return replace(reply, content=content, tool_calls=tool_calls, finish_reason="tool_calls")
 
 
-def _read_arguments(call: Call, text: str) -> dict[str, Any]:
+def _read_arguments(call: TextualCall, text: str) -> dict[str, Any]:
     given = call.arguments
     if isinstance(given, str):
         try:
@@ -254,13 +254,13 @@ def _read_arguments(call: Call, text: str) -> dict[str, Any]:
     return {}
 
 
-def _reject_unclear(calls: Sequence[Call], text: str) -> None:
+def _reject_unclear(calls: Sequence[TextualCall], text: str) -> None:
     for call in calls:
         if call.problem:
             _reject(text, f"the call to {call.name} is unclear: {call.problem}")
 
 
-def _make_id(position: int, call: Call) -> str:
+def _make_id(position: int, call: TextualCall) -> str:
     """Return an id that depends on the call alone: nine letters and digits, as Mistral's servers require."""
     import zlib
 
