@@ -14,6 +14,7 @@ from graphexec.errors import ToolDefinitionError
 from graphexec.kernel.effects import find_call_parameter
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
+from graphexec.tools.patterns import COMPILE_ERRORS, is_costly, is_searchable, search_pattern
 from graphexec.tools.schemas import Schema, copy_schema, normalize_schema
 from graphexec.tools.tool import AnyTool, Tool
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _SCHEMA = Constraint("a JSON schema, as a dict", lambda value: isinstance(value, Mapping))
 _FUNCTION = Constraint("a function that takes the arguments by name", callable)
-# Keywords whose check reads patterns, and those that may refuse what a pattern in them accepts.
-_PATTERNS = frozenset({"pattern", "patternProperties", "additionalProperties", "unevaluatedProperties"})
+# Keywords that may refuse what a pattern in them accepts.
 _CHOICES = frozenset({"not", "oneOf", "if", "contains"})
 # Python's errors for patterns that are invalid in other dialects, too.
 _INVALID = ("unterminated character set", "missing )", "unbalanced parenthesis", "nothing to repeat")
@@ -44,8 +44,9 @@ def tool_from_schema(
 
     The arguments of a call are validated by the schema, and passed as the model wrote them, without defaults. The
     schema is of the draft that its `$schema` names, by default 2020-12; its references are within it. A pattern that
-    Python cannot read, such as one with `(?<name>...)`, is left to the model's server: it is sent, and not checked. The
-    function may be `async def`. The options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
+    Python cannot read, such as one with `(?<name>...)`, is left to the model's server: it is sent, and not checked; so
+    is one that looks ahead, back or at a group, where it may take long to search. The function may be `async def`. The
+    options are those of `tool`. Needs `pip install "graphexec-agents[schema]"`.
 
     Raises `ToolDefinitionError` for an invalid schema, for a function that does not take the arguments in it, and for
     an invalid option.
@@ -125,7 +126,7 @@ def _check_schema(name: str, schema: Schema) -> Any:
     draft = {"$schema": str(schema.get("$schema"))}
     kind: Any = validators.validator_for(draft, default=validators.Draft202012Validator)
     formats: Any = importlib.import_module("jsonschema").FormatChecker(("regex",))
-    formats.checks("regex", raises=_TOO_LARGE)(_may_be_pattern)
+    formats.checks("regex", raises=COMPILE_ERRORS)(_may_be_pattern)
     try:
         kind.check_schema(schema, format_checker=formats)
     except validators.exceptions.SchemaError as error:
@@ -135,62 +136,99 @@ def _check_schema(name: str, schema: Schema) -> Any:
             # What is wrong stands at the end, behind the value.
             fact = f"{fact[:_LONGEST]} ... {fact[-_END:]}"
         raise ToolDefinitionError(f"{name} has an invalid JSON schema: {fact} at #/{place}; correct it there") from None
-    checks = {key: _tolerate(kind.VALIDATORS[key]) for key in _PATTERNS & kind.VALIDATORS.keys()}
-    checks |= {key: _skip_unreadable(kind.VALIDATORS[key]) for key in _CHOICES & kind.VALIDATORS.keys()}
+    checks: dict[str, Any] = {"pattern": _check_pattern, "patternProperties": _check_keys}
+    checks["additionalProperties"] = _name_matching_keys(kind.VALIDATORS["additionalProperties"])
+    checks |= {key: _skip_unsearchable(kind.VALIDATORS[key]) for key in _CHOICES & kind.VALIDATORS.keys()}
+    if (unevaluated := kind.VALIDATORS.get("unevaluatedProperties")) is not None:
+        checks["unevaluatedProperties"] = _skip_costly(unevaluated, tuple(_list_patterns(schema, of_keys=True)))
     return validators.extend(kind, checks)
 
 
 # Any: a value of a JSON schema.
-def _pattern_error(pattern: Any) -> str:
-    """Return why Python cannot read a pattern, or an empty string; those of JSON schemas are of ECMA-262."""
-    try:
-        re.compile(pattern if isinstance(pattern, str) else "")
-    except re.error as error:
-        return str(error)
-    return ""
-
-
-# What compiling a pattern raises, too: for a count with too many digits, and for too many groups in groups.
-_TOO_LARGE = (ValueError, OverflowError, RecursionError)
-
-
 def _may_be_pattern(value: Any) -> bool:
+    fact = ""
+    try:
+        re.compile(value if isinstance(value, str) else "")
+    except re.error as error:
+        fact = str(error)
     # In ECMA-262, an empty class of characters is valid.
-    return not _pattern_error(value).startswith(_INVALID) or "[]" in value or "[^]" in value
+    return not fact.startswith(_INVALID) or "[]" in value or "[^]" in value
 
 
-# Any: the package has no types.
-def _tolerate(check: Any) -> Any:
-    """Return the check of a keyword that accepts what it cannot check, because Python cannot read a pattern."""
+# Any: the package has no types. What Python cannot search for is accepted.
+def _check_pattern(validator: Any, pattern: Any, value: Any, schema: Any) -> Iterator[Any]:
+    del validator, schema
+    if isinstance(value, str) and search_pattern(pattern, value) is False:
+        error: Any = importlib.import_module("jsonschema.exceptions").ValidationError
+        yield error(f"{value!r} does not match {pattern!r}")
 
-    def find_errors(*given: Any) -> Iterator[Any]:
+
+def _check_keys(validator: Any, patterns: Any, value: Any, schema: Any) -> Iterator[Any]:
+    del schema
+    for pattern, inner in patterns.items():
+        for key in _keys_of(value):
+            if search_pattern(pattern, key):
+                yield from validator.descend(value[key], inner, path=key, schema_path=pattern)
+
+
+def _name_matching_keys(check: Any) -> Any:
+    """Return the check of `additionalProperties` with the keys that match a pattern among the properties."""
+
+    def find_errors(validator: Any, others: Any, value: Any, schema: Any) -> Iterator[Any]:
+        if patterns := schema.get("patternProperties"):
+            keys = _keys_of(value)
+            matching = [key for key in keys if any(search_pattern(one, key) is not False for one in patterns)]
+            named = {**schema.get("properties", {}), **dict.fromkeys(matching, True)}
+            schema = {**schema, "properties": named, "patternProperties": {}}
+        yield from check(validator, others, value, schema)
+
+    return find_errors
+
+
+def _skip_unsearchable(check: Any) -> Any:
+    """Return the check of a keyword that accepts everything if it has a pattern that cannot be searched for."""
+
+    def find_errors(validator: Any, part: Any, value: Any, schema: Any) -> Iterator[Any]:
+        # No string in the value is longer.
+        length = len(str(value))
+        if all(is_searchable(pattern, length) for pattern in _list_patterns(part)):
+            yield from check(validator, part, value, schema)
+
+    return find_errors
+
+
+def _skip_costly(check: Any, patterns: tuple[str, ...]) -> Any:
+    """Return the check of a keyword that accepts everything if `re` cannot search a key for these patterns."""
+
+    def find_errors(validator: Any, part: Any, value: Any, schema: Any) -> Iterator[Any]:
+        length = max(map(len, _keys_of(value)), default=0)
         with suppress(re.error):
-            yield from check(*given)
+            if not any(is_costly(pattern, length) for pattern in patterns):
+                yield from check(validator, part, value, schema)
 
     return find_errors
 
 
-def _skip_unreadable(check: Any) -> Any:
-    """Return the check of a keyword that accepts everything if it has a pattern that Python cannot read."""
-
-    def find_errors(validator: Any, value: Any, *given: Any) -> Iterator[Any]:
-        if not _has_unreadable(value):
-            yield from check(validator, value, *given)
-
-    return find_errors
+def _keys_of(value: Any) -> list[str]:
+    return [*value] if isinstance(value, dict) else []
 
 
-def _has_unreadable(part: Any) -> bool:
+def _list_patterns(part: Any, *, of_keys: bool = False) -> Iterator[str]:
     match part:
         case [*items]:
-            return any(map(_has_unreadable, items))
+            for item in items:
+                yield from _list_patterns(item, of_keys=of_keys)
         case {**members}:
             # Any: a property may have the name of a keyword.
             named: Any = members.get("patternProperties")
-            patterns: list[Any] = [members.get("pattern"), *(named if isinstance(named, dict) else ())]
-            return any(map(_pattern_error, patterns)) or any(map(_has_unreadable, members.values()))
+            patterns: list[Any] = [*(named if isinstance(named, dict) else ())]
+            if not of_keys:
+                patterns.append(members.get("pattern"))
+            yield from (pattern for pattern in patterns if isinstance(pattern, str))
+            for member in members.values():
+                yield from _list_patterns(member, of_keys=of_keys)
         case _:
-            return False
+            pass
 
 
 def _make_adapter(name: str, schema: Schema, validator_class: Any) -> TypeAdapter[Any]:

@@ -95,6 +95,8 @@ HOSTILE_PATTERNS = {
     "many alternatives": "|".join(["(a{90})"] * 100),
     "a long pattern": "a" * 5000,
     "a look ahead": "(?=(a+)+$)" * 90,
+    "what is optional before what is not": "^(a?){30}a{30}$",
+    "a look ahead before what does not match": "^(?=(a+)+b)a{40}c$",
 }
 
 REFERENCE = {"$ref": "#/$defs/s0"}
@@ -110,6 +112,11 @@ HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"type": "object", "required": ["a"], "patternProperties": {HOSTILE_PATTERNS["repetitions of nothing"]: {}}},
         {},
     ),
+    "a key that does not match": (
+        {"type": "object", "required": ["a" * 40 + "!"], "patternProperties": {"^(a+)+$": {}}},
+        {},
+    ),
+    "an example that does not match": ({"type": "string", "pattern": "^(a+)+$", "examples": ["a" * 40 + "!"]}, {}),
     "a long string": ({"type": "string", "minLength": 10**9}, {}),
     "many items": ({"type": "array", "minItems": 10**9}, {}),
     "many items of many": ({"type": "array", "minItems": 30, "items": {"type": "array", "minItems": 30}}, {}),

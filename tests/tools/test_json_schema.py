@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib
 import json
 from typing import Any
@@ -409,6 +410,58 @@ def test_unreadable_pattern_is_sent_and_not_checked(pattern: str) -> None:
 def test_unreadable_pattern_refuses_no_call(schema: dict[str, Any], pattern: str) -> None:
     written = json.dumps({"type": "object"} | schema).replace('"PATTERN"', json.dumps(pattern))
     assert with_schema(json.loads(written)).read({"?": 1}) == {"?": 1}
+
+
+LONG = "a" * 40
+# Patterns for which `re` would take years to refuse a string, and whether it is refused.
+COSTLY = [
+    ("^(a+)+$", True),
+    ("^(a|aa)*$", True),
+    ("^(a?){40}a{40}b$", True),
+    ("^((a+)+)?a{40}$", True),
+    ("^(a++)+$", True),
+    ("^(a+)+!$", False),
+    ("^(a+)+\ud800$", True),
+    # These only `re` reads, so they are not checked.
+    ("^(?=(a+)+b)a{40}c$", False),
+    ("^(?!(a+)+$)b", False),
+    (r"^(a)\1(a+)+$", False),
+    ("^(?>(a+)+)$", False),
+    ("^(b)?(a+)+(?(1)c|d)$", False),
+    ("^([[]|(a+)+)$", False),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set")
+@pytest.mark.parametrize(("pattern", "refused"), COSTLY)
+def test_pattern_is_checked_in_bounded_time(pattern: str, refused: bool) -> None:
+    made = with_schema(of(a={"type": "string", "pattern": pattern}))
+    with pytest.raises(InvalidArgumentsError, match="does not match") if refused else contextlib.nullcontext():
+        made.read({"a": f"{LONG}!"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "refused"),
+    [
+        ({"patternProperties": {"^(a+)+$": {"type": "string"}}}, False),
+        ({"patternProperties": {"^(a+)+!$": {"type": "string"}}}, True),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
+        ({"patternProperties": {"^(?!b)(a+)+$": {}}, "additionalProperties": False}, False),
+        ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, False),
+        ({"propertyNames": {"not": {"pattern": "^(a+)+!$"}}}, True),
+        ({"propertyNames": {"not": {"pattern": "^(?!b)(a+)+$"}}}, False),
+    ],
+)
+def test_keys_are_checked_in_bounded_time(schema: dict[str, Any], refused: bool) -> None:
+    made = with_schema({"type": "object"} | schema)
+    with pytest.raises(InvalidArgumentsError) if refused else contextlib.nullcontext():
+        made.read({f"{LONG}!": 1})
+
+
+def test_unreadable_pattern_leaves_other_properties_closed() -> None:
+    made = with_schema({**of(a={"pattern": r"^\p{L}+$"}), "unevaluatedProperties": False})
+    with pytest.raises(InvalidArgumentsError, match="'b' was unexpected"):
+        made.read({"a": "x", "b": 1})
 
 
 @pytest.mark.parametrize("pattern", ["[", "(", ")", "*", "a)", "([a-z]"])

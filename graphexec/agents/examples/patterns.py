@@ -14,6 +14,8 @@ import re
 from functools import lru_cache
 from typing import final
 
+from graphexec.tools.patterns import is_costly
+
 # Characters that a class or a dot is tried with, in this order.
 _LIKELY = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_.,:;/@#+*!?'\"()[]{}<>=%&$~^|\\`"
 _CLASSES = {"d": "[0-9]", "w": "[A-Za-z0-9_]", "s": r"\s", "D": r"\D", "W": r"\W", "S": r"\S"}
@@ -31,9 +33,6 @@ _NESTED = re.compile(r"\[|--|&&|~~|\|\|")
 
 # Characters of a pattern and of its string, and groups within groups. A longer string would fill the prompt.
 _LONGEST_PATTERN, _LONGEST, _DEEPEST = 1000, 200, 20
-
-# Ways in which a matcher that goes back may divide a string among the repetitions that match it: `(x+x+){30}`.
-_MOST_WAYS = 500_000
 
 # Steps of about a microsecond for the values of one tool.
 _MOST_STEPS = 3000
@@ -76,7 +75,8 @@ def match_pattern(pattern: str, turn: int = 0, work: WorkLimit | None = None, *,
         text = _without_anchors(parser.alternatives())
         if text is None or parser.position < len(pattern) or len(text) > _LONGEST:
             return None
-        if math.comb(len(text) + parser.repetitions, parser.repetitions) > _MOST_WAYS:
+        # The validator of a tool may use `re`.
+        if is_costly(pattern, len(text)):
             return None
         return text if not parser.looks or re.search(pattern, text) else None
     except (_UnsupportedError, re.error):
@@ -113,8 +113,7 @@ def _characters(of: str) -> tuple[str, ...]:
 class _Parser:
     """A recursive-descent parser that returns the string of each part instead of a tree.
 
-    It counts the repetitions of a varying number whose part is in the string, and notes whether something looks ahead
-    or back.
+    It notes whether something looks ahead or back.
     """
 
     def __init__(self, pattern: str, turn: int, work: WorkLimit, more: int) -> None:
@@ -124,7 +123,6 @@ class _Parser:
         self.more = more
         self.position = 0
         self.depth = 0
-        self.repetitions = 0
         self.looks = False
 
     def peek(self) -> str:
@@ -139,11 +137,9 @@ class _Parser:
 
     def alternatives(self) -> str:
         first = self.sequence()
-        repetitions = self.repetitions
         while self.peek() == "|":
             self.take()
             self.sequence()
-        self.repetitions = repetitions
         return first
 
     def sequence(self) -> str:
@@ -153,39 +149,37 @@ class _Parser:
         return "".join(parts)
 
     def repeated(self) -> str:
-        start, turn, repetitions = self.position, self.turn, self.repetitions
+        start, turn = self.position, self.turn
         several = [self.part()]
         after = self.position
-        least, varies = self.count()
+        least = self.count()
         end = self.position
         if end > after and self.pattern[start] != "(" and several[0] in (_START, _END, _BOUNDARY):
             raise _UnsupportedError
         if least == 0:
-            self.repetitions = repetitions
             return ""
         # Each repetition has its own characters: AB, not AA.
         for number in range(1, least):
             self.position, self.turn = start, turn + number
             several.append(self.part())
         self.position, self.turn = end, turn
-        self.repetitions += varies
         return "".join(several)
 
-    def count(self) -> tuple[int, bool]:
-        """Return how often the last part is repeated, and whether the number varies."""
+    def count(self) -> int:
+        """Return how often the last part is repeated."""
         found = _COUNT.match(self.pattern, self.position)
         if found is None:
-            return 1, False
+            return 1
         self.position = found.end()
         sign, least, comma, most = found.groups()
         if sign is not None:
-            return 0 if sign == "?" else self.more, True
+            return 0 if sign == "?" else self.more
         if not comma:
-            return int(least), False
+            return int(least)
         greatest = int(most) if most else math.inf
         if greatest < int(least):
             raise _UnsupportedError
-        return int(min(max(int(least), self.more), greatest)), int(least) != greatest
+        return int(min(max(int(least), self.more), greatest))
 
     def part(self) -> str:
         self.work.spend()
