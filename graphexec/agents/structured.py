@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
+from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
 from graphexec.agents.agent import Agent, RuleName
 from graphexec.agents.dummies import find_dummies
@@ -26,13 +27,17 @@ from graphexec.agents.reading.json_text import (
     ARGUMENT_KEYS,
     NAME_KEYS,
     find_decisions,
+    find_regions,
     has_decision,
     is_answer,
     read_decision_fields,
+    read_fields,
+    read_items,
     reject_answer_tool,
 )
 from graphexec.agents.reading.labels import FINAL_ANSWER, Spelling, read_text_after
 from graphexec.agents.reading.text_parsing import find_action, find_named_tools, find_tool, make_unreadable_error
+from graphexec.agents.reading.textual_calls import read_textual_calls
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.agents.tool_choice import INFERRED, find_subjects, is_tiny, needs_tool, validate_tool_choice
 from graphexec.errors import ParseError
@@ -231,6 +236,10 @@ _ANSWERS = ("answer", "finalanswer", "actioninput")
 make_answer_reader = partial(make_json_reader, _ANSWERS)
 
 
+# The mark of a call, which a model may write before its decision, or another tag at the end of a text.
+_MARK = compile_lazily(r"(?:<[|\w=]{1,60}>|\[\w{1,20}\])\s*\Z")
+
+
 def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     """Parse the only decision of the reply. The answer may also be the `action_input`, and any JSON but null and `{}`.
 
@@ -247,12 +256,18 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     action: str = fields["action"]
     names = {tool.name for tool in tools}
     tool = find_tool(action.strip(), names)
-    beside = f"{text[: found[0].start]}\n{text[found[0].end :]}"
+    before, after = text[: found[0].start], text[found[0].end :]
+    beside = f"{before}\n{after}"
     if find_action(beside) or any(name != tool for name in find_named_tools(beside, names)):
         raise _unreadable(text, "it has another action")
+    if any(_has_call(part, tools) for part in (_MARK().sub("", before), after)):
+        raise _unreadable(text, "it has a tool call beside its decision")
     labelled = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(beside)
     given = fields.get("actioninput")
     answers = [fields[name] for name in _ANSWERS if name in fields and fields[name] not in (None, {})]
+    others = (read_fields(item) for region in find_regions(after) for item in read_items(region))
+    if any(other.get(name) not in (None, "", {}, *answers) for other in others for name in _ANSWERS):
+        raise _unreadable(text, "it has other JSON with an input or an answer")
     if is_answer(action):
         # An empty string beside an answer is a member that was not filled in.
         answers = [answer for answer in answers if answer != ""] or answers
@@ -260,7 +275,7 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
             raise _unreadable(text, "it is a final_answer without an answer")
         if any(answer != answers[0] for answer in answers):
             raise _unreadable(text, "it has two answers")
-        if has_decision(answers[0], names):
+        if has_decision(answers[0], names) or _has_call(format_observation(answers[0]), tools):
             raise _unreadable(text, "its answer is an action")
         _reject_members(fields, "final_answer", answers[0], names, text)
         if labelled and read_text_after(beside, labelled) not in ("", format_observation(answers[0])):
@@ -276,6 +291,14 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
         raise _unreadable(text, "its action has no action_input")
     # The keys of a JSON object are strings.
     return (AgentAction(tool, given, text),)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _has_call(text: str, tools: Collection[AnyTool]) -> bool:
+    """Return whether a text has a call of a known tool, as a tool-calling agent reads or refuses it."""
+    try:
+        return bool(read_textual_calls(ModelReply(text), tuple(tools)).tool_calls)
+    except ParseError:
+        return True
 
 
 def _reject_members(fields: Mapping[str, Any], action: str, given: Any, names: Collection[str], text: str) -> None:

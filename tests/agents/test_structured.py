@@ -19,6 +19,17 @@ from graphexec.models import ScriptedModel
 from tests.executor.actors import echo, messages, run_executor
 
 ACTION = '{"action": "echo", "action_input": {"text": "hi"}}'
+ANSWER = '{"action": "final_answer", "answer": "42"}'
+CALL = '<tool_call>{"name": "echo", "arguments": {"text": "hi"}}</tool_call>'
+# Decisions that are not JSON.
+UNREADABLE = (
+    *(
+        '{action: "echo", action_input: {text: "hi"}}',
+        '{thought: "hm",\n action: "echo"}',
+        '{/* I act */ "action": "echo"}',
+    ),
+    *('{// I act\n"action": "echo"}', '{«action»: "echo"}', "```json\n{`Action` : echo}\n```"),
+)
 
 
 def test_action_and_answer_are_parsed() -> None:
@@ -158,6 +169,20 @@ def test_any_json_is_decision_or_parse_error(value: Any) -> None:
         ACTION.replace("}}", '}, "arguments": {"text": "ho"}}'),
         '{"action": "final_answer", "answer": "42", "tool": "echo"}',
         '{"action": "final_answer", "answer": {"name": "echo", "arguments": {"text": "hi"}}}',
+        ACTION.replace("}}", f'}}, "next": {ANSWER}}}'),
+        ACTION.replace("}}", f'}}, "next": {json.dumps(ANSWER)}}}'),
+        ANSWER.replace('"42"', ANSWER),
+        *(
+            ANSWER.replace('"42"', json.dumps(one))
+            for one in (ACTION, f"```json\n{ACTION}\n```", ANSWER, CALL, "Action: echo\nAction Input: hi")
+        ),
+        *(f"{one}\n{ANSWER}" for one in UNREADABLE),
+        *(f"{ANSWER}\n{one}" for one in UNREADABLE),
+        f"{CALL}\n{ANSWER}",
+        f"{ANSWER}\n{CALL}",
+        f"Here:\n<function=echo><parameter=text>hi</parameter></function>\n{ANSWER}",
+        f'{ACTION}\n{{"answer": "42"}}',
+        f'{ANSWER}\n[{{"answer": "43"}}]',
     ],
 )
 def test_reply_with_another_decision_is_refused(text: str) -> None:
@@ -172,6 +197,9 @@ def test_reply_with_another_decision_is_refused(text: str) -> None:
         f"Action: echo\n{ACTION}",
         ACTION.replace("}}", '}, "tool": "echo", "arguments": {"text": "hi"}, "name": null}'),
         ACTION.replace("}}", '}, "thought": "I use echo.", "user": {"name": "echo"}}'),
+        f"<tool_call>\n{ACTION}\n</tool_call>",
+        f"The text is {{text: hi, note}}, or {{{{text}}}}.\n{{{ACTION}}}",
+        f'With {{"text": "hi"}}, as echo(text="hi"), after {{"answer": "42"}}:\n{ACTION}',
     ],
 )
 def test_same_decision_twice_is_one(text: str) -> None:

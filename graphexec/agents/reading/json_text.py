@@ -38,8 +38,16 @@ _OPENING = compile_lazily(r"```+[ \t]{0,3}([\w+#.-]{0,20})\s*+")
 _PLAIN = frozenset(
     {"", "json", "jsonc", "json5", "jsonl", "text", "txt", "plaintext", "markdown", "md", "react", "tool"}
 )
+# The beginning of an object that is a decision and cannot be read: the key of its action is in no quotes of JSON, or
+# follows a comment.
+_MARK = r"[^\w\s{}]{0,2}"
+_COLON = rf"{_MARK}\s{{0,9}}[:：=]"
+_OTHER_ACTION = (
+    r"(?:/\*[^{}*]{0,200}+\*/\s{0,9}|//[^{}\n]{0,200}+\n\s{0,9})?+"
+    rf"(?:{_MARK}\w{{1,30}}{_COLON}[^{{}}]{{0,300}}?[,，]\s{{0,99}})?{_MARK}(?i:action){_COLON}"
+)
 # In an object, a quote or the closing brace follows the opening one; prose may have braces, too.
-_OBJECT = r"\{\s{0,99}(?:[\"'“”„‘}]|\Z)"
+_OBJECT = rf"\{{\s{{0,99}}(?:[\"'“”„‘}}]|\Z|(?={_OTHER_ACTION}))"
 _BEGINNING = compile_lazily(rf"{FENCE}|(?:\[\s{{0,99}})?{_OBJECT}")
 # Fences and brackets in a JSON string are text.
 _STRING_OR_FENCE = compile_lazily(rf"{STRING}|{FENCE}", re.DOTALL | re.VERBOSE)
@@ -130,7 +138,7 @@ def read_text(reply: ModelReply, invented: Label = OBSERVATION) -> ReplyText:
     return ReplyText(text, "")
 
 
-_ACTION_KEY = compile_lazily(r"[\"'“”‘]action[\"'“”’]\s{0,9}[:：]", re.IGNORECASE)
+_ACTION_KEY = compile_lazily(rf"[\"'“”‘]action[\"'“”’]\s{{0,9}}[:：]|\{{\s{{0,99}}{_OTHER_ACTION}", re.IGNORECASE)
 
 
 def find_decisions(text: str) -> list[Region]:
@@ -150,6 +158,14 @@ def has_action_member(region: Region) -> bool:
     except ValueError:
         return not region.is_closed or has_action_name(region)
     return any("action" in read_fields(item) for item in to_list(value))
+
+
+def read_items(region: Region) -> list[Any]:
+    """Return the items of a list in a region or another value, and nothing for what is not JSON."""
+    try:
+        return to_list(read_container(region.text)) if region.is_json else []
+    except ValueError:
+        return []
 
 
 def has_action_name(region: Region) -> bool:
@@ -213,11 +229,13 @@ def read_fields(value: Any) -> dict[str, Any]:
 def has_decision(value: Any, names: Collection[str]) -> bool:
     """Return whether a JSON value is a decision or contains one at any depth.
 
-    A decision is an action with its input, or a call of one of the tools in `names`.
+    A decision is an action with its input, an answer, a call of one of the tools in `names`, or a string that is one.
     """
     remaining = [value]
     while remaining:
         one: Any = remaining.pop()
+        if isinstance(one, str):
+            one = _read_string(one)
         if isinstance(one, list):
             remaining += one  # pyright: ignore[reportUnknownArgumentType]
         fields = read_fields(one)
@@ -225,9 +243,18 @@ def has_decision(value: Any, names: Collection[str]) -> bool:
         named = [key for key in NAME_KEYS if isinstance(fields.get(key), str) and fields[key] in names]
         has_input = any(key in fields for key in ARGUMENT_KEYS)
         # Data may have a name, too.
-        if ("action" in fields and "actioninput" in fields) or (named and (has_input or named != ["name"])):
+        acts = "action" in fields and ("actioninput" in fields or is_answer(str(fields["action"])))
+        if acts or (named and (has_input or named != ["name"])):
             return True
     return False
+
+
+def _read_string(text: str) -> Any:
+    """Return the items of the JSON that a string consists of, also in a fence, or another string itself."""
+    text = text.strip()
+    region = next(find_regions(text), None)
+    is_whole = region is not None and region.start == 0 and region.end == len(text)
+    return read_items(region) if region and is_whole else text
 
 
 def normalize_key(name: str) -> str:
