@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -87,6 +88,13 @@ class ErrorReport:
         if isinstance(place, list) and isinstance(message, str):
             # FastAPI's message does not name the member that it is about.
             message = f"{'.'.join(map(str, place))}: {message}"  # pyright: ignore[reportUnknownArgumentType]
+        match within:
+            case {"metadata": {"raw": str(raw)}} if raw and isinstance(message, str):
+                # OpenRouter's message does not say what the provider reports.
+                own = cls.from_bytes(raw.encode(errors="replace"))
+                return dataclasses.replace(own, message=f"{message}: {own.message}")
+            case _:
+                pass
         code, kind = (word if isinstance(word, str) else "" for word in (within.get("code"), within.get("type")))
         return cls(message if isinstance(message, str) else json.dumps(message, default=repr), code, kind, within)
 

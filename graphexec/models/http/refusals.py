@@ -1,15 +1,15 @@
 """Optional parameters that a server refuses, as reasoning models do: learned from the refusal, and then not sent.
 
-A refusal is a response with status 400 or 422 that names a parameter which was sent: in the error's member `param`, or
-in a sentence of its message with a word of refusal, such as "unsupported", "not" or "only". A message about the type or
-the range of a value is no refusal, because the user has to choose another value.
+A refusal is a response with status 400 or 422 that names a parameter which was sent: in a member such as `param` of the
+error, or in a sentence of its message with a word of refusal, such as "unsupported", "not" or "only". A message about
+the type or the range of a value is no refusal, because the user has to choose another value.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeAlias, final
@@ -49,6 +49,11 @@ _MAX_SEARCHED = 5_000
 # Each object in a message is a report of its own.
 _OBJECT = re.compile(r"[{}]")
 _SENTENCE = re.compile(r"[.;!?](?:\s|$)|\n")
+# No sentence, but words that look like one about a value: an address or a code in angles, and what pydantic adds.
+_MARKUP = re.compile(r"<[^<>\s]*>|https?://\S+|\[type=[^\n]*input_type=\w+\]")
+# Pydantic writes the text of an error under the name of what it is about.
+_INDENTED = re.compile(r"\n[ \t]+")
+_POINTER = re.compile(r"\b(?:see|refer to|consult|visit|check|read) (?:the|our|https?)\b[^:,]*")
 # The text of an error in JSON is no quotation.
 _INNER_TEXT = re.compile(r"([\"'](?:message|msg|detail|error)[\"']: ?)[\"']")
 # A quotation of several words, as of the user's text; an apostrophe in a word opens none.
@@ -67,27 +72,42 @@ _VALUE = re.compile(
 )
 # The sentence is about another part of the request, such as the user's text, in which a word such as "stop" is no name.
 _OTHER_SUBJECT = re.compile(
-    r"\b(?:messages|role|content|prompt|api key|unknown model|tools\[|tool [\"'`]|(?:tool|function)[ .]name|the tool)"
+    r"\b(?:messages|role|content|prompt|api key|tool (?:choice )?[\"'`]|(?:tool|function|model)[ .]name|the tool)"
 )
+# The sentence, or the member `param`, is about a schema, such as that of a tool, in which any name may occur.
+_SCHEMA = re.compile(
+    r"\btools?[.\[]|\bfunctions?[.\[]|function_declarations|_schema\b|\b(?:invalid|tool|function) schema\b"
+    r"|\bschema (?:for|of)\b|\bproperties[.\[/'\"]|\bunknown (?:model|tool|function)\b|\.content\b"
+)
+# The name of something else: a model may be called `seed`.
+_OTHER_NAME = re.compile(r"\b(?:model|deployment|engine|function)s?:? ([\"'`])[^\"'`]*\1")
 _REFUSAL = re.compile(
     r"\b(?:un|dis|in)(?:supported|recogni[sz]ed|known|expected|available|allowed|compatible|valid)\b"
-    r"|\b(?:not?|never|cannot|only|extra|extraneous|additional|deprecated|unset|rejected|removed?|fixed"
-    r"|forbidden|prohibited|ignores?|extra_forbidden)\b|n't\b"
-    r"|\b(?:must|should) be (?:set to |equal to |exactly |the )*(?:1(?:\.0+)?(?![\d.]*\d)|default|omitted|null)\b"
+    r"|\b(?:not?|never|cannot|only|extra|extraneous|additional|deprecated|disabled|unset|reject(?:s|ed)?|removed?|fixed"
+    r"|forbidden|prohibited|illegal|ignores?|omit|(?:leave|left) out|(?:request|again|retry) without|extra_forbidden)\b"
+    r"|n't\b|\b(?:must|should) be (?:set to |equal to |exactly |the )*(?:1(?:\.0+)?(?![\d.]*\d)|default|omitted|null)\b"
+)
+# A refusal that is none of a value, whatever the other sentences say.
+_PLAIN_REFUSAL = re.compile(
+    r"\bun(?:supported|recogni[sz]ed|known|expected) (?:request )?(?:keyword )?(?:param(?:eter)?|argument|field|key"
+    r"|name|propert(?:y|ie)|option|setting)s?\b|\bextra (?:inputs|fields)\b|\bextra_forbidden\b"
 )
 # Around a name without quotes that is also an English word, such as "stop": a sign, or a word of this kind.
 _LEFT = (
-    r"(?:^|[\"'`\[(:=,./]|\s-\s|\b(?:parameters?|arguments?|fields?|keys?|name|propert(?:y|ies)|options?|settings?|supports?"
-    r"|accepts?|allows?|permits?|set|setting|removed?|ignores?|the|custom|this|only|and|or|of|for|with|specify|unsupported"
-    r"|unrecognized|unknown|unexpected|invalid|supplied))\s*"
+    r"(?:^|[\"'`\[(:=,./]|\s-\s|\b(?:param(?:eter)?s?|arguments?|fields?|keys?|name|propert(?:y|ies)|options?|settings?"
+    r"|supports?|accepts?|allows?|permits?|set|setting|passed|sent|has|contains|includes?|removed?|ignores?|rejects?|omit|out|without|the|custom"
+    r"|this|only|and|or|of|for|with|because|since|that|specify|unsupported|unrecognized|unknown|unexpected|invalid|illegal"
+    r"|supplied))\s*"
 )
 _RIGHT = (
-    r"(?=\s*(?:$|[\"'`\]):=,./])|\s+(?:is|are|was|were|has|must|may|should|can|cannot|parameters?|arguments?|options?"
-    r"|fields?|property|settings?|values?|sequences?|not|unsupported|specified|modifications|with|for|when|on|in|and|or)\b)"
+    r"(?=\s*(?:$|[\"'`\]):=,./])|\s+(?:is|are|was|were|has|must|may|should|can|cannot|\w+n't|parameters?|arguments?|options?"
+    r"|fields?|property|settings?|values?|sequences?|not|unsupported|specified|modifications|with|for|when|on|in|to|and|or)\b)"
 )
 _CODE = re.compile(
     r"unsupported_parameter|not_supported|unrecognized|unknown_(?:parameter|argument|field)", re.IGNORECASE
 )
+# Members of an error with the name of a parameter, or its path.
+_PLACES = ("param", "parameter", "field")
 # The first of two parameters of which only one may be sent is kept.
 _MUTUALLY_EXCLUSIVE = re.compile(r"\S{1,80} and (?=\S{1,80} (?:cannot|can't|must not|should not) both be)")
 
@@ -97,26 +117,49 @@ def find_refused_names(status: int, report: ErrorReport, sent: Iterable[str]) ->
     if status not in {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY}:
         return frozenset()
     names = frozenset(sent)
-    message = _snake_case(_INNER_TEXT.sub(r"\1", report.message.replace("\\", "")[:_MAX_SEARCHED]))
+    places = [place for name in _PLACES if isinstance(place := report.members.get(name), str)]
+    if _SCHEMA.search(" ".join(places)):
+        return frozenset()
+    text = "\n".join((report.message, *_list_details(report.members)))
+    message = _snake_case(_INNER_TEXT.sub(r"\1", text.replace("\\", "")[:_MAX_SEARCHED]))
+    message = _OTHER_NAME.sub(" ", _INDENTED.sub(": ", _MARKUP.sub(" ", message)))
     found = {name for part in _OBJECT.split(message) for name in _names_in(part, names)}
-    named = report.members.get("param")
-    if isinstance(named, str) and (not _VALUE.search(message) or _CODE.search(f"{report.code} {report.kind}")):
-        found |= names & {_snake_case(_last_part(named))}
+    if not _is_about_value(_split_sentences(message)) or _CODE.search(f"{report.code} {report.kind}"):
+        found |= names & {_snake_case(_last_part(place)) for place in places}
     return frozenset(found)
 
 
+def _list_details(members: Mapping[str, Any]) -> list[str]:
+    """Return the details of an error as text: the place of each, and its message."""
+    # Any: JSON.
+    details: Any = members.get("details")
+    several: list[Any] = [*details] if isinstance(details, list) else []
+    read: list[dict[str, Any]] = [one for one in several if isinstance(one, dict)]
+    return [f"{one[name]}: {ErrorReport.from_json(one).message}" for one in read for name in _PLACES if name in one]
+
+
 def _names_in(message: str, names: frozenset[str]) -> Iterator[str]:
-    message = _MUTUALLY_EXCLUSIVE.sub("", message)
-    if _VALUE.search(message) and not re.search(r"\bunset\b", message):
-        return
-    for sentence in _SENTENCE.split(message):
+    sentences = _split_sentences(_MUTUALLY_EXCLUSIVE.sub("", message))
+    is_about_value = _is_about_value(sentences) and not re.search(r"\bunset\b", message)
+    for sentence in sentences:
         own = _ALTERNATIVES.sub(r"\1", sentence)
-        if _REFUSAL.search(own):
+        is_plain = _PLAIN_REFUSAL.search(own) and not _VALUE.search(sentence)
+        if is_plain or (_REFUSAL.search(own) and not is_about_value):
             unquoted = _QUOTATION.sub(" ", own)
             yield from (name for name in names if _mentions(unquoted, name))
 
 
+def _split_sentences(message: str) -> list[str]:
+    return [_POINTER.sub("", sentence) for sentence in _SENTENCE.split(message)]
+
+
+def _is_about_value(sentences: Iterable[str]) -> bool:
+    return any(map(_VALUE.search, sentences))
+
+
 def _mentions(sentence: str, name: str) -> bool:
+    if _SCHEMA.search(sentence):
+        return False
     if "_" in name:
         return re.search(rf"(?<!\w){name}(?!\w)", sentence) is not None
     return not _OTHER_SUBJECT.search(sentence) and re.search(rf"{_LEFT}\b{name}{_RIGHT}", sentence) is not None
