@@ -120,11 +120,42 @@ def test_observation_of_the_models_own_is_kept(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Thought: hm\nAction: f\nAction Input: x", "Final Answer: x"])
-@pytest.mark.parametrize("form", ["```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        *("```\n{}\n```", "```text\n{}\n``` </s>", "{}<|im_end|>\n", "{}</s> </s>", "{}\n</s>"),
+        *("<answer>{}</answer>", "<Answer>\n{}\n</Answer></s>", "```\n<answer>\n{}\n</answer>\n```"),
+    ],
+)
 def test_wrapping_of_the_reply_is_not_read(form: str, text: str) -> None:
     decision = read_decision(form.format(text))
     assert (decision.tool_input if isinstance(decision, AgentAction) else decision.output) == "x"
     assert decision.log == text
+
+
+@pytest.mark.parametrize(
+    ("text", "output"),
+    [
+        ("Thought: x\n<answer>Final Answer: 42</answer>", "42"),
+        ("Final Answer:\n<answer>\n42\n</answer>", "<answer>\n42\n</answer>"),
+        ("<answer>Final Answer: </answer> ends it</answer>", "</answer> ends it</answer>"),
+    ],
+)
+def test_tags_within_an_answer_are_kept(text: str, output: str) -> None:
+    finish = read_decision(text)
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == output
+
+
+@pytest.mark.parametrize("action", ["Search", "`SEARCH`", 'search(query="a (b)")', "**Search(cats)**."])
+@pytest.mark.parametrize("label", ["action:", "行动："])
+def test_action_after_an_answer_is_refused_in_other_case(action: str, label: str) -> None:
+    with pytest.raises(ParseError):
+        read(ModelReply(f"Final Answer: 42\n{label} {action}\naction input: cats"), ["search"])
+    kept = f"42\n{label} search (the web)\naction input: cats"
+    finish = read(ModelReply(f"Final Answer: {kept}"), ["search"])
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == kept
 
 
 def test_observation_in_a_fenced_reply_is_unread() -> None:

@@ -104,12 +104,19 @@ def has_known_action(text: str, names: Collection[str]) -> bool:
 
 
 def find_named_tools(text: str, names: Collection[str]) -> list[str]:
-    """Return the known tools that are named after an `Action:` at the beginning of a line."""
+    """Return the known tools that are named, in any case, after an `Action:` at the beginning of a line."""
     return [_read_tool_after(text, label, names) for label in _find_known_actions(text, names)]
 
 
 def _read_tool_after(text: str, label: re.Match[str], names: Collection[str]) -> str:
-    return find_tool(read_text_after(text, label, match_end(_NEXT_LINE(), text, label.end())), names)
+    """Return the known tool after a label, also in another case or with arguments in brackets, or else the text."""
+    written = read_text_after(text, label, match_end(_NEXT_LINE(), text, label.end()))
+    if (found := find_tool(written, names)) in names:
+        return found
+    name, _, arguments = written.rstrip("`*_.; ").partition("(")
+    by_case = {name.casefold(): name for name in names}
+    bare = name if arguments.endswith(")") and name == name.rstrip() else written
+    return by_case.get(find_tool(bare.casefold(), by_case), written)
 
 
 def _find_known_actions(text: str, names: Collection[str]) -> Iterator[re.Match[str]]:
@@ -243,7 +250,22 @@ def _strip_end_tokens(text: str) -> str:
     return text[:end]
 
 
+_ANSWER_TAG = compile_lazily(r"^[ \t]{0,9}<answer>\s*+", re.IGNORECASE | re.MULTILINE)
+_ANSWER_END = "</answer>"
+
+
+def _strip_answer_tags(text: str) -> str:
+    """Return a reply without `<answer>` and `</answer>` around all of it, or around its end from a label on."""
+    opening = _ANSWER_TAG().search(text)
+    if opening is None or text.lower().find(_ANSWER_END) != len(text) - len(_ANSWER_END):
+        return text
+    before, inner = text[: opening.start()], text[opening.end() : -len(_ANSWER_END)].rstrip()
+    is_labelled = any(label.at_line.match(inner) for label in (ACTION, FINAL_ANSWER))
+    return before + inner if is_labelled or not before.strip() else text
+
+
 def unwrap(text: str) -> str:
-    """Return a reply without a fence around all of it, the tokens that end it, and a byte order mark."""
-    inner = strip_fence(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
+    """Return a reply without a fence or `<answer>` around all of it, the tokens that end it, and a byte order mark."""
+    inner = _strip_answer_tags(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
+    inner = _strip_answer_tags(strip_fence(inner))
     return text if inner == text.strip() else inner
