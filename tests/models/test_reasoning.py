@@ -328,6 +328,41 @@ class TestResponses:
         pieces = list(draft.take(json.dumps(end)))
         assert [piece.reasoning for piece in pieces] == [part.text for part in draft.reply().reasoning] == ["Hm."]
 
+    @pytest.mark.parametrize("kind", ["reasoning_text", "summary_text", "thinking"])
+    def test_message_may_have_parts_of_reasoning(self, kind: str) -> None:
+        parts = [{"type": kind, "text": "<tool_call>"}, {"type": "output_text", "text": "Oslo"}, {"refusal": "."}]
+        message = {"type": "message", "content": parts}
+        end = {"type": "response.completed", "response": {"status": "completed", "output": [message]}}
+        done = {"type": "response.output_item.done", "output_index": 0, "item": message}
+        delta = {"type": "response.output_text.delta", "output_index": 0, "delta": "Oslo."}
+        for reply in (self.read(message), read_events(end)[1], read_events(delta, done, end)[1]):
+            assert (reply.content, [part.text for part in reply.reasoning]) == ("Oslo.", ["<tool_call>"])
+
+    def test_commentary_is_no_part_of_the_answer(self) -> None:
+        output: list[dict[str, Any]] = [
+            {"type": "message", "phase": "commentary", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "message", "phase": "final_answer", "content": [{"type": "output_text", "text": "Oslo"}]},
+        ]
+        end = {"type": "response.completed", "response": {"status": "completed", "output": output}}
+        events: list[dict[str, Any]] = []
+        for index, item in enumerate(output):
+            place = {"output_index": index}
+            events += [
+                {"type": "response.output_item.added", "item": {**item, "content": []}, **place},
+                {"type": "response.output_text.delta", "delta": item["content"][0]["text"], **place},
+                {"type": "response.output_item.done", "item": item, **place},
+            ]
+        pieces, streamed = read_events(*events, end)
+        for reply in (self.read(*output), streamed, read_events(end)[1]):
+            assert (reply.content, [part.text for part in reply.reasoning]) == ("Oslo", ["I look."])
+        assert [(piece.content, piece.reasoning) for piece in pieces] == [("", "I look."), ("Oslo", "")]
+
+
+# Any: an event's JSON.
+def read_events(*events: dict[str, Any]) -> tuple[list[ReplyDelta], ModelReply]:
+    draft = responses_reply.ResponsesStream(PEER)
+    return [piece for event in events for piece in draft.take(json.dumps(event))], draft.reply()
+
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_foreign_data_is_ignored(text: str, data: str) -> None:

@@ -41,6 +41,8 @@ class _Item(Wire):
     # Any: an object's values are arbitrary JSON.
     arguments: str | dict[str, Any] | None = None
     content: list[_Part] | None = None
+    # "commentary" before calls; "final_answer", or nothing, otherwise.
+    phase: str | None = None
     # The reasoning as a summary, and encrypted; open models write it as the content.
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
@@ -103,6 +105,8 @@ class ResponsesStream(Draft):
     # The items of reasoning, by the server's index or id; and the parts of their summaries that were streamed.
     _thoughts: dict[int | str | None, _Item] = field(default_factory=dict[int | str | None, _Item], init=False)
     _streamed: set[tuple[int | str | None, int]] = field(default_factory=set[tuple[int | str | None, int]], init=False)
+    # The messages that are no part of the answer.
+    _comments: set[int | str | None] = field(default_factory=set[int | str | None], init=False)
 
     def take(self, data: str) -> Iterator[ReplyDelta]:
         """Add one event and yield its deltas."""
@@ -110,6 +114,8 @@ class ResponsesStream(Draft):
             return
         event = read(data.encode("utf-8", "replace"), _Event, self.endpoint)
         match event.type:
+            case "response.output_text.delta" if _key(event) in self._comments and event.delta:
+                yield self._think(event)
             case "response.output_text.delta" | "response.refusal.delta":
                 self._begun = True
                 yield from self.add_text(event.delta)
@@ -119,8 +125,10 @@ class ResponsesStream(Draft):
                 if event.item.type == "function_call":
                     self._begun = True
                     yield from self._take_call(event.item, _key(event))
-                elif event.item.type == "reasoning" and event.type.endswith("done"):
+                elif event.type.endswith("done"):
                     yield from self._take_thoughts(event.item, _key(event))
+                elif event.item.phase == _COMMENTARY:
+                    self._comments.add(_key(event))
             case "response.function_call_arguments.delta":
                 yield from self.add_arguments(self._positions.get(_key(event)), event.delta)
             case "response.completed" | "response.incomplete" | "response.failed" if event.response is not None:
@@ -144,12 +152,11 @@ class ResponsesStream(Draft):
             raise invalid_reply(self.endpoint, "reports that it failed, without a message")
         if not self._thoughts:
             for number, item in enumerate(response.output or ()):
-                if item.type == "reasoning":
-                    yield from self._take_thoughts(item, number)
+                yield from self._take_thoughts(item, number)
         if not self._begun:
             for number, item in enumerate(response.output or ()):
                 if item.type == "message":
-                    for part in item.content or ():
+                    for part in _split_parts(item)[0]:
                         yield from self.add_text(part.text or part.refusal)
                 if item.type == "function_call":
                     yield from self._take_call(item, number)
@@ -183,6 +190,10 @@ class ResponsesStream(Draft):
         return ReplyDelta(reasoning=f"{_BREAK if begins else ''}{event.delta}")
 
     def _take_thoughts(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
+        if item.type == "message" and (parts := _split_parts(item)[1]):
+            item = _Item(type="reasoning", summary=parts)
+        if item.type != "reasoning":
+            return
         self._thoughts[key] = item
         text = _text_of(item)
         if text and not self._streamed:
@@ -198,6 +209,17 @@ class ResponsesStream(Draft):
 
 # Between two parts of a summary.
 _BREAK = "\n\n"
+_COMMENTARY = "commentary"
+# Types of parts of a message that are no part of the answer.
+_THOUGHTS = {"reasoning_text", "summary_text", "reasoning", "thinking"}
+
+
+def _split_parts(message: _Item) -> tuple[list[_Part], list[_Part]]:
+    """Return the parts of a message that are its text, and those that are reasoning."""
+    parts = message.content or []
+    if message.phase == _COMMENTARY:
+        return [], parts
+    return [part for part in parts if part.type not in _THOUGHTS], [part for part in parts if part.type in _THOUGHTS]
 
 
 def _text_of(item: _Item) -> str:
