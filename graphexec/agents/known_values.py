@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,13 @@ _FRACTION = compile_lazily(r"(?<!\d)(\d+)\s?/\s?(\d+)")
 _POWERS: Mapping[str | None, int] = {"%": -2, "percent": -2, "k": 3, "m": 6, "b": 9, "bn": 9}
 _AFTERNOON = compile_lazily(r"(\d{1,2})(?:[:.]\d\d)?\s?p\.?m\b")
 _HALF_A_DAY = 12  # hours
+_DAY = 24 * 60  # minutes
+# Hours with minutes, or minutes with seconds.
+_DURATION = compile_lazily(
+    r"(?<!\d)(\d{1,9})\s?(?:h|hrs?|hours?|m|mins?|minutes?),?\s?(?:and\s)?(\d{1,9})\s?(?:m|mins?|minutes?|s|secs?|seconds?)\b"
+)
+_TIME = compile_lazily(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])")
+_DATE = compile_lazily(r"\d{4}-\d\d-0?(\d{1,2})")
 # Longer numbers are beyond those of floats, and would take long to convert.
 _MOST_DIGITS = 400
 
@@ -127,7 +135,13 @@ class KnownText:
         return folded in self._folded or self._has_words(_WORD().findall(folded))
 
     def _has_numbers(self, folded: str) -> bool:
-        """Return whether the text has all numbers of a string, and of a date at least the day and the month."""
+        """Return whether the text has all numbers of a string; of a date, those of the day and the month.
+
+        The day alone is enough if it is written as in `the 17th`.
+        """
+        date = _DATE().fullmatch(folded)
+        if date and re.search(rf"\bthe {date[1]}(?:st|nd|rd|th)\b", self._folded):
+            return True
         several = [one["digits"] for one in _NUMBER().finditer(folded)]
         needed = [one for one in several if not _is_year(one)] or several
         return all(self._has_number(one) for one in needed)
@@ -217,9 +231,17 @@ def _read_numbers(folded: str) -> Iterator[float]:
             yield _to_float(f"{number}e{exponent}")
     for hour in _AFTERNOON().findall(folded):
         yield float(hour) + _HALF_A_DAY
+    for larger, smaller in _DURATION().findall(folded):
+        yield _in_minutes(larger, smaller)
+    for begin, end in itertools.pairwise(_TIME().findall(folded)):
+        yield (_in_minutes(*end) - _in_minutes(*begin)) % _DAY
     for over, under in _FRACTION().findall(folded):
         if _to_float(under):
             yield _to_float(over) / _to_float(under)
+
+
+def _in_minutes(hours: str, minutes: str) -> float:
+    return 60.0 * int(hours) + int(minutes)
 
 
 def _to_float(number: str) -> float:
