@@ -18,6 +18,8 @@ _DEFINITIONS = "#/$defs/"
 _NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
 # Keywords whose value is data; a "$ref" in it is not a reference.
 _DATA = frozenset({"const", "enum", "default", "examples"})
+# Characters of an enumeration in a signature: the names of all countries have fewer.
+_LONGEST_ENUMERATION = 6000
 
 
 def copy_schema(schema: Mapping[str, Any], name: str) -> Schema:
@@ -225,9 +227,9 @@ def format_schema(schema: Any) -> str:
     """Return a short form of a JSON schema: `string`, `"C" | "F"`, `list of number`, or the name of a class."""
     match schema:
         case {"enum": [*values]}:
-            return _join("|", [json.dumps(value) for value in values])
+            return _join("|", _format_values(values))
         case {"const": value}:
-            return json.dumps(value)
+            return _join("|", _format_values([value]))
         case {"$ref": str(reference)}:
             return reference.rpartition("/")[2]
         case {"anyOf": [*kinds]} | {"oneOf": [*kinds]}:
@@ -244,6 +246,20 @@ def format_schema(schema: Any) -> str:
             return "object"
         case _:
             return "any"
+
+
+# Any: JSON.
+def _format_values(values: list[Any]) -> list[str]:
+    """Return the values as JSON, and three dots for those that would fill the prompt."""
+    shown: list[str] = []
+    left = _LONGEST_ENUMERATION
+    for value in values:
+        text = json.dumps(value)
+        size = len(f" | {text}")
+        if size <= left:
+            shown.append(text)
+            left -= size
+    return shown if len(shown) == len(values) else [*shown, "..."]
 
 
 def _join(sign: str, kinds: list[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeGuard, final
 from graphexec.agents.examples.patterns import WorkLimit, WorkLimitError, match_pattern
 from graphexec.agents.examples.words import NUMBERS, SMALLER_NUMBERS, values_named
 from graphexec.tools import AnyTool
+from graphexec.tools.patterns import search_pattern
 from graphexec.tools.tool import InvalidArgumentsError
 
 # Calls that are tried for an example, and steps of the work limit for each character that its arguments may have.
@@ -28,15 +29,20 @@ _DEEPEST, _DEEP, _MOST_ITEMS, _MOST_BRANCHES = 6, 2, 32, 24
 # Characters of a string, and of one that need not match its pattern: to reject it may take long.
 _LONGEST_STRING, _LONGEST_GUESS = 200, 18
 
+_EMAILS = ("clara@example.org", "viktor@example.org", "amina@example.org")
+_URIS = ("https://example.org/a", "https://example.org/b", "ftp://example.org/a", "postgres://u:p@example.org/a")
+_HOSTS = ("example.org", "example.net")
 _FORMATS: Mapping[str, tuple[str, ...]] = {
     "date": ("2031-05-17", "2032-09-23", "2033-02-14", "2034-11-06"),
     "date-time": ("2031-05-17T06:43:00Z", "2032-09-23T17:28:00Z", "2033-02-14T21:37:00Z", "2031-05-17T06:43:00"),
     "time": ("06:43:00", "17:28:00", "21:37:00", "06:43:00Z"),
     "duration": ("PT37M", "PT52M", "PT23M", "P3D"),
-    "email": ("clara@example.org", "viktor@example.org", "amina@example.org"),
+    "email": _EMAILS,
+    "idn-email": _EMAILS,
     "name-email": ("clara@example.org", "viktor@example.org"),
-    "uri": ("https://example.org/a", "https://example.org/b", "ftp://example.org/a", "postgres://u:p@example.org/a"),
-    "hostname": ("example.org", "example.net"),
+    **dict.fromkeys(("uri", "uri-reference", "uri-template", "iri", "iri-reference"), _URIS),
+    "hostname": _HOSTS,
+    "idn-hostname": _HOSTS,
     "uuid": ("8f14e45f-ceea-467f-a1d6-1c3d9f2b7a10", "3c59dc04-8e88-4024-bbe8-079a5c74d079"),
     "uuid1": ("5b1f0a52-7d3e-11ee-b962-0242ac120002", "6c2f1b63-7d3e-11ee-b962-0242ac120002"),
     "uuid3": ("6fa459ea-ee8a-3ca4-894e-db77e160355e",),
@@ -51,11 +57,13 @@ _FORMATS: Mapping[str, tuple[str, ...]] = {
     "ipv6interface": ("2001:db8::37/32",),
     "ipvanyinterface": ("192.0.2.37/24",),
     "json-string": ("{}", "317"),
-    "regex": ("lantern", "meadow"),
     "base64": ("bGFudGVybg==",),
     "base64url": ("bGFudGVybg==",),
-    "binary": ("lantern", "meadow"),
+    "json-pointer": ("/lantern", "/meadow"),
+    "relative-json-pointer": ("0/lantern", "1/meadow"),
 }
+# For formats that allow any text, such as `binary` and `regex`, and for unknown ones.
+_ANY_FORMAT = ("lantern", "meadow")
 
 # Tried for a string that nothing describes, but that a validator rejects: numbers, dates and codes are often strings.
 _STRINGS = ("317", "2031-05-17", "https://example.org/a", "clara@example.org", "06:43", "AB", "ABC", "q", "XPF", "fo")
@@ -302,7 +310,16 @@ class SchemaValues:
         self.work.spend(30)
         if least > longest:
             return
-        if isinstance(pattern := schema.get("pattern"), str):
+        pattern, form = schema.get("pattern"), schema.get("format")
+        of_format = _FORMATS.get(form, ()) if isinstance(form, str) else ()
+        fitting = [
+            text
+            for text in (self.rotate(f"format {form}", of_format) if of_format else ())
+            if least <= len(text) <= most
+            and (not isinstance(pattern, str) or search_pattern(pattern, text) is not False)
+        ]
+        yield from fitting
+        if isinstance(pattern, str):
             turn = self.take(f"pattern {pattern}")
             tries = [(turn + number, more) for more in dict.fromkeys((1, int(least) or 1)) for number in range(3)]
             is_understood = False
@@ -314,9 +331,10 @@ class SchemaValues:
             if not is_understood:
                 return
             longest = _LONGEST_GUESS
-        usual: list[str] = []
-        if isinstance(form := schema.get("format"), str):
-            usual += self.rotate(f"format {form}", _FORMATS.get(form, ("lantern",)))
+        if of_format and not fitting:
+            # Others do not have the format.
+            return
+        usual = self.rotate(f"format {form}", _ANY_FORMAT) if isinstance(form, str) and not of_format else ()
         words = values_named(name)
         for text in (*usual, *self.rotate(f"words {words}", words), *_STRINGS):
             missing = int(least) - len(text)
