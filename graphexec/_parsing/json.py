@@ -107,6 +107,8 @@ _TOKEN = compile_lazily(
     """,
     re.DOTALL | re.VERBOSE,
 )
+# The groups of strings.
+_STRINGS = frozenset({"double", "single", "single_curly", "curly"})
 _WORDS = {"None": "null", "True": "true", "False": "false", "：": ":", "，": ","}
 # What may follow a string; the quote that ends a string in single quotes may also be an apostrophe.
 _AFTER_STRING = compile_lazily(r"\s*+(?:[,:}\]：，]|\Z)")
@@ -119,7 +121,7 @@ def _repair(text: str) -> str:
 
 def _repair_token(found: re.Match[str]) -> str:
     kind = found.lastgroup
-    if kind not in {"double", "single", "single_curly", "curly"}:
+    if kind not in _STRINGS:
         return "" if kind == "trailing" else _WORDS[found[0]]
     closed = found.end() > found.end(kind)
     if kind != "double" and closed and not _AFTER_STRING().match(found.string, found.end()):
@@ -136,13 +138,23 @@ def _escape(found: re.Match[str]) -> str:
 
 def open_string(text: str) -> int | None:
     """Return the position after the quote of the string in which the text ends, or `None` if it ends in no string."""
+    last = _find_open_string(text)
+    return last.start("double") if last and last.lastgroup == "double" else None
+
+
+def ends_in_string(text: str) -> bool:
+    """Return whether a text ends in a string in any quotes."""
+    return _find_open_string(text) is not None
+
+
+def _find_open_string(text: str) -> re.Match[str] | None:
     last = None
     for last in _TOKEN().finditer(text):  # noqa: B007 - only the last token is used
         pass
-    if last is None or last.lastgroup != "double" or last.end() > last.end("double"):
+    if last is None or last.lastgroup not in _STRINGS or last.end() > last.end(last.lastgroup):
         return None
     # The beginning of an escape is not a part of the token.
-    return last.start("double") if text[last.end() :] in {"", "\\"} else None
+    return last if text[last.end() :] in {"", "\\"} else None
 
 
 _STRING_OR_BRACKET = compile_lazily(rf"{STRING}|[{{}}\[\]]", re.DOTALL | re.VERBOSE)

@@ -5,8 +5,8 @@ may end with that, or up to the end if its tag is never closed. A closing tag en
 opening tag, only a tag that is alone in its quotes is text: thoughts have quotes that are never closed.
 
 But an answer may speak of tags. In quotes and in code within a line, tags are text, and outside of reasoning also in a
-fence, in a string of JSON, and between an opening tag and the end of its line. After an opening tag that begins or
-ends a later line, all is text.
+fence, in a string of JSON, in the arguments of a call, and between an opening tag and the end of its line. After an
+opening tag that begins or ends a later line, all is text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from typing import NamedTuple
 
 from graphexec._parsing import INVISIBLE, compile_lazily
-from graphexec._parsing.json import open_string
+from graphexec._parsing.json import ends_in_string, find_end
 
 # `<think>`: DeepSeek R1, Qwen 3 and most others; `<seed:think>`: Seed-OSS; `[THINK]`: Magistral.
 _NAMES = "(?:think|thinking|thought|seed:think)"
@@ -26,6 +26,7 @@ _ROLES = (
     *("assistant:", "assistant\n", "<|im_start|>assistant", "<|assistant|>", "<\uff5cassistant\uff5c>"),
     *("<|start_header_id|>assistant<|end_header_id|>", "<start_of_turn>model"),
 )
+_LONGEST_ROLE = max(map(len, _ROLES))
 # Before the first tag; after more whitespace, the text is content at once, so that an answer is not held back.
 _WHITESPACE = rf"(?:\s|{INVISIBLE}){{0,40}}+"
 _BEFORE = rf"{_WHITESPACE}(?:(?:{'|'.join(map(re.escape, _ROLES))}){_WHITESPACE})?+"
@@ -54,7 +55,11 @@ _REACH_BEFORE = 500
 _REACH_AFTER = 100
 # A fence begins or ends with a line of its own; three backquotes within a line are code.
 _FENCE = compile_lazily(r"^[ \t>*+-]{0,8}```+[^`\n]*\n", re.MULTILINE)
-_JSON = compile_lazily(r"\s*+[{\[]\s*+\{?\s*+\"")
+# The beginning of JSON that is a reply, or the call after a mark such as `<tool_call>`.
+_JSON = compile_lazily(
+    r"(?:\A|<[^<>\n]{1,99}>|\[TOOL_CALLS\](?:[\w.-]{1,99}(?:\[ARGS\])?)?)\s*+(?=[{\[]\s*+\{?\s*+[\"'“„‘])"
+)
+_CALL_TAG = compile_lazily(r"<(?:function=|invoke\s|(?P<argument>parameter))[^<>\n]{1,99}>|</parameter>", re.IGNORECASE)
 # After these tags, the next one is not in quotes, and tags in content are text, so that the search is linear.
 _MAX_TAGS = 20
 
@@ -163,7 +168,8 @@ class ReasoningSplitter:
             self._state, self._quoted = "reasoning", 0
         else:
             begun = _BEGINNING().sub("", self._waiting, count=1)
-            may_be_role = any(role.startswith(begun.lower()) for role in _ROLES)
+            lowered = begun[: _LONGEST_ROLE + 1].lower()
+            may_be_role = any(role.startswith(lowered) for role in _ROLES)
             if (may_be_role or _TAG_BEGUN().match(begun)) and not last:
                 return False
             self._state, self._before, self._opened = "content", [], None
@@ -206,7 +212,7 @@ class ReasoningSplitter:
 
     def _look_at(self, tag: re.Match[str], before: str) -> None:
         """Find out what a tag shows that is not in quotes."""
-        if len(_FENCE().findall(before)) % 2 == 1 or (_JSON().match(before) and open_string(before) is not None):
+        if len(_FENCE().findall(before)) % 2 == 1 or _is_in_json(before) or _is_in_argument(before):
             return
         if tag["opening"]:
             begins_line = not before.rpartition("\n")[2].strip()
@@ -240,6 +246,25 @@ class ReasoningSplitter:
         text, self._waiting = self._waiting[:end], self._waiting[end:]
         self._line = _cut_to_line(self._line + text)
         return text
+
+
+def _is_in_json(text: str) -> bool:
+    """Return whether a text ends in a string of JSON that is the reply, or a call in it."""
+    position = 0
+    while found := _JSON().search(text, position):
+        end = find_end(text, found.end())
+        if end is None:
+            return ends_in_string(text[found.end() :])
+        position = end
+    return False
+
+
+def _is_in_argument(text: str) -> bool:
+    """Return whether a text ends in the argument of a call in tags, which is not closed."""
+    before, last = (None, None, *_CALL_TAG().finditer(text))[-2:]
+    if before is None or last is None or before["argument"] or not last["argument"]:
+        return False
+    return not text[before.end() : last.start()].strip()
 
 
 def _cut_to_line(text: str) -> str:

@@ -96,6 +96,10 @@ def in_deepseeks_tokens(text: str) -> str:
         '{"name": "weather", "function": {"name": "weather", "arguments": {"city": "Oslo"}}}',
         f"\ufeff{CALL}</s>",
         f"```json\n{CALL}\n```\n<|im_end|>",
+        f'{{"role": "assistant", "content": null, "tool_calls": [{CALL}]}}',
+        f'{{"function_call": {CALL}, "content": ""}}',
+        '{"name": "default_api.Weather", "arguments": {"city": "Oslo"}}',
+        f"I use <tool_call>, so:\n<tool_call>{CALL}</tool_call>",
     ],
 )
 def test_textual_call_is_read(text: str) -> None:
@@ -201,15 +205,14 @@ def test_parameters_in_tags_have_the_types_of_the_schema() -> None:
         "[1, 2]",
         '{"name": "Osl',
         "{'name': 'Oslo', 'arguments': {'city': 'a'b'}}",
-        f"[{CALL}, 3]",
         "```python\nforecast('Oslo')\n```",
         "weather(city) returns rain (usually)",
         "Qwen writes calls in <tool_call> and </tool_call>.",
         f"A call is written as `<tool_call>{CALL}</tool_call>`.",
-        f"It is written so:\n```\n<tool_call>{CALL}</tool_call>\n```\nThat is all.",
         '<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>\nis a call.',
         'The city:\n{"name": "Oslo", "arguments": {}}',
-        f"This is a call:\n```json\n{CALL}\n```\nIt names a tool.",
+        'A call is written as `{"name": "echo", "arguments": {"text": "a"}}` or so.',
+        'Such a record, {"name": "today"}, has no call.',
     ],
 )
 def test_other_text_is_the_answer(text: str) -> None:

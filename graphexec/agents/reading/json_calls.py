@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from graphexec._parsing import compile_lazily
@@ -29,6 +30,9 @@ BETWEEN = compile_lazily(
 
 # The names of members as `read_fields` returns them. Models explain their calls.
 OTHER_KEYS = frozenset({"id", "type", "index", "callid", "thought", "thoughts", "reasoning", "reason", "explanation"})
+
+# The members of a message that hold its calls.
+_CALLS_KEYS = frozenset({"toolcalls", "toolcall", "functioncalls", "functioncall"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +59,15 @@ def read_json(text: str, position: int) -> tuple[Any, int]:
     return read_container(text[start:end]), end
 
 
-def read_json_calls(text: str, tools: Mapping[str, AnyTool]) -> list[TextualCall]:
-    """Return the calls that a text consists of, none if it is other JSON. Raises `ValueError` if it is not JSON."""
-    calls: list[TextualCall] = []
+def read_json_values(text: str) -> list[Any]:
+    """Return the objects and lists that a text consists of. Raises `ValueError` if it does not."""
+    values: list[Any] = []
     position = 0
     while position < len(text):
         value, position = read_json(text, position)
-        new = to_calls(value, tools, tagged=False)
-        if not new:
-            return []
-        calls += new
+        values.append(value)
         position = match_end(BETWEEN(), text, position)
-    return calls
+    return values
 
 
 def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[TextualCall]:
@@ -83,13 +84,14 @@ def to_calls(value: Any, tools: Mapping[str, AnyTool], *, tagged: bool) -> list[
     # The keys of a JSON object are strings.
     members = read_members(value)  # pyright: ignore[reportUnknownArgumentType]
     keys = [key for key, _ in members]
-    if keys == ["toolcalls"]:
-        return to_calls(members[0][1], tools, tagged=tagged)
+    if (held := _find_held_calls(members)) is not None:
+        return to_calls(held, tools, tagged=tagged)
     names = [item for key, item in members if key in NAME_KEYS]
     arguments = [item for key, item in members if key in ARGUMENT_KEYS]
     # OpenAI's form.
     inner = [call for name in names if isinstance(name, dict) for call in to_calls(name, tools, tagged=tagged)]
-    strings = dict.fromkeys(remove_namespace(name, tools) for name in names if isinstance(name, str))
+    resolve = find_tool_name if arguments or tagged else _remove_namespace
+    strings = dict.fromkeys(resolve(name, tools) for name in names if isinstance(name, str))
     if inner:
         names = [*strings, *(call.name for call in inner)]
         arguments += [call.arguments for call in inner]
@@ -111,10 +113,68 @@ def read_members(value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(normalize_key(key), item) for key, item in value.items()]
 
 
-def remove_namespace(name: str, tools: Mapping[str, AnyTool]) -> str:
+def _find_held_calls(members: Sequence[tuple[str, Any]]) -> Any:
+    """Return the calls in a message as servers write it, without other content; `None` if it is no such message."""
+    held = [item for key, item in members if key in _CALLS_KEYS and item]
+    others = (item for key, item in members if key not in {*_CALLS_KEYS, *OTHER_KEYS, "role"})
+    return held[0] if len(held) == 1 and not any(others) else None
+
+
+def contains_call(value: Any, tools: Mapping[str, AnyTool]) -> bool:
+    """Return whether JSON has a call of a known tool with arguments at any depth, or is `{"tool": {arguments}}`."""
+    remaining = [value]
+    while remaining:
+        one: Any = remaining.pop()
+        if isinstance(one, dict):
+            # The keys of a JSON object are strings.
+            fields: dict[str, Any] = one  # pyright: ignore[reportUnknownVariableType]
+            if len(fields) == 1 and any(name in tools and are_arguments(fields[name], tools[name]) for name in fields):
+                return True
+            members = read_members(fields)
+            has_arguments = any(key in ARGUMENT_KEYS for key, _ in members)
+            calls = [call for call in to_calls(fields, tools, tagged=False) if call.name in tools and not call.problem]
+            if any(has_arguments or call.arguments for call in calls):
+                return True
+            remaining += [item for _, item in members]
+        elif isinstance(one, list):
+            remaining += one  # pyright: ignore[reportUnknownArgumentType]
+    return False
+
+
+def are_arguments(value: Any, tool: AnyTool) -> bool:
+    """Return whether JSON has arguments of a tool, with all that it requires, and nothing else."""
+    if not isinstance(value, dict) or not value:
+        return False
+    names: set[str] = set(value)  # pyright: ignore[reportUnknownArgumentType]
+    return names >= set(tool.parameters.get("required", ())) and names <= set(tool.parameters["properties"])
+
+
+# What some models put before the name of a tool.
+_NAMESPACE = compile_lazily(r"(?:functions|default_api|tools)[.:/]")
+
+
+def find_tool_name(written: str, tools: Collection[str]) -> str:
+    """Return the one tool that a name means, in any case and with any separators; else the name as it is."""
+    bare = _remove_namespace(written, tools)
+    if bare in tools:
+        return bare
+    bare = normalize_key(_NAMESPACE().sub("", written.strip(), count=1))
+    found = _group_by_spelling(tuple(tools)).get(bare, ())
+    return found[0] if len(found) == 1 else written
+
+
+@lru_cache
+def _group_by_spelling(names: tuple[str, ...]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(normalize_key(name), []).append(name)
+    return groups
+
+
+def _remove_namespace(name: str, tools: Collection[str]) -> str:
     """Return the name of a tool without the namespace that some models put before it."""
-    bare = name.strip().removeprefix("functions.")
-    return bare if bare in tools else name
+    bare = _NAMESPACE().sub("", name.strip(), count=1)
+    return next((one for one in (name.strip(), bare) if one in tools), name)
 
 
 def _requires_arguments(tool: AnyTool) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from graphexec._parsing import compile_lazily
+from graphexec._parsing.json import find_end
 from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.reading.json_text import FENCE, ReplyText
 from graphexec.agents.reading.labels import (
@@ -228,9 +229,10 @@ def strip_fence(text: str) -> str:
     if opened is None or not text.endswith(FENCE) or len(text) < opened.end() + len(FENCE):
         return text
     inner = text[opened.end() : -len(FENCE)]
-    # The code of a block may contain fences, but not at the beginning of a line.
+    # The code of a block may contain fences, but not at the beginning of a line; a string of JSON may contain any.
     several = f"\n{FENCE}" in f"\n{inner.rstrip(' ')}" if block else FENCE in inner
-    return text if several else inner.strip()
+    inner = inner.strip()
+    return text if several and not (inner.startswith(("{", "[")) and find_end(inner) == len(inner)) else inner
 
 
 # What servers without the template of a model leave at the end of a reply.

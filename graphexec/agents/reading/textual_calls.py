@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any, NoReturn
 
 from graphexec._parsing import compile_lazily
@@ -23,18 +24,18 @@ from graphexec.agents.reading.json_calls import (
     OTHER_KEYS,
     NotACallError,
     TextualCall,
+    contains_call,
     make_token_pattern,
     read_json,
-    read_json_calls,
+    read_json_values,
     read_members,
-    remove_namespace,
     to_calls,
 )
-from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, find_regions, to_list
+from graphexec.agents.reading.json_text import ARGUMENT_KEYS, FENCE, NAME_KEYS, Region, find_regions, to_list
 from graphexec.agents.reading.labels import match_end
+from graphexec.agents.reading.other_calls import begins_python_call, find_other_form, has_name_before
 from graphexec.agents.reading.text_parsing import (
     find_named_tools,
-    has_known_action,
     make_unreadable_error,
     unwrap,
 )
@@ -59,17 +60,11 @@ _NAMED = compile_lazily(r"\s*+([\w.-]{1,99})(?:\[CALL_ID\]\w{1,99})?(?:\[ARGS\])
 _PARAMETER = compile_lazily(r"\s*+<parameter=([^>\n]{1,99})>(?:\r?\n)?(.*?)(?:\r?\n)?</parameter>", re.DOTALL)
 _FUNCTION = compile_lazily(r"\s*+<function=([^>\n]{1,99})>")
 _FUNCTION_END = compile_lazily(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
-# A call in Python, or a list of one, whose arguments would have to be evaluated.
-_PYTHON = compile_lazily(r"\[?\s*+([\w.-]{1,99})\([^()\n]*+\)\s*+\]?")
-
-_PYTHON_BEGUN = compile_lazily(r"\[?\s*+([\w.-]{1,99})\(")
 # The name in JSON that cannot be read.
 _NAME_MEMBER = compile_lazily(
     r"[\"'“”‘](?:name|function|tool|tool_?name|action)[\"'“”’]\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
     re.IGNORECASE,
 )
-# A call in the tags of Claude, which is refused.
-_INVOKE = compile_lazily(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
 # The beginnings of the marks of calls, in lower case: for text that is still being received, or was cut.
 CALL_MARK_PREFIXES = (
     *("<tool_call", "<tools>", "<function", "<|tool_call", "<\uff5ctool\u2581call", "<|python_tag|>", "[tool_calls]"),
@@ -79,6 +74,10 @@ CALL_MARK_PREFIXES = (
 _MARK_END = compile_lazily(r"[>\s]")
 # The opening fence of a text.
 _OPENING_FENCE = compile_lazily(rf"\A{FENCE}\w*\s*")
+# To read a mark takes time linear in the rest of the text, so only some are read.
+_MAX_MARKS = 20
+# Characters of its line in which the backquote before JSON is looked for.
+_REACH = 200
 _FORM = "To use a tool, call it and write nothing else."
 
 
@@ -91,35 +90,39 @@ def read_textual_calls(reply: ModelReply, tools: Sequence[AnyTool]) -> ModelRepl
     """
     by_name = {tool.name: tool for tool in tools}
     text = unwrap(reply.content).strip()
-    mark = _find_mark(text)
-    if mark is not None:
-        return _read_marked(reply, text, mark, by_name)
+    for mark in islice(_find_marks(text), _MAX_MARKS):
+        if (read := _read_marked(reply, text, mark, by_name)) is not None:
+            return read
     try:
-        calls = read_json_calls(text, by_name)
+        values = read_json_values(text)
     except ValueError:
         _reject_unread_call(text, by_name)
-        _reject_call_after_prose(text, by_name)
-        _reject_other_forms(text, by_name)
+        _reject_call_in_prose(text, by_name)
+        if other := find_other_form(text, by_name):
+            _reject(text, other)
         if reply.finish_reason == "length":
             _reject_cut_call(text, by_name)
         return reply
+    calls = to_calls(values, by_name, tagged=False)
     _reject_unclear([call for call in calls if call.name in by_name], text)
-    if not calls or not all(call.name in by_name for call in calls):
-        return reply
-    return _replace_text_by_calls(reply, "", calls, text)
+    if calls and all(call.name in by_name for call in calls):
+        return _replace_text_by_calls(reply, "", calls, text)
+    if contains_call(values, by_name):
+        _reject(text, "it has other JSON around its tool call")
+    return reply
 
 
-def _find_mark(text: str) -> re.Match[str] | None:
-    """Return the first mark that is neither quoted nor in code."""
+def _find_marks(text: str) -> Iterator[re.Match[str]]:
+    """Yield each mark that is neither quoted nor in code."""
     fences = [(region.start, region.end) for region in find_regions(text) if not region.is_json]
     for mark in _MARK().finditer(text):
         quoted = text[mark.start() - 1 : mark.start()] in {"`", '"', "'"}
         if not quoted and not any(start < mark.start() < end for start, end in fences):
-            return mark
-    return None
+            yield mark
 
 
-def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> ModelReply:
+def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mapping[str, AnyTool]) -> ModelReply | None:
+    """Return the reply with the calls that begin with a mark, `None` if the mark is a word of an answer."""
     calls: list[TextualCall] = []
     position = mark.start()
     try:
@@ -142,7 +145,7 @@ def _read_marked(reply: ModelReply, text: str, mark: re.Match[str], tools: Mappi
         named = _find_begun_name(text, mark) in tools
         if (not begins_line and not named) or (calls and not any(call.name in tools for call in calls)):
             _reject_unread_call(text[mark.end() :].lstrip(), tools)
-            return reply
+            return None
         cut = reply.finish_reason == "length"
         _reject(text, "its tool call was cut at the token limit" if cut else f"its tool call is not valid: {error}")
     _reject_unclear(calls, text)
@@ -204,6 +207,8 @@ def _read_parameters(text: str, position: int, tool: AnyTool | None) -> tuple[di
         if not _accepts(expected, written, schema.get("$defs", {})):
             with suppress(ValueError):
                 value = read_value(written)
+        if "<parameter=" in written:
+            raise NotACallError("its parameters are not complete")
         if arguments.setdefault(name, value) != value:
             raise NotACallError(f"it has two values for {name}")
     return arguments, position
@@ -283,32 +288,43 @@ def _reject_unread_call(text: str, tools: Mapping[str, AnyTool]) -> None:
         _reject(text, "its tool call is not complete")
 
 
-def _reject_call_after_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `ParseError` if the text ends in the JSON of a call: it may be the call or a part of the answer."""
-    last = None
+def _reject_call_in_prose(text: str, tools: Mapping[str, AnyTool]) -> None:
+    """Raise `ParseError` if prose surrounds a call: it may be the call or a part of the answer."""
     for region in find_regions(text):
-        if region.is_json:
-            last = region
-    if last is None or text[last.end :].strip():
-        return
+        is_last = not text[region.end :].strip()
+        if not region.is_json:
+            if _begins_marked_call(region.text, tools):
+                _reject(text, "it has other text around its tool call")
+            continue
+        named = is_last and has_name_before(text, region, tools)
+        values: list[Any] = []
+        try:
+            values = read_json_values(region.text)
+        except ValueError:
+            if is_last and not named:
+                _reject_unread_call(region.text, tools)
+        calls = to_calls(values, tools, tagged=False) if is_last else []
+        named = named or any(call.name in tools for call in calls)
+        if named or (not _is_inline_code(text, region) and contains_call(values, tools)):
+            _reject(text, f"it has other text {'before' if is_last else 'around'} its tool call")
+
+
+def _is_inline_code(text: str, region: Region) -> bool:
+    """Return whether JSON is in code within a line, which is a part of the answer."""
+    line = text[max(0, region.start - _REACH) : region.start].rpartition("\n")[2].replace(FENCE, "")
+    return line.count("`") % 2 == 1
+
+
+def _begins_marked_call(code: str, tools: Mapping[str, AnyTool]) -> bool:
+    """Return whether the code in a fence begins with a mark and the call of a known tool."""
+    mark = _MARK().match(code)
+    if mark is None:
+        return False
     try:
-        calls = read_json_calls(last.text, tools)
+        return any(call.name in tools for call in _read_call(code, mark, tools)[0])
     except ValueError:
-        _reject_unread_call(last.text, tools)
-        return
-    if any(call.name in tools for call in calls):
-        _reject(text, "it has other text before its tool call")
-
-
-def _reject_other_forms(text: str, tools: Mapping[str, AnyTool]) -> None:
-    """Raise `ParseError` for a call of a known tool in a form that is not read: Python, labels, or Claude's tags."""
-    python = _PYTHON().fullmatch(text)
-    if python and python[1] in tools:
-        _reject(text, "its tool call is Python, not a call")
-    if has_known_action(text, tools):
-        _reject(text, "its tool call has labels, not the form of a call")
-    if any(remove_namespace(found[1], tools) in tools for found in _INVOKE().finditer(text)):
-        _reject(text, "its tool call has tags that cannot be read")
+        _reject_unread_call(code[mark.end() :].lstrip(), tools)
+        return _find_begun_name(code, mark) in tools
 
 
 def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
@@ -317,8 +333,8 @@ def _reject_cut_call(text: str, tools: Mapping[str, AnyTool]) -> None:
     # A mark that is complete has been read, but that of Claude. Prose may have other tags.
     cut = len(tail) > 1 and any(mark.startswith(tail) for mark in CALL_MARK_PREFIXES)
     begun = tail.startswith("<invoke") or (tail.startswith(CALL_MARK_PREFIXES) and not _MARK_END().search(tail))
-    python = _PYTHON_BEGUN().match(text)
-    if cut or begun or find_named_tools(text, tools) or (python and python[1] in tools) or _may_begin_call(text, tools):
+    begun = begun or begins_python_call(text, tools) or bool(find_named_tools(text, tools))
+    if cut or begun or _may_begin_call(text, tools):
         _reject(text, "its tool call was cut at the token limit")
 
 

@@ -1,0 +1,181 @@
+"""Calls of known tools that the tool-calling agent does not read: they are refused, and what resembles them is not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from graphexec import AgentFinish, ParseError, tool
+from graphexec.agents.tool_calling import read
+from graphexec.messages import ModelReply
+from tests.agents.mutations.common import TOOLS, meaning_of
+
+CALL = json.dumps({"name": "search", "arguments": {"query": "cats"}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[search(query="cats"), clock()]',
+        'search(query="a (b)")',
+        "search(\n    query='it's here',\n)",
+        'functions.search(query="cats")',
+        'print(default_api.search(query="cats"))',
+        '# Look it up.\nfound = search({"query": ["cats"]})\nclock()',
+        "`search('cats')`",
+        'search("cats',
+        'I look.\n```python\nsearch("cats")\n```',
+        'I look.\n\nsearch(\n    query="cats",\n)',
+    ],
+)
+def test_python_call_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="is Python"):
+        read(ModelReply(text), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Sure.\n```json\n{CALL}\n```\nOne moment.",
+        f"I call {CALL} now.",
+        f"I use <tool_call>.\n```\n{CALL}\n```",
+        f"Here:\n```\n<tool_call>{CALL}</tool_call>\n```",
+        f"So:\n```xml\n<tool_call>{CALL}</tool_call>\n```\nThat is all.",
+        "Here:\n```\n<function=search>\n```",
+        f"Here:\n```\n<tool_call>{CALL[:-5]}\n```",
+        'search {"query": "cats"}',
+        'I look.\n**search**:\n```json\n{"query": "cats"}\n```',
+        'search {"query": "ca',
+        'search {"query": "a"b"}',
+    ],
+)
+def test_call_with_text_around_it_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match=r"it has other text|is not complete"):
+        read(ModelReply(text), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'[{CALL}, {{"name": "nope", "arguments": {{}}}}]',
+        f'{CALL}{{"x": 1}}',
+        f"[3, {CALL}]",
+        f'{{"tool_calls": [{CALL}], "content": "I look."}}',
+        f'{{"response": [{{"next": {CALL}}}]}}',
+        '{"x": 1}\n{"name": "clock", "arguments": {}}',
+        '[{"search": {"query": "cats"}}]',
+    ],
+)
+def test_call_with_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="it has other JSON"):
+        read(ModelReply(text), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Action: search("cats")',
+        "I look.\n**Action:** `search`[cats]",
+        '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "cats"}',
+        'I look. functions.search:0 {"query": "cats"}',
+        "<search><query>cats</query></search>",
+        '<search>{"query": "cats"}</search>',
+        "what it is for</parameter></function>",
+    ],
+)
+def test_call_in_other_form_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match=r"has labels|has tags|is not complete"):
+        read(ModelReply(text), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My tools:\nsearch(query)\nclock()",
+        'My tools:\n- search(query="...")',
+        'It says:\nsearch("cats") finds nothing.',
+        "Clock (wall) says (12)",
+        'import re\nre.search("a", text)',
+        '```python\ndef search(query):\n    return query\n\nsearch("cats")\n```',
+        're.search("a", text)',
+        'Write `search("cats")`.',
+        f"Write `{CALL}` so.",
+        '{"search": {"hits": 3}}',
+        '{"search": {}}',
+        '{"name": "Clock"}',
+        '[{"name": "clock"}, {"name": "Oslo"}]',
+        '{"history": [{"tool": "search", "input": {"query": "a"}, "output": "b"}]}',
+        '{"tool_calls": [], "content": "Hello."}',
+        '{"tool_calls": 3}',
+        'search: {"hits": 3}',
+        'The result: {"query": "cats"}',
+        "search: {it is} or {'",
+        "Action: research(cats)\nOwner: Bob",
+        "<form><search>cats</search></form>",
+        "It ends with <tool_call> and </tool_call>",
+        "```\nfind cats\n```\nis a command.",
+        "So:\n```\n<tool_call>\n```",
+        "Say {'a': 'b'c'} then.",
+    ],
+)
+def test_text_like_a_call_is_the_answer(text: str) -> None:
+    decision = read(ModelReply(text), TOOLS)
+    assert isinstance(decision, AgentFinish)
+    assert decision.output == text
+
+
+def test_name_that_may_mean_two_tools_is_unknown() -> None:
+    @tool(name="Search")
+    def other(query: str) -> str:
+        """Look something else up."""
+        return query
+
+    with pytest.raises(ParseError, match="there is no tool SEARCH"):
+        read(ModelReply(f"<tool_call>{CALL.replace('search', 'SEARCH')}</tool_call>"), [*TOOLS, other])
+
+
+@pytest.mark.parametrize("tag", ["</think>", "</think></tool_call>", "[/THINK]", "\n</think>\n", "```", "\n```\n"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        '<tool_call>{{"name": "search", "arguments": {{"query": "a{}b"}}}}</tool_call>',
+        "<tool_call>{{'name': 'search', 'arguments': {{'query': 'a{}b'}}}}</tool_call>",
+        '[TOOL_CALLS][{{"name": "search", "arguments": {{"query": "a{}b"}}}}]',
+        '{{"name": "search", "arguments": {{"query": "a{}b"}}}}',
+        '```json\n{{"name": "search", "arguments": {{"query": "a{}b"}}}}\n```',
+        '``` {{"name": "search", "arguments": {{"query": "a{}b"}}}}```',
+        "<function=clock></function><function=search><parameter=query>a{}b</parameter></function>",
+        "I look.\n<function=search>\n<parameter=query>a{}b</parameter></function>",
+    ],
+)
+def test_tag_in_an_argument_is_text(form: str, tag: str) -> None:
+    decision = read(ModelReply(form.format(tag)), TOOLS)
+    assert not isinstance(decision, AgentFinish)
+    assert meaning_of(decision[-1:]) == ("search", {"query": f"a{tag}b"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "search", "arguments": {"query": "</think></tool_call>',
+        "<function=search><parameter=query>a</think>b",
+        "<function=search><parameter=query>a<parameter=limit>3</parameter></function>",
+    ],
+)
+def test_cut_argument_with_a_tag_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="is not valid"):
+        read(ModelReply(text), TOOLS)
+
+
+@pytest.mark.parametrize(
+    "thought",
+    [
+        f"I use <tool_call>{CALL}</tool_call>, it's clear.",
+        "It needs <function=clock> and <parameter=query>.",
+        '{"a": "b"} is not it\'s form.',
+        "<function=clock><parameter=a>b</parameter></function>",
+    ],
+)
+def test_call_in_thoughts_does_not_hide_their_end(thought: str) -> None:
+    assert meaning_of(read(ModelReply(f"{thought}\n</think>\n{CALL}"), TOOLS)) == ("search", {"query": "cats"})
