@@ -260,13 +260,14 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     beside = f"{before}\n{after}"
     if find_action(beside) or any(name != tool for name in find_named_tools(beside, names)):
         raise _unreadable(text, "it has another action")
-    if any(_has_call(part, tools) for part in (_MARK().sub("", before), after)):
+    others = [item for region in find_regions(beside) for item in read_items(region)]
+    if has_decision(others, names) or any(_has_call(part, tools) for part in (_MARK().sub("", before), after)):
         raise _unreadable(text, "it has a tool call beside its decision")
     labelled = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(beside)
     given = fields.get("actioninput")
     answers = [fields[name] for name in _ANSWERS if name in fields and fields[name] not in (None, {})]
-    others = (read_fields(item) for region in find_regions(after) for item in read_items(region))
-    if any(other.get(name) not in (None, "", {}, *answers) for other in others for name in _ANSWERS):
+    later = (read_fields(item) for region in find_regions(after) for item in read_items(region))
+    if any(one.get(name) not in (None, "", {}, *answers) for one in later for name in _ANSWERS):
         raise _unreadable(text, "it has other JSON with an input or an answer")
     if is_answer(action):
         # An empty string beside an answer is a member that was not filled in.
@@ -275,7 +276,9 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
             raise _unreadable(text, "it is a final_answer without an answer")
         if any(answer != answers[0] for answer in answers):
             raise _unreadable(text, "it has two answers")
-        if has_decision(answers[0], names) or _has_call(format_observation(answers[0]), tools):
+        answer = answers[0]
+        is_call = isinstance(answer, str) and any(name in answer for name in names) and _has_call(answer, tools)
+        if is_call or has_decision(answer, names):
             raise _unreadable(text, "its answer is an action")
         _reject_members(fields, "final_answer", answers[0], names, text)
         if labelled and read_text_after(beside, labelled) not in ("", format_observation(answers[0])):
@@ -294,7 +297,7 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
 
 
 def _has_call(text: str, tools: Collection[AnyTool]) -> bool:
-    """Return whether a text has a call of a known tool, as a tool-calling agent reads or refuses it."""
+    """Return whether a text has a call that a tool-calling agent reads or refuses."""
     try:
         return bool(read_textual_calls(ModelReply(text), tuple(tools)).tool_calls)
     except ParseError:

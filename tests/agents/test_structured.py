@@ -215,6 +215,23 @@ def test_labelled_answer_in_json_is_read(before: str) -> None:
     assert finish.output == "42"
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[TOOL_CALLS] begins a call.",
+        "<tools>",
+        "Use echo(text) for it.",
+        '{"answer": "42"}',
+        {"name": "echo"},
+        "{action: 1}",
+    ],
+)
+def test_answer_about_calls_is_read(answer: Any) -> None:
+    finish = read(ModelReply(json.dumps({"action": "final_answer", "answer": answer})), [echo])
+    assert isinstance(finish, AgentFinish)
+    assert finish.output == (answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":")))
+
+
 def test_conversation_is_instructions_examples_question_and_steps() -> None:
     models: list[ScriptedModel] = []
 

@@ -41,7 +41,7 @@ _PLAIN = frozenset(
 # The beginning of an object that is a decision and cannot be read: the key of its action is in no quotes of JSON, or
 # follows a comment.
 _MARK = r"[^\w\s{}]{0,2}"
-_COLON = rf"{_MARK}\s{{0,9}}[:：=]"
+_COLON = rf"{_MARK}\s{{0,9}}[:：]"
 _OTHER_ACTION = (
     r"(?:/\*[^{}*]{0,200}+\*/\s{0,9}|//[^{}\n]{0,200}+\n\s{0,9})?+"
     rf"(?:{_MARK}\w{{1,30}}{_COLON}[^{{}}]{{0,300}}?[,，]\s{{0,99}})?{_MARK}(?i:action){_COLON}"

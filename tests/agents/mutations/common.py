@@ -81,10 +81,11 @@ def think(chance: Random, text: str) -> str:
     thought = chance.choice(THOUGHTS)
     name = chance.choice(["think", "thinking", "THINK", "thought"])
     blank = chance.choice(["", " ", "\n", "\n\n"])
+    role = chance.choice(["", "", "\ufeff", "\u200b\n", "<|im_start|>assistant\n", "Assistant: "])
     forms = [
-        f"<{name}>{thought}</{name}>",
-        f"<{name}>\n{thought}\n</{name}>\n",
-        f"[THINK]{thought}[/THINK]",
+        f"{role}<{name}>{thought}</{name}>",
+        f"{role}<{name}>\n{thought}\n</{name}>\n",
+        f"{role}[THINK]{thought}[/THINK]",
         f"{thought}\n</{name}>\n",
         f"{thought}</{name}>",
     ]

@@ -137,12 +137,18 @@ def conclude_action(chance: Random, text: str) -> str:
 def decide_in_member(chance: Random, text: str) -> str:
     """Put another decision into a member beside the action."""
     members = ['"next": {"action": "clock", "action_input": {}}', '"then": [{"tool": "clock"}]', '"tool": "other"']
+    members += ['"next": {"action": "final_answer", "answer": "both"}', '"next": "{\\"action\\": \\"final_answer\\"}"']
     return add_member(chance, text, chance.choice([*members, '"arguments": {"x": 1}', '"Tool Input": "other"']))
 
 
 def label_decision(chance: Random, text: str) -> str:
-    """Put another decision with labels before or behind the JSON."""
-    other = chance.choice(["Final Answer: both", "Action: search\nAction Input: both"])
+    """Put another decision with labels, in a tag or in what is not JSON before or behind the JSON."""
+    other = chance.choice(
+        [
+            *("Final Answer: both", "Action: search\nAction Input: both", '{action: "clock", action_input: {}}'),
+            '<tool_call>{"name": "search", "arguments": {"query": "both"}}</tool_call>',
+        ]
+    )
     return chance.choice([f"{other}\n{text}", f"{text}\n{other}"])
 
 
