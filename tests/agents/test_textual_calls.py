@@ -260,6 +260,7 @@ def test_other_text_is_the_answer(text: str) -> None:
         ('```json\n{"name": "weather", "arguments": {', "its tool call is not complete"),
         ('{"name": "weather", "arguments": {"city": "a"b"}}', "its tool call is not complete"),
         ("{'name': 'weather', 'arguments': {'city': 'a'b'}}", "its tool call is not JSON"),
+        ('{name: "weather", arguments: {city: "Oslo"}}', "its tool call is not JSON"),
         ("I see.\n[{'Tool_Name': 'weather', 'args': {'city': 'a'b'}}]", "its tool call is not JSON"),
         ('I see.\n```json\n{"name": "weather", "arguments": {"city": "Os', "its tool call is not complete"),
         ('{"name": "weather", "arguments": [1]}', "the arguments of the call to weather are not a JSON object"),

@@ -27,6 +27,9 @@ CALL = json.dumps({"name": "search", "arguments": {"query": "cats"}})
         'search("cats',
         'I look.\n```python\nsearch("cats")\n```',
         'I look.\n\nsearch(\n    query="cats",\n)',
+        '- **search**(query="cats")',
+        "Tool call: search.run('cats')",
+        'const found = await search({query: "cats"});',
     ],
 )
 def test_python_call_is_refused(text: str) -> None:
@@ -47,6 +50,7 @@ def test_python_call_is_refused(text: str) -> None:
         'search {"query": "cats"}',
         'I look.\n**search**:\n```json\n{"query": "cats"}\n```',
         'search {"query": "ca',
+        '[search] {"query": "cats"}',
         'search {"query": "a"b"}',
     ],
 )
@@ -76,6 +80,8 @@ def test_call_with_other_json_is_refused(text: str) -> None:
     "text",
     [
         'Action: search("cats")',
+        "Thought: The time?\nAction: clock",
+        '<tool name="search">{"query": "cats"}</tool>',
         "I look.\n**Action:** `search`[cats]",
         '<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "cats"}',
         'I look. functions.search:0 {"query": "cats"}',
@@ -112,6 +118,8 @@ def test_call_in_other_form_is_refused(text: str) -> None:
         'The result: {"query": "cats"}',
         "search: {it is} or {'",
         "Action: research(cats)\nOwner: Bob",
+        "The plan:\nAction: search\nOwner: Bob",
+        'In parentheses (search("cats")).',
         "<form><search>cats</search></form>",
         "It ends with <tool_call> and </tool_call>",
         "```\nfind cats\n```\nis a command.",

@@ -11,7 +11,7 @@ from graphexec._parsing.json import is_broken_container
 from graphexec.agents.reading.json_calls import are_arguments, find_tool_name, read_json_values
 from graphexec.agents.reading.json_text import Region, find_regions
 from graphexec.agents.reading.labels import ACTION, match_end
-from graphexec.agents.reading.text_parsing import has_known_action
+from graphexec.agents.reading.text_parsing import find_named_tools, has_known_action
 from graphexec.tools import AnyTool
 
 _PYTHON = "its tool call is Python, not a call"
@@ -20,7 +20,12 @@ _LABELS = "its tool call has labels, not the form of a call"
 
 # The beginning of a call in Python, also in a list, in `print`, or assigned to a variable. Its arguments would have to
 # be evaluated.
-_CALL = r"(?:\w{1,99}\s?=\s?)?(?:await\s)?(?:print\()?([A-Za-z_][\w.-]{0,99})(?=\()"
+_CALL = (
+    r"(?:(?:(?:const|let|var)\s)?\w{1,99}\s?=\s?)?(?:await\s)?(?:print\()?"
+    r"([A-Za-z_][\w.-]{0,99}?)(?:\.(?:call|run|invoke))?(?:\*\*)?(?=\()"
+)
+# What stands before it if it is all of a reply.
+_LABEL = compile_lazily(r"[^\w\n(\[]{0,9}(?:(?:tool|function)?[ _]?call:\s{0,9})?", re.IGNORECASE)
 _PYTHON_CALL = compile_lazily(rf"(?:[\s\[(`]|\#[^\n]*\n)*+{_CALL}")
 _PYTHON_LINE = compile_lazily(rf"^[ \t\[(`]{{0,9}}{_CALL}", re.MULTILINE)
 # Each of them may be followed by calls up to the end, so only some are tried: the time is linear.
@@ -43,8 +48,12 @@ _ARGUMENT = compile_lazily(r"\(\s*+(?:[\"'\[{]|-?\d|\w{1,99}\s?=|(?:True|False|N
 # The name of a tool with arguments in any brackets, after a label.
 _NAME_IN_LABEL = compile_lazily(r"[\s*`\"']{0,9}([\w.-]{1,99})[`*]{0,3}\s?[(\[{]")
 
+_BEGINS_WITH_LABEL = compile_lazily(r"\W{0,9}(?:thought|action)\b", re.IGNORECASE)
+
 # A call in the tags of Claude; the header of gpt-oss; the id of Kimi; a tag that is the name of a tool.
-_INVOKE = compile_lazily(r"(?<![`\"'])<(?:\w{1,20}:)?invoke\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE)
+_INVOKE = compile_lazily(
+    r"(?<![`\"'])<(?:\w{1,20}:)?(?:invoke|tool|function|tool_call)\s{1,9}name=[\"'“‘]?([\w.-]{1,99})", re.IGNORECASE
+)
 _HEADER = compile_lazily(r"(?<![`\"'])(?:<\|channel\|>[^\n{]{0,99}?\sto=|\bto=functions\.)([\w.-]{1,99})")
 _NUMBERED = compile_lazily(r"\bfunctions\.([\w-]{1,99}):\d")
 _TOOL_TAG = compile_lazily(r"(?<![`\"'])<([\w.-]{1,99})>\s{0,9}(?:<([\w.-]{1,99})>|\{)")
@@ -52,7 +61,7 @@ _TOOL_TAG = compile_lazily(r"(?<![`\"'])<([\w.-]{1,99})>\s{0,9}(?:<([\w.-]{1,99}
 _CLOSING = compile_lazily(r"</(tool_calls?|function_calls?|function|parameter|invoke)>\s*\Z", re.IGNORECASE)
 # The name of a tool before its arguments. Characters: enough for both words.
 _NAME_BEFORE = compile_lazily(
-    r"^[^\w\n]{0,9}(?:\w{1,20}:\s)?([\w.-]{1,99}?)(?::\d{1,9})?[\s:=>*`-]{0,9}"
+    r"^[^\w\n]{0,9}(?:\w{1,20}:\s)?([\w.-]{1,99}?)(?::\d{1,9})?[\s:=>*`\])-]{0,9}"
     r"(?:(?:json|arguments|args|parameters|input)[\s:=*`]{0,9})?\Z",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -82,7 +91,7 @@ def begins_python_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
 
 def _has_python_calls(text: str, tools: Mapping[str, AnyTool]) -> bool:
     """Return whether a text is calls of known tools in Python, or ends in them on lines of their own or in a fence."""
-    if _is_python(text, 0, tools):
+    if _is_python(text, match_end(_LABEL(), text), tools):
         return True
     for region in find_regions(text):
         if not region.is_json and not text[region.end :].strip():
@@ -123,7 +132,9 @@ def _find_closing(text: str, start: int) -> int | None:
 
 
 def _has_labelled_call(text: str, tools: Mapping[str, AnyTool]) -> bool:
-    """Return whether `Action:` precedes a known tool with its arguments in brackets."""
+    """Return whether `Action:` precedes a known tool with its arguments in brackets, or alone if it begins the text."""
+    if _BEGINS_WITH_LABEL().match(text) and find_named_tools(text, tools):
+        return True
     named = (_NAME_IN_LABEL().match(text, label.end()) for label in ACTION.at_line.finditer(text))
     return any(found is not None and find_tool_name(found[1], tools) in tools for found in named)
 

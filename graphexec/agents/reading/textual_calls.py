@@ -62,7 +62,7 @@ _FUNCTION = compile_lazily(r"\s*+<function=([^>\n]{1,99})>")
 _FUNCTION_END = compile_lazily(r"\s*+</(?:function|tool_call)>", re.IGNORECASE)
 # The name in JSON that cannot be read.
 _NAME_MEMBER = compile_lazily(
-    r"[\"'“”‘](?:name|function|tool|tool_?name|action)[\"'“”’]\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
+    r"(?:[\"'“”‘]|\b)(?:name|function|tool|tool_?name|action)[\"'“”’]?\s{0,9}[:：]\s{0,9}[\"'“„‘]([^\"'“”’]{1,99})[\"'“”’]",
     re.IGNORECASE,
 )
 # The beginnings of the marks of calls, in lower case: for text that is still being received, or was cut.
