@@ -238,6 +238,7 @@ make_answer_reader = partial(make_json_reader, _ANSWERS)
 
 # The mark of a call, which a model may write before its decision, or another tag at the end of a text.
 _MARK = compile_lazily(r"(?:<[|\w=]{1,60}>|\[\w{1,20}\])\s*\Z")
+_MARK_END = compile_lazily(r"\A(?:\s{0,9}</\w{1,60}>)+")
 
 
 def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
@@ -261,7 +262,11 @@ def read(reply: ModelReply, tools: Collection[AnyTool] = ()) -> Decision:
     if find_action(beside) or any(name != tool for name in find_named_tools(beside, names)):
         raise _unreadable(text, "it has another action")
     others = [item for region in find_regions(beside) for item in read_items(region)]
-    if has_decision(others, names) or any(_has_call(part, tools) for part in (_MARK().sub("", before), after)):
+    # The label of the same action is no other call.
+    parts = [
+        part for part in (_MARK().sub("", before), _MARK_END().sub("", after)) if not find_named_tools(part, names)
+    ]
+    if has_decision(others, names) or any(_has_call(part, tools) for part in parts):
         raise _unreadable(text, "it has a tool call beside its decision")
     labelled = FINAL_ANSWER.patterns[Spelling.TRANSLATED].search(beside)
     given = fields.get("actioninput")
