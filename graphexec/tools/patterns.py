@@ -13,10 +13,12 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from graphexec._parsing import compile_lazily
+
 # Ways in which a matcher may divide a string among the parts of a pattern, in bits: some tenths of a second.
 _MOST_BITS = 20.0
 # Sets of sets: other characters for pydantic's engine than for `re`.
-_NESTED = re.compile(r"\[[^\]]*(?:\[|--|&&|~~)")
+_NESTED = compile_lazily(r"\[[^\]]*(?:\[|--|&&|~~)")
 # What compiling a pattern raises, too: for a count with too many digits, and for too many groups in groups.
 COMPILE_ERRORS = (re.error, ValueError, OverflowError, RecursionError)
 
@@ -110,6 +112,6 @@ def _make_linear(pattern: str) -> Any:
 
     try:
         schema = core_schema.str_schema(pattern=_replace_surrogates(pattern))
-        return None if _NESTED.search(pattern) else SchemaValidator(schema)
+        return None if _NESTED().search(pattern) else SchemaValidator(schema)
     except SchemaError:
         return None

@@ -50,6 +50,7 @@ BEGINNINGS = ("", "Action:", "```json\n{", "Action: a\nAction Input: ", "<tool>a
 PAIRS = ("Action 1 ", "\n\t", '\\"', '"\\', "```{", '```{"', "<tool", "&amp;", "Follow up", "{[", "[{", '{"a":', "``")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__.rpartition(".")[2])
 def test_hostile_text_is_parsed_in_linear_time(read: Callable[[ModelReply], Decision]) -> None:
     def seconds(text: str) -> float:

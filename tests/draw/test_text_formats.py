@@ -166,6 +166,7 @@ def test_text_has_no_control_or_bidi_characters(how: str) -> None:
     text.encode()
 
 
+@pytest.mark.slow
 @every_format
 def test_very_long_text_is_written_quickly(how: str) -> None:
     picture = ring(("plan", "parse"), ("word " * 200_000,))

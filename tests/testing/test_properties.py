@@ -89,8 +89,14 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
 # ---- what keeps its promise
 
 
-@pytest.mark.parametrize("kind", AGENTS)
-@pytest.mark.parametrize("settings", [{}, {"max_execution_time": 20}, {"handle_parsing_errors": False}])
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        *((kind, {}) for kind in AGENTS),
+        ("structured", {"max_execution_time": 20}),
+        ("react", {"handle_parsing_errors": False}),
+    ],
+)
 def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
     executor = executor_of(kind, max_iterations=3, max_tool_calls=5, **settings)
     # 5 examples, or 25 where properties are tried with many.
