@@ -49,9 +49,9 @@ def tlc_says(flow: Flow, limits: Limits, *, bound: int | None = None) -> bool:
     return tlc(tla(flow, limits, bound=bound), tla_config(bound=bound)).holds
 
 
-pytestmark = pytest.mark.slow
-
-by_each_checker = pytest.mark.parametrize("says", [spin_says, tlc_says])
+by_each_checker = pytest.mark.parametrize(
+    "says", [pytest.param(spin_says, marks=pytest.mark.slow), pytest.param(tlc_says, marks=pytest.mark.slow)]
+)
 # A second for each run of Java or gcc; what fails is small as it is, and not made smaller.
 by_many_runs = settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
@@ -72,7 +72,7 @@ def test_executor_bound_is_tight(says: Says, iterations: int) -> None:
     assert not says(EXECUTOR, given, bound=bound - 1)
 
 
-@pytest.mark.parametrize("says", [spin_says, tlc_says])
+@by_each_checker
 @pytest.mark.parametrize(
     "given", [Limits(), Limits(iterations=None), agent_limits(iterations=None, model_calls=2, seconds=9.0)], ids=repr
 )
@@ -93,6 +93,7 @@ def test_bad_flow_has_endless_run(says: Says, flow: Flow) -> None:
     assert not says(flow, Limits(iterations=3))
 
 
+@pytest.mark.slow
 def test_loop_that_changes_nothing_is_found() -> None:
     assert not tlc_says(SPINNING, Limits())
 
@@ -109,7 +110,7 @@ def test_invalid_identifiers_stay_distinct(says: Says) -> None:
     assert not says(AWKWARD, Limits(), bound=len(AWKWARD.nodes) - 1)
 
 
-@pytest.mark.parametrize("says", [spin_says, tlc_says])
+@by_each_checker
 @by_many_runs
 @given(flow=flows(), given_limits=limits())
 def test_external_checkers_agree_with_exhaustive_walk(says: Says, flow: Flow, given_limits: Limits) -> None:
@@ -146,6 +147,23 @@ def test_no_two_names_become_one_identifier(names: list[str]) -> None:
     made = make_identifiers("at_", names)
     assert len({*made}) == len(names)
     assert all(name.isascii() and name.isidentifier() and name.startswith("at_") for name in made)
+
+
+def test_promela_counts_one_step_beyond_the_bound() -> None:
+    text = promela(EXECUTOR, Limits(iterations=1), bound=6)
+    assert "steps = (steps > 6 -> steps : steps + 1); assert(steps <= 6)" in text
+    # A step is taken while the limit is not used up, and the limit's own when it is.
+    assert ":: atomic { left_iterations >= 1 -> left_iterations = left_iterations - 1; step(); goto at_parse }" in text
+    assert ":: atomic { (left_iterations == 0) -> step(); goto at_stopped_response }" in text
+    assert "steps" not in promela(EXECUTOR, Limits(iterations=1)).partition("*/")[2]
+
+
+def test_transition_beyond_its_limit_is_left_out() -> None:
+    assert "goto at_parse }" not in promela(EXECUTOR, Limits(iterations=0))
+
+
+def test_promela_of_a_stuck_node_blocks() -> None:
+    assert "false;  /* no transition */" in promela(BAD["no way on"], Limits())
 
 
 def test_tla_counts_one_step_beyond_the_bound() -> None:
