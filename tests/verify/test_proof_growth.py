@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,6 +11,7 @@ from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof import potential
 from graphexec.verify.proof.flow import Flow, Transition
 from graphexec.verify.proof.prove import prove_flow
+from tests.counting import count_calls
 from tests.verify.test_numbers import nested
 
 SPENT = (("iterations", 1),)
@@ -49,22 +48,6 @@ def loops_in_a_row(count: int) -> Flow:
         if spends:
             found.append(Transition(f"n{at}", "LimitReached", "END", "gate", causes=(name,)))
     return flow_of(found, (("rounds", 3),))
-
-
-def count_calls(work: Callable[[], Any]) -> int:
-    calls = 0
-
-    def profile(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(profile)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
 
 
 def cost(flow: Flow, limits: Limits) -> tuple[int, int]:
