@@ -332,7 +332,8 @@ def test_terminal_wraps_long_lines_without_loss(text: str) -> None:
 
 def columns(line: str) -> int:
     """Return the width of a line in terminal cells: an accent that combines with a letter takes none."""
-    shown = [one for one in line if one.isprintable() and unicodedata.category(one) not in ("Mn", "Me")]
+    marks = {one for one in line if unicodedata.combining(one) or unicodedata.category(one) in ("Mn", "Me")}
+    shown = [one for one in line if one.isprintable() and one not in marks]
     return sum(2 if unicodedata.east_asian_width(one) in ("W", "F") else 1 for one in shown)
 
 
