@@ -228,9 +228,11 @@ def test_executor_matches_the_reference_loop(
     check(turns, conclusion, given, flavour)
 
 
+# Minutes each: several processes share them.
 @pytest.mark.slow
-@settings(max_examples=3000)
-@given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings(), flavour=FLAVOUR)
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@settings(max_examples=1000)
+@given(turns=TURNS, conclusion=CONCLUSIONS, given=all_settings())
 def test_executor_matches_the_reference_loop_thoroughly(
     turns: list[Turn], conclusion: Turn, given: Settings, flavour: Flavour
 ) -> None:
