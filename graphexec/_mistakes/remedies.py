@@ -150,7 +150,7 @@ CREATE_OPTIONS = _by_name(
         "agents that reply with text have it as stop: create_react_agent(model, tools, stop=[...])",
     ),
     (
-        "handoffs agents sub_agents subagents managed_agents team members",
+        "handoffs agents sub_agents managed_agents team members",
         "other agents are tools: executor.as_tool(name, description)",
     ),
 )
