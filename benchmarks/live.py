@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from graphexec import AgentExecutor, create_structured_agent, create_tool_calling_agent, tool
-from graphexec.cli.run_options import EVERYDAY_EXAMPLES
+from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.draw import Recorder
 from graphexec.live import serving
 from graphexec.messages import ModelReply, ModelRequest, ToolCall

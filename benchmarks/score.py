@@ -30,7 +30,7 @@ from score_tasks import SETS, Call, Computation, Task
 
 from graphexec import AgentExecutor, AgentFinish, StoppedResponse
 from graphexec.cli.exit_codes import UsageError, code_of, print_error
-from graphexec.cli.run_options import AgentName, ChosenModel, fetch_weights, make_agent, make_model
+from graphexec.cli.runs.options import AgentName, ChosenModel, fetch_weights, make_agent, make_model
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.errors import ContextOverflowError, GraphexecError
 from graphexec.kernel import Answered, Done, Event

@@ -11,7 +11,7 @@ from rich.table import Table
 from graphexec import __version__
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
-from graphexec.cli.running import run
+from graphexec.cli.runs.running import run
 from graphexec.cli.terminal import Screen
 from graphexec.cli.viewing import view
 

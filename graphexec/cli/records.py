@@ -20,7 +20,7 @@ from graphexec.cli.exit_codes import (
     open_for_writing,
     read,
 )
-from graphexec.cli.run_loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
 from graphexec.errors import InputError

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exit_codes import error_line
-from graphexec.cli.run_loop import RunProgress, RunSetup
+from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
 from graphexec.effects import (

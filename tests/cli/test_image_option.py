@@ -9,7 +9,7 @@ from typing import get_type_hints
 
 import pytest
 
-from graphexec.cli.running import run
+from graphexec.cli.runs.running import run
 from graphexec.models.provider_names import PROVIDERS
 from tests.cli.conversations import serving
 from tests.cli.terminals import command

@@ -23,7 +23,7 @@ from graphexec import (
     tool,
 )
 from graphexec.cli import records
-from graphexec.cli.run_loop import RunSetup, follow
+from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
 from graphexec.effects import CallModel

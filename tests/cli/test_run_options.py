@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from graphexec.cli.run_options import AgentName, make_agent
+from graphexec.cli.runs.options import AgentName, make_agent
 from graphexec.errors import WeightsError
 from graphexec.memory import FileHistory, Turn
 from graphexec.models import ScriptedModel

@@ -10,7 +10,7 @@ import pytest
 
 from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
-from graphexec.cli.run_loop import RunProgress
+from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.trace import TracePrinter, format_effects
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
-from graphexec.cli.run_loop import RunSetup, follow
+from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.trace import TracePrinter
 from graphexec.draw import Recorder
 from graphexec.draw.page import html

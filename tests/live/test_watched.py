@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from graphexec import AgentExecutor, create_structured_agent, tool
-from graphexec.cli.run_options import EVERYDAY_EXAMPLES
+from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.draw import Recorder
 from graphexec.live import serving
 from graphexec.models import LocalModel, ScriptedModel

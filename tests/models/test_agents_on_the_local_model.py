@@ -27,7 +27,7 @@ from graphexec.agents import (
     create_tool_calling_agent,
     create_xml_agent,
 )
-from graphexec.cli.run_options import EVERYDAY_EXAMPLES
+from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.effects import CallModel
 from graphexec.errors import BadRequestError
 from graphexec.executor import AgentExecutor, Observer, RunResult

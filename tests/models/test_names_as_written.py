@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.run_options import make_model
+from graphexec.cli.runs.options import make_model
 from graphexec.errors import InputError
 from graphexec.models import LocalModel, OpenAICompatible, create_model
 from graphexec.models.naming import has_provider, split_name

@@ -14,7 +14,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.agents import synthesised_examples
-from graphexec.cli.run_options import EVERYDAY_EXAMPLES
+from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.errors import ContextOverflowError
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel

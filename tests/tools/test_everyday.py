@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from graphexec.cli.run_options import EVERYDAY_EXAMPLES
+from graphexec.cli.runs.options import EVERYDAY_EXAMPLES
 from graphexec.tools.arithmetic import LARGEST, LONGEST, ExpressionError, evaluate, format_number
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator, convert_units, make_today, today
 from graphexec.tools.units import UNITS, UnknownUnitError, convert, find_unit

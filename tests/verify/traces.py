@@ -9,7 +9,7 @@ from typing import Any
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, Limits
 from graphexec.cli.records import Records
-from graphexec.cli.run_loop import RunSetup, follow
+from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.kernel import Done
 from graphexec.runtime import make_run_context, stream

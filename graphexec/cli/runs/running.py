@@ -11,19 +11,10 @@ import typer
 
 from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, exit_on_error, option, write_proof
 from graphexec.cli.records import Records, record_to
-from graphexec.cli.run_loop import RunDisplay, RunSetup, follow
-from graphexec.cli.run_options import (
-    AgentName,
-    fetch_weights,
-    load_images,
-    load_tools,
-    make_agent,
-    make_memory,
-    make_model,
-)
+from graphexec.cli.runs.building import AgentOptions, build_executor
+from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
+from graphexec.cli.runs.options import AgentName, load_images
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
-from graphexec.executor.creation import choose_kind
-from graphexec.executor.executor import AgentExecutor
 
 _MODEL, _LIMITS, _SAVED, _OUTPUT = "Model and tools", "Limits", "Saved between runs", "Output"
 
@@ -160,35 +151,39 @@ def run(  # noqa: PLR0913 - each is an option
     """
     out = sys.stdout
     with exit_on_error(debug=debug, json_to=out if json else None):
-        loaded, images = load_tools(tools or ()), load_images(image or ())
-        chosen = make_model(model, base_url, gguf, retries=retries, cache=cache)
-        name: AgentName = agent or choose_kind(chosen.model, loaded, chosen.named).kind
-        chosen_agent = make_agent(name, chosen.model, loaded)
-        executor = AgentExecutor(
-            agent=chosen_agent,
-            tools=loaded,
-            max_iterations=max_iterations,
-            max_execution_time=max_seconds,
-            max_model_calls=max_model_calls,
-            max_tool_calls=max_tool_calls,
-            max_tokens=max_tokens,
-            handle_parsing_errors=True,
-            early_stopping_method=early_stopping,
-            trim_intermediate_steps=trim or -1,
-            memory=make_memory(name, chosen_agent, memory),
+        images = load_images(image or ())
+        built = build_executor(
+            AgentOptions(
+                model=model,
+                base_url=base_url,
+                gguf=gguf,
+                retries=retries,
+                agent=agent,
+                trim=trim,
+                tools=tools,
+                cache=cache,
+                memory=memory,
+                max_iterations=max_iterations,
+                max_seconds=max_seconds,
+                max_model_calls=max_model_calls,
+                max_tool_calls=max_tool_calls,
+                max_tokens=max_tokens,
+                early_stopping=early_stopping,
+            )
         )
+        executor = built.executor
         if certificate is not None:
             from graphexec.verify import verify
 
             write_proof(verify(executor.graph, executor.limits).certificate, certificate)
         with record_to(record) as recording:
             # Last: a download may take minutes, and wrong usage is reported before it.
-            fetch_weights(chosen)
+            built.fetch_weights()
             printed = Records(out) if json else None
             display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
             # The file is written first: it is complete when the result is shown.
             displays = [display] if recording is None else [recording, display]
-            setup = RunSetup(question, executor, chosen.name, name, images)
+            setup = RunSetup(question, executor, built.model, built.agent, images)
             code = follow(setup, displays, debug=debug)
         if printed is not None and printed.report_missing():
             # The answer may be in a missing record.
