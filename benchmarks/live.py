@@ -38,10 +38,12 @@ COST = 0.05
 # A reader that has the page, says when it receives a record, and continues until the stream ends.
 READER = """
 import sys
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
-urlopen(sys.argv[1]).read()
-with urlopen(sys.argv[1] + "events") as stream:
+address, _, token = sys.argv[1].partition("?token=")
+headers = {"Authorization": f"Bearer {token}"}
+urlopen(Request(address, headers=headers)).read()
+with urlopen(Request(address + "events", headers=headers)) as stream:
     for line in stream:
         if line.strip() == b"id: 0":
             print("there", flush=True)

@@ -7,7 +7,8 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Annotated
@@ -26,6 +27,11 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "timeline": (".txt",),
     "sequence": (".mmd", ".mermaid"),
 }
+
+# A page that leads to a live page, whose address has no character that HTML escapes.
+_LEADING = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>graphexec</title>\n'
+)
 
 _VIEWS, _LIVE, _OUTPUT = "Other views", "Live view", "Output"
 
@@ -60,8 +66,8 @@ def view(
         bool,
         typer.Option(
             "--live",
-            help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C. The file may "
-            "not exist yet. Needs graphexec-agents\\[live].",
+            help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C. The address has "
+            "a token, without which nobody can read it. The file may not exist yet. Needs graphexec-agents\\[live].",
             rich_help_panel=_LIVE,
         ),
     ] = False,
@@ -151,18 +157,30 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
         print(url, flush=True)
         pending = "" if Path(trace).exists() else ", which does not exist yet"
         print(f"graphexec: following {trace}{pending}; press Ctrl-C to stop", file=sys.stderr, flush=True)
-        if opened:
-            _open(url)
         try:
-            while True:
-                time.sleep(3600)
+            with _file_leading_to(url) if opened else nullcontext() as file:
+                if file is not None:
+                    _open(file.as_uri())
+                while True:
+                    time.sleep(3600)
         except KeyboardInterrupt:
             # The normal end of the command.
             return
 
 
+@contextmanager
+def _file_leading_to(url: str) -> Generator[Path]:
+    """Make a file that leads to the address: every user of the computer can read a browser's command line."""
+    file = _make_temporary_file()
+    try:
+        file.write_text(_LEADING.format(url), encoding="utf-8")
+        yield file
+    finally:
+        file.unlink(missing_ok=True)
+
+
 def _make_temporary_file() -> Path:
-    """Make a file that is not deleted: the browser may read it after this program has ended."""
+    """Make a file that only this user can read. It stays: the browser may read it after this program has ended."""
     handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
     os.close(handle)
     return Path(name)

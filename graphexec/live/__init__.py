@@ -1,4 +1,4 @@
-"""The live page: a run's page while the run happens, served to this computer only.
+"""The live page: a run's page while the run happens, served to this computer only, for those who have its token.
 
     recorder = Recorder(executor.verify(), inputs=question)
     with serving(recorder) as url:
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import socket
 import threading
 from collections.abc import AsyncIterator, Generator
@@ -24,6 +25,7 @@ from graphexec.draw.page import html
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed, Source, feed_of
+from graphexec.live.tokens import TOKEN_BYTES, Access, validate_token
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -51,24 +53,29 @@ _HEADERS = (
 )
 
 
-def live_page(source: Source) -> Starlette:
+def live_page(source: Source, *, token: str) -> Starlette:
     """Return the ASGI application that serves the page of the run at `source`, from its first record on.
 
-    `/` is the page, `/events` the records as server-sent events. The application accepts only the host names of this
-    computer and has no authentication: bind it to the loopback address. Raises `InputError` without starlette.
+    `/` is the page, `/events` the records as server-sent events. Every request needs the token: in the address
+    (`/?token=...`), which sets a cookie for the next ones, or in the header `Authorization: Bearer ...`. Make it with
+    `secrets.token_urlsafe()`, and print the address where its reader sees it. The application accepts only the host
+    names of this computer. Raises `InputError` for a token of fewer than 16 characters or with characters that an
+    address must escape, and without starlette.
     """
-    return _application(feed_of(source))
+    validate_token(token)
+    return _application(feed_of(source), Access(token))
 
 
 @contextmanager
 def serving(source: Source, *, port: int = 0) -> Generator[str]:
-    """Serve the page of the run at `source` from a thread, and yield its address.
+    """Serve the page of the run at `source` from a thread, and yield its address, with a new random token.
 
-    Readers receive every record made before the block ends. Port 0 selects a free port. Raises `InputError` without
-    uvicorn, and for a port in use.
+    Who has the address can read the run. Readers receive every record made before the block ends. Port 0 selects a free
+    port. Raises `InputError` without uvicorn, and for a port in use.
     """
     feed = feed_of(source)
-    application = _application(feed)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    application = _application(feed, Access(token))
     try:
         import uvicorn
     except ImportError as error:
@@ -91,7 +98,7 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
     )
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
     finally:
         feed.closed = True
         server.should_exit = True
@@ -109,7 +116,7 @@ def _listen(port: int) -> socket.socket:
         raise InputError(f"port {port} cannot be opened: {error}; pass another, or 0 for a free one") from error
 
 
-def _application(feed: Feed) -> Starlette:
+def _application(feed: Feed, access: Access) -> Starlette:
     try:
         from sse_starlette import EventSourceResponse
         from starlette.applications import Starlette
@@ -139,7 +146,7 @@ def _application(feed: Feed) -> Starlette:
         return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
 
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
-    middleware = [Middleware(_with_headers), known]
+    middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
     return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
 
 
@@ -153,7 +160,8 @@ def _page(start: str, run: str) -> str:
 async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
     """Yield the records after the one with the id `last`; the id of each is its index in the run.
 
-    `end` follows the result. A reader of an earlier run, which the source no longer has, receives `again`.
+    `end` follows the result, `gone` the last record of a server that closes. A reader of an earlier run, which the
+    source no longer has, receives `again`.
     """
     from sse_starlette import ServerSentEvent
 
@@ -172,6 +180,7 @@ async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes
             yield ServerSentEvent(data=feed.error, event="end").encode()
             return
         elif feed.closed:
+            yield ServerSentEvent(data="", event="gone").encode()
             return
         else:
             await asyncio.sleep(_PAUSE)

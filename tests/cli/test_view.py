@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
@@ -17,6 +17,7 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from tests.cli.terminals import Program, command, program
 from tests.cli.traced import TRACE, make_executor, record_run
+from tests.live.readers import fetch
 from tests.verify.traces import proof_of
 
 RECORDED = record_run()
@@ -222,11 +223,30 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     with Program("view", "--live", TRACE, "--no-open") as viewing:
         assert viewing.process.stdout is not None
         url = viewing.process.stdout.readline().strip()
-        with urlopen(url) as page:
-            assert "plan --Replied--&gt; parse" in page.read().decode()
+        assert "plan --Replied--&gt; parse" in fetch(url).text
         ended = viewing.interrupt()
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
+
+
+def test_live_opens_the_browser_without_the_token(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int, str]] = []
+
+    def visit(address: str) -> bool:
+        file = Path(address.removeprefix("file://"))
+        seen.append((address, file.stat().st_mode & 0o777, file.read_text(encoding="utf-8")))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(webbrowser, "open", visit)
+    ended = command(capsys, "view", "--live", TRACE)
+    [(address, mode, text)] = seen
+    url = ended.out.strip()
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{43}", url)
+    assert (ended.code, mode, f"url={url}" in text) == (0, 0o600, True)
+    assert url.partition("=")[2] not in address + ended.err
+    assert not Path(address.removeprefix("file://")).exists()
 
 
 def test_live_waits_for_the_file(folder: Path) -> None:
@@ -235,8 +255,7 @@ def test_live_waits_for_the_file(folder: Path) -> None:
         url = viewing.process.stdout.readline().strip()
         viewing.until("graphexec: following later.jsonl, which does not exist yet; press Ctrl-C to stop")
         (folder / "later.jsonl").write_text(RECORDED, encoding="utf-8")
-        with urlopen(url) as page:
-            assert "plan --Replied--&gt; parse" in page.read().decode()
+        assert "plan --Replied--&gt; parse" in fetch(url).text
         assert viewing.interrupt().code == 0
 
 

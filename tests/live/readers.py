@@ -10,12 +10,27 @@ from typing import Any
 
 import httpx
 from httpx_sse import ServerSentEvent, connect_sse
+from starlette.testclient import TestClient
 
 from graphexec.draw import Recorder
+from graphexec.live import live_page
+from graphexec.live.feeds import Source
 from tests.cli.traced import QUESTION, make_executor
 
 # Seconds. Far longer than any operation here; a test that reaches it fails.
 PATIENCE = 30.0
+
+# The token of the applications under test.
+TOKEN = "0123456789-abcdef_~."
+
+
+def client_of(source: Source) -> TestClient:
+    """Return a client of the live page that has its token."""
+    return TestClient(
+        live_page(source, token=TOKEN),
+        base_url="http://127.0.0.1",
+        headers={"Authorization": f"Bearer {TOKEN}"},
+    )
 
 
 def recorder_of(*first: str, to: int | None = None) -> Recorder:
@@ -56,10 +71,23 @@ class Reader:
         raise AssertionError(f"the stream broke off after {len(taken)} records")
 
 
+def credentials(url: str) -> tuple[str, dict[str, str]]:
+    """Return the address of a live page without its token, and the header that carries it."""
+    address, _, token = url.partition("?token=")
+    return address, {"Authorization": f"Bearer {token}"}
+
+
+def fetch(url: str) -> httpx.Response:
+    """Open an address as a browser does."""
+    return httpx.get(url, trust_env=False, timeout=PATIENCE, follow_redirects=True)
+
+
 @contextmanager
 def reading(url: str, last: str | None = None, run: str | None = None) -> Generator[Reader]:
     """Read the events of a live page."""
-    headers = {} if last is None else {"Last-Event-ID": last}
+    url, headers = credentials(url)
+    if last is not None:
+        headers["Last-Event-ID"] = last
     with (
         httpx.Client(timeout=PATIENCE, trust_env=False) as client,
         connect_sse(

@@ -8,18 +8,15 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
-import httpx
 import pytest
-from starlette.testclient import TestClient
 
 from graphexec import InputError
 from graphexec.draw import Recorder
-from graphexec.live import live_page, serving
+from graphexec.live import serving
 from tests.cli.traced import QUESTION, make_executor, record_run
-from tests.live.readers import PATIENCE, reading, recorder_of
-
-HOST = "http://127.0.0.1"
+from tests.live.readers import PATIENCE, client_of, fetch, reading, recorder_of
 
 
 def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
@@ -28,7 +25,7 @@ def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
 
 def run_of(url: str) -> str:
     """Return the id of the run of the page at `url`."""
-    page = httpx.get(url, trust_env=False, timeout=PATIENCE).text
+    page = fetch(url).text
     found = re.search(r"events\?run=(\w+)", page)
     assert found is not None
     return found[1]
@@ -90,7 +87,7 @@ def test_closing_server_sends_remaining_records() -> None:
 
 
 def test_page_connects_only_to_its_own_server() -> None:
-    with TestClient(live_page(recorder_of(to=3)), base_url=HOST) as client:
+    with client_of(recorder_of(to=3)) as client:
         page = client.get("/")
     assert page.status_code == 200
     assert "plan --Replied--&gt; parse" in page.text
@@ -100,7 +97,7 @@ def test_page_connects_only_to_its_own_server() -> None:
 
 @pytest.mark.parametrize("path", ["/", "/events", "/nowhere"])
 def test_every_response_has_security_headers(path: str) -> None:
-    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+    with client_of(recorder_of()) as client:
         for answer in (client.get(path), client.get(path, headers={"Host": "evil.example"}), client.post(path)):
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert answer.headers["x-frame-options"] == "DENY"
@@ -111,7 +108,7 @@ def test_every_response_has_security_headers(path: str) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "0.0.0.0", "localhost.", ""])
 def test_other_host_names_are_refused(host: str) -> None:
-    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+    with client_of(recorder_of()) as client:
         for path in ("/", "/events"):
             answer = client.get(path, headers={"Host": host})
             assert (answer.status_code, answer.text) == (400, "Invalid host header")
@@ -119,12 +116,12 @@ def test_other_host_names_are_refused(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:80", "localhost:8000", "LOCALHOST", "[::1]:1"])
 def test_local_host_names_are_accepted(host: str) -> None:
-    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+    with client_of(recorder_of()) as client:
         assert client.get("/", headers={"Host": host}).status_code == 200
 
 
 def test_only_get_is_allowed() -> None:
-    with TestClient(live_page(recorder_of()), base_url=HOST) as client:
+    with client_of(recorder_of()) as client:
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
             assert client.request(method, "/").status_code == 405
             assert client.request(method, "/events").status_code == 405
@@ -133,7 +130,7 @@ def test_only_get_is_allowed() -> None:
 @pytest.mark.parametrize("last", ["-1", "x", "²", "999999", "1" * 5000])
 def test_unknown_event_id_is_ignored(last: str) -> None:
     recorder = recorder_of()
-    with TestClient(live_page(recorder), base_url=HOST) as client:
+    with client_of(recorder) as client:
         answer = client.get("/events", headers=[(b"Last-Event-ID", last.encode())])
     assert answer.status_code == 200
     assert answer.text.rstrip().splitlines()[-2:] == ["event: end", "data:"]
@@ -143,7 +140,8 @@ def test_server_is_local_and_stops() -> None:
     before = threading.active_count()
     with serving(recorder_of()) as url:
         assert url.startswith("http://127.0.0.1:")
-        port = int(url.rstrip("/").rpartition(":")[2])
+        port = urlsplit(url).port
+        assert port is not None
         with pytest.raises(InputError, match=f"port {port} cannot be opened: "):
             serving(recorder_of(), port=port).__enter__()
     assert threading.active_count() == before
@@ -154,11 +152,11 @@ def test_server_is_local_and_stops() -> None:
 def test_missing_file_is_awaited(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving(file) as url, reading(url) as reader:
-        waiting = httpx.get(url, trust_env=False)
+        waiting = fetch(url)
         assert (waiting.text, waiting.headers["refresh"]) == ("The run has not begun.\n", "1")
         file.write_text(record_run(), encoding="utf-8")
         records, last = reader.rest()
-        assert "plan --Replied--&gt; parse" in httpx.get(url, trust_env=False, timeout=PATIENCE).text
+        assert "plan --Replied--&gt; parse" in fetch(url).text
     assert [record for _, record in records] == recorder_records(file)
     assert last.event == "end"
 
@@ -190,7 +188,7 @@ def test_invalid_trace_ends_with_its_error(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     file.write_text("nothing\n", encoding="utf-8")
     message = f"line 1 of {file} is not a record; pass the file that graphexec run --record wrote"
-    with TestClient(live_page(file), base_url=HOST) as client:
+    with client_of(file) as client:
         page = client.get("/")
         events = client.get("/events")
     assert (page.status_code, page.text) == (500, f"{message}\n")
@@ -202,7 +200,7 @@ def test_layout_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = recorder_of()
     # A machine without a cached layout.
     recorder.records[0]["machine"]["boxes"][0]["lines"] = ["unlike any other"]
-    with TestClient(live_page(recorder), base_url=HOST) as client:
+    with client_of(recorder) as client:
         page = client.get("/")
     assert page.status_code == 500
     assert page.text.count("\n") == 1

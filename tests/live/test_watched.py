@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +20,10 @@ from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
 from tests.cli.traced import record_run
 from tests.draw.browser import chromium, open_page
-from tests.live.readers import PATIENCE
+from tests.live.readers import PATIENCE, credentials, recorder_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Request
 
 pytestmark = pytest.mark.browser
 
@@ -79,7 +81,8 @@ def test_slow_run_is_shown_live_and_after_reload(browser: Browser) -> None:
         wait_for_text(page, "#detail", "All is <b>done</b>.")
         wait_for_text(page, "#connection", "ended")
         assert one.faults == []
-        assert {request.partition("?")[0] for request in one.requests} == {url, f"{url}events"}
+        address, _ = credentials(url)
+        assert {request.partition("?")[0] for request in one.requests} == {address, f"{address}events"}
     running.join(PATIENCE)
 
 
@@ -94,6 +97,48 @@ def test_error_is_shown_on_the_open_page(browser: Browser, tmp_path: Path) -> No
         wait_for_text(one.page, "#fault", f"line 10 of {file} is not a record")
         wait_for_text(one.page, "#status", "incomplete")
         assert one.faults == []
+
+
+def note_referrer(referrers: list[str], request: Request) -> None:
+    referrers.append(request.headers.get("referer", ""))
+
+
+def test_token_leaves_the_address_and_the_page(browser: Browser, tmp_path: Path) -> None:
+    recorder = recorder_of()
+    with serving(recorder) as url:
+        address, _ = credentials(url)
+        token = url.partition("=")[2]
+        leading = tmp_path / "leading.html"
+        leading.write_text(f'<a href="{url}">open</a>', encoding="utf-8")
+        # From another site, whose redirects carry no strict cookie, and as typed.
+        for first in (leading.as_uri(), url):
+            context = browser.new_context()
+            page = context.new_page()
+            referrers: list[str] = []
+            page.on("request", partial(note_referrer, referrers))
+            page.goto(first)
+            if first != url:
+                page.click("a")
+            wait_for_text(page, "#status", "answered")
+            assert page.url == address
+            assert token not in page.content()
+            assert token not in "".join(referrers)
+            assert page.evaluate("document.cookie") == ""
+            assert page.request.get(f"{address}events").ok
+            context.close()
+        stranger = browser.new_context()
+        assert stranger.request.get(address).status == 403
+        stranger.close()
+
+
+def test_page_says_that_the_server_is_gone(browser: Browser) -> None:
+    recorder = recorder_of(to=5)
+    with ExitStack() as servers:
+        url = servers.enter_context(serving(recorder))
+        with open_page(browser, url) as one:
+            wait_for_text(one.page, "#connection", "live")
+            servers.close()
+            wait_for_text(one.page, "#connection", "the server is gone; a new one prints a new address")
 
 
 @pytest.mark.local_model

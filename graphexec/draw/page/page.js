@@ -203,6 +203,9 @@ function followSystem() {
   if (!chosen) document.documentElement.dataset.theme = system.matches ? "dark" : "light";
 }
 
+// Failed connections in a row after which the server is gone: a browser waits some seconds before each.
+const PATIENCE = 5;
+
 // Receive the records of a live run.
 function listen() {
   const source = new EventSource(live);
@@ -214,9 +217,20 @@ function listen() {
   };
   state("waiting", "connecting");
   source.addEventListener("open", () => state("open", "live"));
-  source.addEventListener("error", () =>
-    source.readyState === EventSource.CLOSED ? state("lost", "connection lost") : state("waiting", "reconnecting"),
-  );
+  const gone = () => {
+    source.close();
+    state("lost", "the server is gone; a new one prints a new address");
+  };
+  // Failed connections in a row.
+  let failures = 0;
+  source.addEventListener("open", () => (failures = 0));
+  source.addEventListener("error", () => {
+    failures += 1;
+    // A new server on this port refuses the cookie of this one, which closes the source.
+    if (source.readyState === EventSource.CLOSED || failures > PATIENCE) gone();
+    else state("waiting", "reconnecting");
+  });
+  source.addEventListener("gone", gone);
   source.addEventListener("message", (event) => receive(event));
   // Another run has replaced this one at the source.
   source.addEventListener("again", () => location.reload());

@@ -1,0 +1,111 @@
+"""The token of a live page: who has it may read the run."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, urlencode
+
+from graphexec.errors import InputError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+# Random bytes of a server's own token.
+TOKEN_BYTES = 32
+# What no address must escape. Sixteen characters of `secrets.token_urlsafe` are 96 bits.
+_TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")
+_PARAMETER = "token"
+_REFUSAL = (
+    "403: this page needs its token.\n"
+    "Open the address that the server printed when it began; it ends with ?token=... A new server has a new token.\n"
+)
+_PRIVATE = {"Cache-Control": "no-store"}
+# A page that is opened by another site, or by a file, receives no strict cookie after a redirect. This one goes on by
+# itself, so that the next request comes from the page's own site.
+_ONWARD = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>graphexec</title>\n'
+)
+
+
+def validate_token(token: object) -> None:
+    """Raise `InputError`, without the token, if it is not one that an address and a header can carry."""
+    if not (isinstance(token, str) and _TOKEN.fullmatch(token)):
+        raise InputError(
+            "token is not a string of 16 or more letters, digits and -._~; pass secrets.token_urlsafe(), and keep it"
+        )
+
+
+class Access:
+    """A check of every request for a token: in the address, in the header `Authorization`, or in a cookie.
+
+    The first of the three that a request has decides. A right address sets the cookie and leads to the same address
+    without the token. The cookie holds a hash that is good for this token and this port alone.
+    """
+
+    __slots__ = ("_token",)
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def guard(self, app: ASGIApp) -> ASGIApp:
+        """Return the application for those who have the token; others get the status 403."""
+        from starlette.requests import Request
+        from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            request = Request(scope)
+            given, other = _split_query(scope["query_string"].decode("latin-1"))
+            if not self._admits(request, given):
+                await PlainTextResponse(_REFUSAL, 403, headers=_PRIVATE)(scope, receive, send)
+                return
+            if not given or request.method not in ("GET", "HEAD"):
+                await app(scope, receive, send)
+                return
+            # One slash: `//name` would be another host.
+            address = quote("/" + scope["path"].lstrip("/")) + (f"?{urlencode(other)}" if other else "")
+            if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
+                answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=_PRIVATE)
+            else:
+                answer = HTMLResponse(_ONWARD.format(address.replace("&", "&amp;")), headers=_PRIVATE)
+            folder = f"{scope.get('root_path', '').rstrip('/')}/"
+            answer.set_cookie(
+                _cookie_name(request), self._cookie(request), path=folder, httponly=True, samesite="strict"
+            )
+            await answer(scope, receive, send)
+
+        return guarded
+
+    def _admits(self, request: Request, given: list[str]) -> bool:
+        if given:
+            return all(self._is_token(one) for one in given)
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() in ("token", "bearer"):
+            return self._is_token(credentials.strip())
+        cookie = request.cookies.get(_cookie_name(request), "")
+        return hmac.compare_digest(cookie.encode(), self._cookie(request).encode())
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self._token)
+
+    def _cookie(self, request: Request) -> str:
+        return hmac.new(self._token, _cookie_name(request).encode(), hashlib.sha256).hexdigest()
+
+
+def _split_query(query: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the tokens of an address, and its other parameters."""
+    parameters = parse_qsl(query, keep_blank_values=True)
+    given = [value for name, value in parameters if name == _PARAMETER]
+    return given, [(name, value) for name, value in parameters if name != _PARAMETER]
+
+
+def _cookie_name(request: Request) -> str:
+    """Return the name of this server's cookie: browsers send a host's cookies to all of its ports."""
+    server = request.scope.get("server")
+    return f"graphexec-live-{server[1] if server and server[1] is not None else 0}"

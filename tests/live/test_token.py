@@ -1,0 +1,219 @@
+"""The token of a live page: who has none reads nothing, by any path and method."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from http.client import HTTPConnection
+from itertools import product
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from graphexec import InputError
+from graphexec.live import live_page, serving
+from tests.live.readers import PATIENCE, TOKEN, credentials, recorder_of
+
+WRONG = TOKEN[:-1] + "X"
+PATHS = ("/", "/events", "/events?run=1", "/nowhere", "//events", "/%2e%2e/events")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+
+
+class Response(Protocol):
+    """What is compared of a response: of httpx or of the package that Starlette's client prefers."""
+
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+
+def open_client(port: int = 80) -> TestClient:
+    """Return a client without a token."""
+    return TestClient(
+        live_page(recorder_of(), token=TOKEN), base_url=f"http://127.0.0.1:{port}", follow_redirects=False
+    )
+
+
+def cookie_of(port: int) -> tuple[str, str]:
+    """Return the cookie that the server at a port sets for the token."""
+    with open_client(port) as client:
+        client.get("/", params={"token": TOKEN})
+        [(name, value)] = client.cookies.items()
+    return name, value
+
+
+def other_cookies() -> list[dict[str, str]]:
+    """Return headers with cookies of another port, another token, another name, and no hash."""
+    name, value = cookie_of(80)
+    elsewhere, of_port = cookie_of(81)
+    cookies = [(elsewhere, of_port), (name, of_port), (elsewhere, value), (name, ""), (name, TOKEN), (name, value[:-1])]
+    return [{"Cookie": f"{key}={one}"} for key, one in cookies]
+
+
+REFUSED_HEADERS = [
+    {},
+    *({"Authorization": one} for one in ("", "Bearer", "Bearer ", f"Bearer {WRONG}", f"token {TOKEN[:-1]}", TOKEN)),
+    {"Authorization": f"Basic {TOKEN}"},
+    {"Authorization": "Bearer \xe9\xff"},
+    {"X-Token": TOKEN},
+    {"Referer": f"http://127.0.0.1/?token={TOKEN}"},
+    *other_cookies(),
+]
+REFUSED_TOKENS = ["", WRONG, TOKEN[:-1], f"{TOKEN} ", TOKEN.upper(), "\N{SNOWMAN}", "x" * 10_000]
+
+
+def assert_refused(answer: Response, *, body: bool) -> None:
+    assert answer.status_code == 403
+    assert not body or answer.text == REFUSAL
+    assert "set-cookie" not in answer.headers
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert TOKEN not in answer.text + str(answer.headers)
+
+
+REFUSAL = (
+    "403: this page needs its token.\n"
+    "Open the address that the server printed when it began; it ends with ?token=... A new server has a new token.\n"
+)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_no_route_answers_without_the_token(path: str) -> None:
+    with open_client() as client:
+        for method, headers in product(METHODS, REFUSED_HEADERS):
+            encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+            assert_refused(client.request(method, path, headers=encoded), body=method != "HEAD")
+        for method, token in product(METHODS, REFUSED_TOKENS):
+            address = f"{path}{'&' if '?' in path else '?'}{httpx.QueryParams({'token': token})}"
+            assert_refused(client.request(method, address), body=method != "HEAD")
+            both = client.request(method, f"{address}&token={TOKEN}", headers={"Authorization": f"Bearer {TOKEN}"})
+            assert_refused(both, body=method != "HEAD")
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "token", "bearer", "Token"])
+def test_header_opens_every_route(scheme: str) -> None:
+    with open_client() as client:
+        client.headers["Authorization"] = f"{scheme} {TOKEN}"
+        assert "plan --Replied--&gt; parse" in client.get("/").text
+        assert client.get("/events").text.count("id: ") == len(recorder_of().records)
+        assert client.get("/nowhere").status_code == 404
+        assert client.post("/").status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/", "/events", "/nowhere?a=1&b=%26"])
+def test_first_visit_sets_a_cookie_and_drops_the_token(path: str) -> None:
+    with open_client() as client:
+        answer = client.get(f"{path}{'&' if '?' in path else '?'}token={TOKEN}")
+        assert (answer.status_code, answer.headers["location"], answer.text) == (303, path, "")
+        cookie = answer.headers["set-cookie"]
+        assert re.fullmatch(r"graphexec-live-80=[0-9a-f]{64}; HttpOnly; Path=/; SameSite=strict", cookie)
+        assert TOKEN not in str(answer.headers)
+        assert client.get(path).status_code == (404 if "nowhere" in path else 200)
+
+
+def test_visit_from_another_site_goes_on_by_itself() -> None:
+    with open_client() as client:
+        answer = client.get(f"/?run=%22%3E&x=1&token={TOKEN}", headers={"Sec-Fetch-Site": "cross-site"})
+        assert answer.status_code == 200
+        assert 'content="0;url=/?run=%22%3E&amp;x=1"' in answer.text
+        assert TOKEN not in answer.text + str(answer.headers)
+        assert "graphexec-live-80=" in answer.headers["set-cookie"]
+        assert client.get("/", headers={"Sec-Fetch-Site": "same-origin"}).status_code == 200
+
+
+def test_token_leads_to_no_other_host() -> None:
+    with open_client() as client:
+        answer = client.get(f"http://127.0.0.1//evil.example/%22?token={TOKEN}")
+    assert answer.headers["location"] == "/evil.example/%22"
+
+
+def test_only_reading_sets_a_cookie() -> None:
+    with open_client() as client:
+        answer = client.post("/", params={"token": TOKEN})
+        assert answer.status_code == 405
+        assert "set-cookie" not in answer.headers
+
+
+def test_mounted_page_keeps_its_cookie_to_its_folder() -> None:
+    site = Starlette(routes=[Mount("/runs", live_page(recorder_of(), token=TOKEN))])
+    with TestClient(site, base_url="http://127.0.0.1") as client:
+        first = client.get("/runs/", params={"token": TOKEN}, follow_redirects=False)
+        assert (first.status_code, first.headers["location"]) == (303, "/runs/")
+        assert "Path=/runs/" in first.headers["set-cookie"]
+        assert "plan --Replied--&gt; parse" in client.get("/runs/").text
+        assert client.get("/runs/events").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "token", ["", "fifteen-letters", "sixteen letters!", "a" * 16 + "/", "a" * 16 + "\n", None, b"a" * 16]
+)
+def test_weak_token_is_refused_unseen(token: object) -> None:
+    with pytest.raises(InputError, match="token is not a string of 16 or more letters") as refused:
+        live_page(recorder_of(), token=token)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
+    assert "fifteen" not in str(refused.value)
+
+
+def test_token_is_in_no_log_nor_repr(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    caplog.set_level(logging.DEBUG)
+    app = live_page(recorder_of(), token=TOKEN)
+    assert TOKEN not in f"{app!r} {app.user_middleware!r} {vars(app)!r}"
+    with serving(recorder_of()) as url:
+        token = url.partition("?token=")[2]
+        address, headers = credentials(url)
+        # Unlike httpx, this client logs no addresses of its own.
+        connection = HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
+        connection.request("GET", f"/?token={token}")
+        assert connection.getresponse().status == 303
+        connection.close()
+        assert token not in caplog.text
+        for path in ("", "events", "nowhere"):
+            with httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+                answer = client.get(f"{address}{path}", headers=headers)
+                assert token not in answer.text + str(answer.headers)
+                assert token not in caplog.text
+        port = urlsplit(url).port
+        assert port is not None
+        with pytest.raises(InputError) as refused:
+            serving(recorder_of(), port=port).__enter__()
+        assert token not in str(refused.value)
+    assert token not in "".join(capfd.readouterr())
+
+
+def test_each_server_has_a_token_of_its_own() -> None:
+    with serving(recorder_of()) as one, serving(recorder_of()) as other:
+        (here, mine), (there, theirs) = credentials(one), credentials(other)
+        assert mine != theirs
+        # 256 random bits.
+        assert len(mine["Authorization"].removeprefix("Bearer ")) == 43
+        with httpx.Client(trust_env=False, timeout=PATIENCE, follow_redirects=True) as client:
+            assert client.get(one).status_code == 200
+            # The browser sends the cookies of a host to all of its ports.
+            assert client.get(there).status_code == 403
+            assert client.get(there, headers=mine).status_code == 403
+            assert client.get(here).status_code == 200
+            assert client.get(other).status_code == 200
+            assert client.get(here).status_code == 200
+
+
+def test_tokens_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return one == other
+
+    monkeypatch.setattr("graphexec.live.tokens.hmac.compare_digest", compare)
+    with open_client() as client:
+        for headers in ({}, {"Authorization": f"Bearer {WRONG}"}, {"Cookie": "graphexec-live-80=0"}):
+            assert client.get("/", headers=headers).status_code == 403
+        assert client.get("/", params={"token": WRONG}).status_code == 403
+    assert len(compared) == 4
+    assert {type(one) for pair in compared for one in pair} == {bytes}
