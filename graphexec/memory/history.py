@@ -101,6 +101,8 @@ def file_of(owner: str, path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{owner}'s path {file} cannot be used: {fact}; name another file") from error
     if mode is not None and stat.S_ISDIR(mode):
         raise InputError(f"{owner}'s path {file} is a directory; name a file in it")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InputError(f"{owner}'s path {file} is not a regular file; name a file on a disk")
     if not file.parent.is_dir():
         raise InputError(f"{owner}'s path {file} is in a directory that does not exist; create {file.parent} first")
     if not os.access(file.parent if mode is None else file, os.W_OK):

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from graphexec._arguments import PATH, STRING, validate
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_value
 from graphexec.memory.history import Turn, file_of
 from graphexec.messages import Image
+from graphexec.runtime.files import create_private
 
 if TYPE_CHECKING:
     import sqlite3
@@ -42,9 +43,10 @@ _INDEX = "CREATE INDEX IF NOT EXISTS graphexec_turns_of ON graphexec_turns (conv
 class SQLiteHistory:
     """A history in an SQLite database, which can hold several. `conversation` distinguishes them.
 
-    Threads and processes may share the database. Every call opens and closes it. The turns are in the table
-    `graphexec_turns`, their images in `graphexec_images`; the database may contain other tables. Raises `InputError`
-    for an unusable path or file.
+    Threads and processes may share the database. Every call opens and closes it. When `add` returns, the turn is on the
+    disk; a crash in the middle leaves all of a turn or nothing. Only the owner may read a database that this creates
+    (mode 600). The turns are in the table `graphexec_turns`, their images in `graphexec_images`; the database may
+    contain other tables. Raises `InputError` for an unusable path or file, also if it is damaged.
     """
 
     path: Path
@@ -69,10 +71,16 @@ class SQLiteHistory:
         key = (_to_stored(self.conversation),)
         with self._open() as database:
             rows = database.execute(query, key).fetchall()
-            images: dict[int, list[Image]] = {}
-            for turn, url in database.execute(of_turns, key):
-                images.setdefault(turn, []).append(Image(_text(url)))
-        return tuple(Turn(_text(given), _text(answer), tuple(images.get(turn, ()))) for turn, given, answer in rows)
+            images = database.execute(of_turns, key).fetchall()
+        try:
+            urls: dict[int, list[Image]] = {}
+            for turn, url in images:
+                urls.setdefault(turn, []).append(Image(_text(url)))
+            return tuple(Turn(_text(given), _text(answer), tuple(urls.get(turn, ()))) for turn, given, answer in rows)
+        except (InputError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"the database {self.path} has a row that is not a turn: {error}; correct or delete the row"
+            ) from error
 
     def add(self, turn: Turn, /) -> None:
         """Append a turn to this conversation."""
@@ -96,19 +104,31 @@ class SQLiteHistory:
         import sqlite3
 
         try:
+            # SQLite would create it with the mode of the process; the files of its journal have that of the database.
+            create_private(self.path)
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)) as database:
+                # The turn and the end of the journal are on the disk before `add` returns.
+                database.execute("PRAGMA synchronous = EXTRA")
                 database.execute(_TABLE)
                 database.execute(_INDEX)
                 database.execute(_IMAGES)
                 yield database
-        except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:
-                text = f"{self.path} is not an SQLite database: {error}; repair it, or name another file"
-                raise InputError(text) from error
-            # The primary code of the error, without its extension.
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        except OSError as error:
+            raise InputError(
+                f"the database {self.path} cannot be used: {error.strerror}; name a file in a writable folder"
+            ) from error
+        except sqlite3.Error as error:
+            # The primary code of the error, without its extension; the driver's own errors have none.
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+            if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 remedy = "name a file in a writable folder"
                 raise InputError(f"the database {self.path} cannot be used: {error}; {remedy}") from error
+            if code == sqlite3.SQLITE_NOTADB:
+                text = f"{self.path} is not an SQLite database: {error}; repair it, or name another file"
+                raise InputError(text) from error
+            if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT):
+                remedy = "repair it (sqlite3 FILE .recover), or name another file"
+                raise InputError(f"the database {self.path} is damaged: {error}; {remedy}") from error
             # A full disk, or a lock that is never released, has its own class and message.
             raise
 
@@ -134,5 +154,11 @@ def _to_stored(text: str) -> str | bytes:
     return text
 
 
-def _text(stored: str | bytes) -> str:
-    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+def _text(stored: object) -> str:
+    match stored:
+        case str():
+            return stored
+        case bytes():
+            return stored.decode("utf-8", "surrogatepass")
+        case _:
+            raise InputError(f"it has {format_value(stored)} in the place of a string")

@@ -167,16 +167,6 @@ def test_invalid_line_is_named_and_kept(line: bytes, why: str, tmp_path: Path) -
     assert history.turns() == (turn(1), turn(1), turn(2))
 
 
-def test_truncated_last_line_does_not_spoil_next_turn(tmp_path: Path) -> None:
-    file = tmp_path / "turns.jsonl"
-    history = FileHistory(file)
-    file.write_bytes(b'{"input": "a", "out')
-    history.add(turn(2))
-    assert file.read_bytes() == b'{"input": "a", "out\n{"input": "in2", "output": "out2"}\n'
-    with pytest.raises(InputError, match="line 1, is not a turn"):
-        history.turns()
-
-
 def test_last_line_without_line_break_is_a_turn(tmp_path: Path) -> None:
     file = tmp_path / "turns.jsonl"
     file.write_text(json.dumps({"output": "b", "note": "mine", "input": "a"}), encoding="utf-8")
