@@ -319,9 +319,13 @@ def format_repr(value: object) -> str:
 
 def close_names(name: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the names that are most similar to `name`, the closest first. `cutoff` is `difflib`'s, from 0 to 1."""
+    # These lengths may be similar enough. A name of a million characters would be indexed otherwise.
+    possible = [one for one in names if 2 * min(len(one), len(name)) >= cutoff * (len(one) + len(name))]
+    if not possible:
+        return []
     import difflib
 
-    return difflib.get_close_matches(name, list(names), n=most, cutoff=cutoff)
+    return difflib.get_close_matches(name, possible, n=most, cutoff=cutoff)
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, most: int = 1, before: str = "") -> str:

@@ -11,6 +11,9 @@ from fractions import Fraction
 
 from graphexec.errors import close_names
 
+# Characters: several times the longest name of a unit. The time for a name is quadratic in its length.
+_LONGEST = 100
+
 
 class UnknownUnitError(ValueError):
     """A unit is unknown, or two units have different dimensions; the message suggests other units."""
@@ -58,6 +61,8 @@ def convert(value: float, source: Unit, target: Unit) -> float:
 
 def find_unit(name: str) -> Unit:
     """Find a unit by symbol, name, plural or another spelling. Raises `UnknownUnitError` with similar names."""
+    if len(name) > _LONGEST:
+        raise UnknownUnitError(f"the unit has {len(name):,} characters; write one such as {_plurals('length')}")
     # The exact case is tried first: Mb and MB are different units.
     key = _normalize(name)
     found = _BY_NAME.get(key) or _BY_NAME.get(key.lower())
