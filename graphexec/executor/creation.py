@@ -66,6 +66,7 @@ class ExecutorOptions(TypedDict, total=False):
     handle_tool_errors: ErrorPolicy
     tool_lookup: Lookup
     max_observation: int | None
+    max_tool_input: int | None
     tool_concurrency: int
     memory: Memory | None
     handlers: Mapping[type[Effect[Any]], HandlerLike] | None

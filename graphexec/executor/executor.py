@@ -35,7 +35,7 @@ from graphexec.kernel.surgery import bind, drop_edge, replace, splice
 from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, handlers_for
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup, make_tool_handler
-from graphexec.tools.options import ErrorPolicy
+from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,8 @@ class AgentExecutor(RunMethods):
     - `handle_tool_errors`: if a tool raises and has no policy of its own, the model observes the error ("observe"), the
       run raises it ("raise"), or a function of the error returns the observation. `tool_lookup` may be
       "case_insensitive". `max_observation` is the number of characters of a result that the model sees,
-      `tool_concurrency` the number of tools of one step that run at a time.
+      `max_tool_input` the number of characters of a call's arguments, as JSON; a tool that gets more is not called, and
+      the model observes the limit. `tool_concurrency` is the number of tools of one step that run at a time.
     - `memory` adds inputs before the first plan and saves the ending, unless an exception ends the run. Nodes of the
       machine load and save it, within the limits. A save has 0.1 seconds beyond them; after that the run ends without
       it and reports so. If a save raises, `snapshot_of(error)` holds the answer, and a run resumed from it only saves.
@@ -117,6 +118,7 @@ class AgentExecutor(RunMethods):
         handle_tool_errors: ErrorPolicy = "observe",
         tool_lookup: Lookup = "exact",
         max_observation: int | None = None,
+        max_tool_input: int | None = MAX_TOOL_INPUT,
         tool_concurrency: int = AT_ONCE,
         memory: Memory | None = None,
         handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
@@ -159,7 +161,11 @@ class AgentExecutor(RunMethods):
         )
         answers = make_handlers(known, memory)
         answers[CallTool] = make_tool_handler(
-            by_name, on_error=handle_tool_errors, lookup=tool_lookup, max_observation=max_observation
+            by_name,
+            on_error=handle_tool_errors,
+            lookup=tool_lookup,
+            max_observation=max_observation,
+            max_tool_input=max_tool_input,
         )
         answers |= own_answers
         context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)

@@ -129,6 +129,7 @@ def scripted_tool(
         on_error=own.on_error,
         retry=own.retry,
         max_observation=own.max_observation,
+        max_tool_input=own.max_tool_input,
         is_async=waits,
         calls=calls,
         left=left,

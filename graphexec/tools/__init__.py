@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 from graphexec._mistakes import explain_names
-from graphexec.tools.collecting import tools_of
+from graphexec.tools.collecting import tools_by_name, tools_of
 from graphexec.tools.examples import ToolExample
 from graphexec.tools.json_schema import tool_from_schema
 from graphexec.tools.options import ErrorPolicy, ToolOptions
-from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool, tools_by_name
+from graphexec.tools.tool import AnyTool, Tool, ToolRetried, tool
 
 __all__ = [
     "AnyTool",

@@ -40,12 +40,13 @@ def make_tool_handler(
     on_error: ErrorPolicy = "observe",
     lookup: Lookup = "exact",
     max_observation: int | None = None,
+    max_tool_input: int | None = None,
 ) -> Handler:
     """Make the handler that calls these tools: unknown names, bad arguments and exceptions become observations.
 
-    `on_error` and `max_observation` (characters) are defaults for the tools. In an async run a blocking tool runs in a
-    thread; in a sync run an async tool runs in an event loop. Raises `InputError` for an invalid option, and
-    `ToolDefinitionError` if the lookup ignores case and two names differ only in case.
+    `on_error`, `max_observation` and `max_tool_input` (characters) are defaults for the tools. In an async run a
+    blocking tool runs in a thread; in a sync run an async tool runs in an event loop. Raises `InputError` for an
+    invalid option, and `ToolDefinitionError` if the lookup ignores case and two names differ only in case.
     """
     # These are the names of the executor's options.
     validate(
@@ -53,6 +54,7 @@ def make_tool_handler(
         ("handle_tool_errors", on_error, POLICY),
         ("tool_lookup", lookup, _LOOKUP),
         ("max_observation", max_observation, optional(LENGTH, "no limit")),
+        ("max_tool_input", max_tool_input, optional(LENGTH, "no limit")),
     )
     exact = lookup == "exact"
     with_defaults = [
@@ -60,6 +62,7 @@ def make_tool_handler(
             one,
             on_error=on_error if one.on_error is None else one.on_error,
             max_observation=max_observation if one.max_observation is None else one.max_observation,
+            max_tool_input=max_tool_input if one.max_tool_input is None else one.max_tool_input,
         )
         for one in tools.values()
     ]
@@ -114,7 +117,13 @@ def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, Any
 _WORD = compile_lazily(r"[\w-]+")
 
 
+# Characters of a name that no tool has, of which a model may write any number.
+_LONGEST_NAME = 200
+
+
 def _describe_unknown(requested: str, names: Iterable[str]) -> str:
+    if len(requested) > _LONGEST_NAME:
+        requested = f"{requested[:_LONGEST_NAME]}..."
     text = f"{requested} is not a valid tool, try one of [{', '.join(names)}]."
     folded = {name.casefold(): name for name in names}
     # Models write a call in the place of the name: `weather(city: "Oslo")`, `weather city=Oslo`, `functions.weather`.

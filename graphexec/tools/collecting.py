@@ -1,16 +1,68 @@
-"""Collect tools: those of an object, a class or a module, and functions among tools."""
+"""Collect tools: by name, those of an object, a class or a module, and functions among tools."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
-from graphexec._arguments import NAME, is_executor, validate
+from graphexec._arguments import NAME, Constraint, is_executor, validate
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.json_schema import tool_from_schema
-from graphexec.tools.tool import TOOLS, AnyTool, Tool, is_tool, remedy_for, tool, unwrap_method
+from graphexec.tools.tool import AnyTool, Tool, tool
+
+TOOLS = Constraint(
+    "a list of tools, [] for none",
+    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
+)
+
+
+def is_tool(value: object) -> TypeGuard[AnyTool]:
+    """Return whether a value is a tool; isinstance alone does not give type checkers the type parameters."""
+    return isinstance(value, Tool)
+
+
+# Any: a value of a user's.
+def unwrap_method(value: Any) -> Any:
+    """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
+    inner: object = getattr(value, "__func__", None)
+    return inner.__get__(value.__self__) if is_tool(inner) else value
+
+
+# Any: a value of a user's.
+def remedy_for(given: Any) -> str:
+    """Return how to make a tool of what is not one, such as what other libraries take for one."""
+    if isinstance(given, str):
+        return "pass the function itself, without quotes"
+    if is_executor(given):
+        return "write executor.as_tool(name, description)"
+    if isinstance(given, Mapping):
+        return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
+    if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
+        return "create_agent(model, tools) takes tools of LangChain"
+    return "decorate the function with @tool"
+
+
+def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
+    """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
+    if isinstance(tools, Tool):
+        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
+    validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
+    by_name: dict[str, AnyTool] = {}
+    for given in tools:
+        one = unwrap_method(given)
+        # Users may pass plain functions.
+        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
+        if one.receiver is not None:
+            raise ToolDefinitionError(
+                f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
+            )
+        if one.name in by_name:
+            raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
+        by_name[one.name] = one
+    return by_name
 
 
 def tools_of(source: object) -> tuple[AnyTool, ...]:

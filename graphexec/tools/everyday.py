@@ -9,16 +9,19 @@ from graphexec.tools.arithmetic import evaluate, format_number
 from graphexec.tools.tool import AnyTool, Tool, tool
 from graphexec.tools.units import convert, find_unit
 
+# Characters: more than these tools need, few enough that none of them is worth attacking.
+MAX_INPUT = 2_000
+
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-@tool
+@tool(max_tool_input=MAX_INPUT)
 def calculator(expression: str) -> str:
     """Calculate an arithmetic expression, such as (2 + 3) * 4."""
     return format_number(evaluate(expression))
 
 
-@tool
+@tool(max_tool_input=MAX_INPUT)
 def convert_units(value: float, from_unit: str, to_unit: str) -> str:
     """Convert a value from one unit to another: length, mass, temperature, volume, time, speed or data."""
     source, target = find_unit(from_unit), find_unit(to_unit)
@@ -32,7 +35,7 @@ def _format_number(number: float) -> str:
 def make_today(clock: Callable[[], dt.date]) -> Tool[[], str]:
     """Make a tool that returns the date given by `clock`."""
 
-    @tool
+    @tool(max_tool_input=MAX_INPUT)
     def today() -> str:
         """Tell today's date and weekday."""
         date = clock()

@@ -1,8 +1,9 @@
-"""Convert observations to text for a model, with labels for the images in them, and shorten texts that are too long."""
+"""Convert observations to text for a model, with labels for the images in them; measure and shorten long values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphexec.actions import dump_observation, parts_with_images, write_json, write_repr
@@ -65,3 +66,43 @@ def shorten_observation(observation: Any, most: int | None) -> str | None:
     if len(text) <= most:
         return None
     return f"{text[:most]}\n[... {len(text) - most:,} more characters were cut; ask for less]"
+
+
+# Beyond its limit, a value is measured to the end only if it has few parts: a long string is, but no list of a million.
+_MOST_PARTS = 10_000
+_MOST_BITS = 1_000
+
+
+def measure_json(value: Any, most: int) -> tuple[int, bool]:
+    """Return the characters of a value as JSON without spaces and escapes, and whether that is all of it.
+
+    Beyond `most` the rest of a value with many parts is not measured. A list or an object that occurs again, perhaps in
+    itself, counts once.
+    """
+    length = parts = 0
+    waiting = [value]
+    seen: set[int] = set()
+    while waiting:
+        if length > most and parts > _MOST_PARTS:
+            return length, False
+        parts += 1
+        part = waiting.pop()
+        if isinstance(part, str):
+            length += len(part) + 2
+        elif isinstance(part, (Mapping, list, tuple)):
+            if id(part) in seen:  # pyright: ignore[reportUnknownArgumentType]
+                continue
+            seen.add(id(part))  # pyright: ignore[reportUnknownArgumentType]
+            inner: list[Any] = [*part, *part.values()] if isinstance(part, Mapping) else list(part)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType, reportUnknownVariableType]
+            waiting += inner
+            # Its brackets, and a comma or a colon before each part but the first.
+            length += max(2, len(inner) + 1)
+        elif isinstance(part, int) and not isinstance(part, bool):
+            bits = part.bit_length()
+            # Python refuses to write a number of more than 4,300 digits.
+            length += len(str(part)) if bits <= _MOST_BITS else math.ceil(bits * math.log10(2))
+        elif isinstance(part, bytes):
+            length += len(part) + 2
+        else:
+            length += len(repr(part)) if part is None or isinstance(part, (bool, float)) else 2
+    return length, True

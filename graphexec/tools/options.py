@@ -25,6 +25,7 @@ class ToolOptions(TypedDict, total=False):
     retry_on: type[Exception] | tuple[type[Exception], ...]
     retry_wait: float
     max_observation: int | None
+    max_tool_input: int | None
     async_function: Callable[..., Any] | None
     examples: Sequence[ToolExample | Mapping[str, Any]]
     repeatable: bool
@@ -46,6 +47,9 @@ POLICY = Constraint(
 ASYNC_FUNCTION = Constraint("a function (async def)", inspect.iscoroutinefunction)
 LENGTH = whole(1, "a whole number of characters, 1 or more")
 
+# Characters: more than any model writes, few enough that reading them takes seconds at worst.
+MAX_TOOL_INPUT = 1_000_000
+
 # Seconds. The waits double up to one minute; a longer wait rarely helps.
 LONGEST_WAIT = 60.0
 
@@ -64,6 +68,7 @@ def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
         "timeout": options.get("timeout"),
         "on_error": options.get("on_error"),
         "max_observation": options.get("max_observation"),
+        "max_tool_input": options.get("max_tool_input"),
         "async_function": options.get("async_function"),
         # Compared with the tool when it is made: `check_examples`.
         "examples": options.get("examples", ()),
@@ -77,6 +82,7 @@ def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
         ("retries", retries, whole(0, "a whole number, 0 for none")),
         ("retry_wait", retry_wait, SECONDS),
         ("max_observation", fields["max_observation"], optional(LENGTH, "the executor's")),
+        ("max_tool_input", fields["max_tool_input"], optional(LENGTH, "the executor's")),
         ("async_function", fields["async_function"], optional(ASYNC_FUNCTION, "the function, in a thread")),
         ("repeatable", fields["repeatable"], FLAG),
         error=ToolDefinitionError,

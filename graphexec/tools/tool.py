@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from types import MethodType
 from typing import (
@@ -15,13 +15,12 @@ from typing import (
     ParamSpec,
     Self,
     TypeAlias,
-    TypeGuard,
     TypeVar,
     final,
     overload,
 )
 
-from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, Constraint, is_executor, optional, validate
+from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
 from graphexec._parsing.json import is_broken_container, read_container, read_value
@@ -30,6 +29,7 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
+from graphexec.tools.formatting import measure_json
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
 from graphexec.tools.schemas import format_schema
 
@@ -65,12 +65,6 @@ Q = ParamSpec("Q")
 _MAX_ERRORS = 5
 
 
-TOOLS = Constraint(
-    "a list of tools, [] for none",
-    lambda value: isinstance(value, Iterable) and not isinstance(value, (str, Mapping)),
-)
-
-
 class InvalidArgumentsError(ValueError):
     """The arguments of a call do not fit the tool; the message tells the model what to correct.
 
@@ -98,10 +92,10 @@ class Tool(Generic[P, R_co]):
     `timeout` is in seconds, for one attempt. With `return_direct` the result of a successful call is the run's answer.
     `parameters` is the JSON schema of the arguments. The parameters in `run_parameters` receive the run so far; the
     `call_parameter` receives the `CallContext`, whose context must be an instance of all `context_types`. For
-    `on_error` and `max_observation` (characters), `None` means the executor's default. Async runs call the
-    `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from an
-    object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access` raises
-    the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
+    `on_error`, `max_observation` and `max_tool_input` (characters), `None` means the executor's default. Async runs
+    call the `async_function`, if there is one, instead of `function`. A method has a `receiver` until it is taken from
+    an object. For a tool that runs an executor, `nested` describes what its nested runs charge, and `check_access`
+    raises the error that a nested run would raise at once. `examples` are calls that agents show to their models. A
     `repeatable` tool may return another result for the same arguments, so the rules against repeated calls do not apply
     to it.
     """
@@ -122,6 +116,7 @@ class Tool(Generic[P, R_co]):
     is_async: bool = False
     retry: RetryPolicy | None = None
     max_observation: int | None = None
+    max_tool_input: int | None = None
     run_parameters: tuple[str, ...] = ()
     call_parameter: str | None = None
     context_types: tuple[type, ...] = ()
@@ -144,6 +139,7 @@ class Tool(Generic[P, R_co]):
             ("timeout", self.timeout, optional(TIMEOUT)),
             ("on_error", self.on_error, optional(POLICY, "the executor's")),
             ("max_observation", self.max_observation, optional(LENGTH, "the executor's")),
+            ("max_tool_input", self.max_tool_input, optional(LENGTH, "the executor's")),
             ("coroutine", coroutine, optional(ASYNC_FUNCTION, "func, in a thread")),
             error=ToolDefinitionError,
         )
@@ -245,6 +241,7 @@ class Tool(Generic[P, R_co]):
 
         A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
+        self._require_length(tool_input)
         import pydantic_core
 
         *preferred, last = self._interpretations(tool_input) if isinstance(tool_input, str) else (tool_input,)
@@ -264,6 +261,16 @@ class Tool(Generic[P, R_co]):
             names = dict.fromkeys(str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"])
             message = f"{self.name} was not called: {what}. Call it as {self.signature}."
             raise InvalidArgumentsError(message, tuple(names)) from None
+
+    def _require_length(self, tool_input: str | Mapping[str, Any]) -> None:
+        most = self.max_tool_input
+        if most is None:
+            return
+        length, complete = (len(tool_input), True) if isinstance(tool_input, str) else measure_json(tool_input, most)
+        if length > most:
+            number = f"{length:,}" if complete else f"at least {length:,}"
+            what = f"its arguments have {number} characters, and it takes at most {most:,}"
+            raise InvalidArgumentsError(f"{self.name} was not called: {what}. Call it with shorter arguments.")
 
     def _interpretations(self, text: str) -> tuple[Mapping[str, Any], ...]:
         """Return the arguments that a string can stand for, the more likely ones first."""
@@ -298,53 +305,6 @@ class Tool(Generic[P, R_co]):
 AnyTool: TypeAlias = Tool[..., Any]
 
 
-def is_tool(value: object) -> TypeGuard[AnyTool]:
-    """Return whether a value is a tool; isinstance alone does not give type checkers the type parameters."""
-    return isinstance(value, Tool)
-
-
-# Any: a value of a user's.
-def unwrap_method(value: Any) -> Any:
-    """Return the tool of a class method: since Python 3.13 that is a bound method whose function is the tool."""
-    inner: object = getattr(value, "__func__", None)
-    return inner.__get__(value.__self__) if is_tool(inner) else value
-
-
-# Any: a value of a user's.
-def remedy_for(given: Any) -> str:
-    """Return how to make a tool of what is not one, such as what other libraries take for one."""
-    if isinstance(given, str):
-        return "pass the function itself, without quotes"
-    if is_executor(given):
-        return "write executor.as_tool(name, description)"
-    if isinstance(given, Mapping):
-        return "write tool_from_schema(name, description, schema, function), of graphexec.tools"
-    if not isinstance(given, type) and hasattr(given, "invoke") and hasattr(given, "name"):
-        return "create_agent(model, tools) takes tools of LangChain"
-    return "decorate the function with @tool"
-
-
-def tools_by_name(tools: Iterable[AnyTool]) -> Mapping[str, AnyTool]:
-    """Return the tools by name. Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name."""
-    if isinstance(tools, Tool):
-        raise ToolDefinitionError(f"tools is the tool {tools.name} itself; pass a list of tools")
-    validate("", ("tools", tools, TOOLS), error=ToolDefinitionError)
-    by_name: dict[str, AnyTool] = {}
-    for given in tools:
-        one = unwrap_method(given)
-        # Users may pass plain functions.
-        if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ToolDefinitionError(f"{getattr(one, '__name__', format_value(one))} is not a tool; {remedy_for(one)}")
-        if one.receiver is not None:
-            raise ToolDefinitionError(
-                f"{one.name} is a method that belongs to no object yet; take it from one, as in Shop().{one.name}"
-            )
-        if one.name in by_name:
-            raise ToolDefinitionError(f"two tools are named {one.name}; rename one with @tool(name=...)")
-        by_name[one.name] = one
-    return by_name
-
-
 @overload
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
@@ -359,6 +319,7 @@ def tool(
     retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
     retry_wait: float = 0.0,
     max_observation: int | None = None,
+    max_tool_input: int | None = None,
     async_function: Callable[..., Any] | None = None,
     examples: Sequence[ToolExample | Mapping[str, Any]] = (),
     repeatable: bool = False,
@@ -378,6 +339,7 @@ def tool(  # noqa: PLR0913
     retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
     retry_wait: float = 0.0,
     max_observation: int | None = None,
+    max_tool_input: int | None = None,
     async_function: Callable[..., Any] | None = None,
     examples: Sequence[ToolExample | Mapping[str, Any]] = (),
     repeatable: bool = False,
@@ -393,7 +355,9 @@ def tool(  # noqa: PLR0913
     after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are
     no further attempts. All attempts count as one tool call. An exception becomes an observation, unless `on_error` is
     "raise" or a function from the exception to the observation. The model sees the first `max_observation` characters
-    of an observation. Async runs call the `async_function`, which has the same parameters, if there is one.
+    of an observation. If the arguments of a call have more than `max_tool_input` characters, as JSON, the tool is not
+    called, and the model observes that. Async runs call the `async_function`, which has the same parameters, if there
+    is one.
 
     `examples` are calls that agents show to their models: arguments by name, `[{"city": "Oslo"}]`, or `ToolExample`
     with a question, too. Some agents do not repeat a successful call with the same arguments (`Agent.rules`); declare a
@@ -425,6 +389,7 @@ def tool(  # noqa: PLR0913
             "retry_on": retry_on,
             "retry_wait": retry_wait,
             "max_observation": max_observation,
+            "max_tool_input": max_tool_input,
             "async_function": async_function,
             "examples": examples,
             "repeatable": repeatable,

@@ -1,0 +1,360 @@
+"""Long arguments: no tool is called with more than its limit, and no built-in tool is slow for any argument."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graphexec
+from graphexec import AgentExecutor, create_agent, create_react_agent, snapshot_of, tool
+from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import AgentError, InputError, ToolDefinitionError
+from graphexec.models import ScriptedModel
+from graphexec.tools import AnyTool, Tool, tool_from_schema, tools_of
+from graphexec.tools.calling import make_tool_handler
+from graphexec.tools.everyday import calculator, convert_units
+from graphexec.tools.formatting import measure_json
+from graphexec.tools.units import UNITS
+from tests.counting import count_calls
+from tests.executor.actors import act, answer, observations, reply_of, run_executor, scripted, statuses
+
+MEGABYTE = 1_000_000
+# Seconds of processor time.
+MOST = 0.05
+
+
+def builtin_tools() -> Iterator[AnyTool]:
+    """Return the tools in all modules that define one."""
+    folder = Path(graphexec.__file__).parent
+    defines = re.compile(r"^@tool\b|^\w+(?:: \w+)? = (?:tool|Tool|make_\w+|tool_from_schema)\(", re.MULTILINE)
+    for path in sorted(folder.rglob("*.py")):
+        if defines.search(path.read_text("utf-8")):
+            name = ".".join(path.relative_to(folder.parent).with_suffix("").parts)
+            with contextlib.suppress(ToolDefinitionError):
+                yield from tools_of(importlib.import_module(name))
+
+
+BUILTIN = {one.name: one for one in builtin_tools()}
+
+# What a parser, a pattern or a number may be slow for.
+FRAGMENTS = [
+    *" \t\n\x00()[]{}<>0189.,:;+-*/%^=_eExé°²µ\u0661\uff11\u200b\ud800\"'`\\“‘«",
+    *("**", "9**", "1,", "1,000,", "1e", "e+", "0x", "1 x ", "% of ", " / ", "per ", "degrees ", "- ", "--1"),
+    *(
+        "sqrt(",
+        "max(1,",
+        "round(",
+        "pi ",
+        "times ",
+        "None",
+        "True ",
+        "null",
+        '["',
+        '{"a":',
+        "{'",
+        "[1,",
+        "[[1],",
+        "```",
+    ),
+    *(name for unit in UNITS for name in unit.names[:2]),
+]
+
+
+def repeat(fragment: str) -> str:
+    return (fragment * (MEGABYTE // len(fragment) + 1))[:MEGABYTE]
+
+
+def processor_seconds(one: AnyTool, tool_input: Any) -> tuple[float, ToolResult]:
+    """Return the shortest time of three calls, which other processes disturb least, and the result."""
+    handler = make_tool_handler({one.name: one})
+    # Compiles patterns and fills caches, once for a process.
+    reply_of(handler, CallTool(one.name, "1"))
+    times: list[float] = []
+    while True:
+        began = time.thread_time()
+        result: ToolResult = reply_of(handler, CallTool(one.name, tool_input))
+        times.append(time.thread_time() - began)
+        if min(times) < MOST or len(times) == 3:
+            return min(times), result
+
+
+def arguments_of(one: AnyTool, text: str) -> Iterator[Any]:
+    """Return the forms in which a model can give a text to a tool."""
+    yield text
+    yield {"unknown": text}
+    yield {text: text}
+    usual = {name: 1 if "number" in str(schema) else "1" for name, schema in one.parameters["properties"].items()}
+    for name in one.names:
+        yield {**usual, name: text}
+        yield {**usual, name: [text]}
+    yield json.dumps({**usual, **dict.fromkeys(one.names[:1], text)})
+
+
+def test_every_everyday_tool_is_known_here() -> None:
+    assert {"calculator", "convert_units", "today"} <= BUILTIN.keys()
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+@given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> None:
+    one, text = BUILTIN[name], repeat(fragment)
+    for tool_input in arguments_of(one, text):
+        seconds, result = processor_seconds(one, tool_input)
+        assert seconds < MOST
+        assert isinstance(result.observation, str)
+        assert len(result.observation) < 1_000
+        assert result.status in {"ok", "error", "bad_arguments"}
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+@given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
+    one, text = BUILTIN[name], repeat(fragment)
+    for wrong in one.names:
+        texts: dict[str, Any] = {name: text if name == wrong else "m" for name in one.names}
+        numbers = [name for name in one.names if one.parameters["properties"][name].get("type") == "number"]
+        if wrong in numbers:
+            continue
+        given_arguments = texts | dict.fromkeys(numbers, 1.0)
+        began = time.thread_time()
+        with pytest.raises(ValueError, match=r"\w; \w") as raised:
+            one(**given_arguments)
+        assert time.thread_time() - began < MOST
+        assert len(str(raised.value)) < 1_000
+
+
+@given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8), st.integers(1, 1_900))
+@settings(max_examples=300, deadline=None)
+def test_builtin_tools_observe_any_short_text(fragment: str, length: int) -> None:
+    text = (fragment * length)[:length]
+    for one in BUILTIN.values():
+        for tool_input in arguments_of(one, text):
+            result: ToolResult = reply_of(make_tool_handler({one.name: one}), CallTool(one.name, tool_input))
+            # Python's own words for its limits.
+            assert not re.search("recursion|Exceeds the limit|MemoryError", str(result.observation))
+
+
+@pytest.mark.parametrize(
+    ("expression", "says"),
+    [
+        ("9**9**9**9", "the number is too large; stay below 10**308"),
+        ("2**-99999999", "0"),
+        ("0.5 ** 10**300", "0"),
+        ("1" * 299 + "0", "1" * 299 + "0"),
+        ("(" * 140 + "1" + ")" * 140, "1"),
+        ("(" * 140, "is not a whole expression; write one such as"),
+        ("-" * 299 + "1", "-1"),
+        ("9" * 5_000, "calculator was not called: its arguments have 5,000 characters, and it takes at most 2,000"),
+        ("[" * 100_000, "its arguments have 100,000 characters"),
+        ("9" * 400, "the expression has 400 characters; write at most 300"),
+        ("٣ + ٤", "'٣' is not arithmetic; write numbers with"),
+    ],
+)
+def test_extreme_expression_gets_a_clear_answer(expression: str, says: str) -> None:
+    assert (
+        says in reply_of(make_tool_handler({"calculator": calculator}), CallTool("calculator", expression)).observation
+    )
+
+
+def test_time_for_a_unit_does_not_grow_with_its_length() -> None:
+    def convert(length: int) -> None:
+        with pytest.raises(ValueError, match="the unit has"):
+            convert_units(1.0, " " * length, "m")
+
+    convert(1_000)
+    assert count_calls(lambda: convert(MEGABYTE)) == count_calls(lambda: convert(1_000))
+
+
+def test_unknown_name_of_a_megabyte_is_shortened() -> None:
+    handler = make_tool_handler(BUILTIN)
+    began = time.thread_time()
+    result = reply_of(handler, CallTool("x" * MEGABYTE, {}))
+    assert time.thread_time() - began < MOST
+    assert result.status == "unknown_tool"
+    assert len(result.observation) < 1_000
+
+
+def observed(executor: AgentExecutor, start: Any = "q") -> list[Any]:
+    return [step.observation for step in executor.run(start).steps]
+
+
+CALLS: list[str] = []
+
+
+@tool(max_tool_input=10)
+def note(text: str) -> str:
+    """Note a text."""
+    CALLS.append(text)
+    return "noted"
+
+
+LONG = "note was not called: its arguments have 11 characters, and it takes at most 10. Call it with shorter arguments."
+
+
+def test_tool_is_not_called_with_more_than_its_limit() -> None:
+    CALLS.clear()
+    script = [act("note", text="abcdef"), act("note", text="a"), answer()]
+    result = run_executor(lambda: AgentExecutor(agent=scripted(*script), tools=[note]))
+    assert observations(result) == [
+        "note was not called: its arguments have 17 characters, and it takes at most 10. Call it with shorter "
+        "arguments.",
+        "note was not called: its arguments have 12 characters, and it takes at most 10. Call it with shorter "
+        "arguments.",
+    ]
+    assert statuses(result) == ["bad_arguments", "bad_arguments"]
+    assert not CALLS
+
+
+def test_text_alone_is_measured_as_it_is() -> None:
+    CALLS.clear()
+    handler = make_tool_handler({"note": note})
+    assert reply_of(handler, CallTool("note", "x" * 11)).observation == LONG
+    assert reply_of(handler, CallTool("note", "x" * 10)).observation == "noted"
+    assert CALLS == ["x" * 10]
+
+
+def echo(text: str) -> str:
+    return text
+
+
+def limited(**options: Any) -> AnyTool:
+    @tool(**options)
+    def take(text: str) -> str:
+        """Take a text."""
+        return f"{len(text)}"
+
+    return take
+
+
+@pytest.mark.parametrize(
+    ("of_tool", "of_executor", "taken"),
+    [
+        (None, {}, 900_000),
+        (None, {"max_tool_input": 50}, 50),
+        (None, {"max_tool_input": None}, 1_100_000),
+        (20, {}, 20),
+        (60, {"max_tool_input": 50}, 60),
+        (1_200_000, {}, 1_100_000),
+    ],
+)
+def test_limit_of_executor_is_the_default_for_tools(
+    of_tool: int | None, of_executor: dict[str, Any], taken: int
+) -> None:
+    one = limited(max_tool_input=of_tool)
+    limit = of_tool or of_executor.get("max_tool_input", 1_000_000)
+    sizes = [taken, *([] if limit is None or limit > taken else [limit + 1])]
+    script = [f"Action: take\nAction Input: {'x' * size}" for size in sizes]
+    executor = AgentExecutor(
+        agent=create_react_agent(ScriptedModel([*script, "Final Answer: done"]), [one]), tools=[one], **of_executor
+    )
+    first, *rest = observed(executor)
+    assert first == f"{taken}"
+    assert all(f"it takes at most {limit:,}" in one for one in rest)
+
+
+def test_default_refuses_more_than_a_megabyte() -> None:
+    one = limited()
+    executor = AgentExecutor(agent=scripted(act("take", text="x" * MEGABYTE), answer()), tools=[one])
+    assert "characters, and it takes at most 1,000,000. Call it with shorter" in observed(executor)[0]
+
+
+def test_create_agent_passes_the_limit_on() -> None:
+    model = ScriptedModel(["Action: take\nAction Input: abcdef", "Final Answer: done"])
+    executor = create_agent(model, [limited()], kind="react", max_tool_input=5)
+    assert "it takes at most 5" in observed(executor)[0]
+
+
+def test_changed_executor_and_resumed_run_keep_the_limit() -> None:
+    def executor(*after: Any) -> AgentExecutor:
+        agent = scripted(act("take", text="x" * 100), *after)
+        return AgentExecutor(agent=agent, tools=[limited()], max_tool_input=50)
+
+    changed = executor(answer())
+    assert "it takes at most 50" in observed(changed.with_limits(changed.limits))[0]
+    changed = executor(answer())
+    assert "it takes at most 50" in observed(changed.with_graph(changed.graph))[0]
+    with pytest.raises(AgentError, match="nonsense") as raised:
+        executor("nonsense").run("q")
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    first, second = observed(executor(act("take", text="x" * 100), answer()), snapshot)
+    assert first == second
+    assert "it takes at most 50" in second
+
+
+def test_executor_as_tool_has_the_limit() -> None:
+    inner = AgentExecutor(agent=scripted(answer()), tools=[])
+    inner_tool = inner.as_tool("ask", "Ask it.")
+    outer = AgentExecutor(agent=scripted(act("ask", input="x" * 100), answer()), tools=[inner_tool], max_tool_input=50)
+    assert observed(outer)[0].startswith("ask was not called: its arguments have 112 characters")
+
+
+def test_other_forms_of_tools_take_the_limit() -> None:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    made = [
+        Tool("take", echo, "Take it.", max_tool_input=5),
+        tool_from_schema("take", "Take it.", schema, echo, max_tool_input=5),
+    ]
+    for one in made:
+        result = reply_of(make_tool_handler({"take": one}), CallTool("take", "abcdef"))
+        assert "it takes at most 5" in result.observation
+
+
+@pytest.mark.parametrize("most", [0, -1, 2.5, "100", True])
+def test_invalid_limit_is_rejected(most: Any) -> None:
+    says = "give a whole number of characters, 1 or more, or None for"
+    with pytest.raises(ToolDefinitionError, match=f"a tool has max_tool_input=.*; {says} the executor's"):
+        tool(max_tool_input=most)
+    with pytest.raises(ToolDefinitionError, match=f"take has max_tool_input=.*; {says} the executor's"):
+        Tool("take", echo, "Take it.", max_tool_input=most)
+    with pytest.raises(InputError, match=f"^max_tool_input is .*; {says} no limit"):
+        AgentExecutor(agent=scripted(answer()), tools=[], max_tool_input=most)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(JSON)
+def test_arguments_are_measured_as_json(value: Any) -> None:
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    escapes = sum(len(found) - 1 for found in re.findall(r"\\u[0-9a-f]{4}|\\.", text))
+    assert measure_json(value, 10**9) == (len(text) - escapes, True)
+
+
+def test_measuring_ends_for_any_value() -> None:
+    cyclic: list[Any] = []
+    cyclic.append(cyclic)
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    shared: list[Any] = []
+    for _ in range(100):
+        shared = [shared, shared]
+    assert measure_json(cyclic, 10) == (2, True)
+    assert measure_json(deep, 10**6) == (200_002, True)
+    assert measure_json(shared, 10)[0] < 1_000
+    length, complete = measure_json({"numbers": [1] * MEGABYTE}, 2_000)
+    assert length > 2_000
+    assert not complete
+    assert measure_json({"number": 10**20_000}, 2_000) == (20_012, True)
+
+
+def test_long_list_is_measured_in_part() -> None:
+    one = limited(max_tool_input=2_000)
+    result = reply_of(make_tool_handler({"take": one}), CallTool("take", {"text": [1] * MEGABYTE}))
+    assert re.search(r"its arguments have at least [\d,]+ characters, and it takes at most 2,000", result.observation)
