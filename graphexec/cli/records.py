@@ -32,7 +32,55 @@ if TYPE_CHECKING:
     from graphexec.draw.runs.records import Recording
 
 
-class Records:
+class RunRecorder:
+    """A display that keeps the records of a run."""
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+
+    @property
+    def recording(self) -> Recording | None:
+        """The records of the run so far, or `None` before it begins."""
+        return None if self._recorder is None else self._recorder.recording
+
+    def on_start(self, setup: RunSetup) -> None:
+        """Record `start`."""
+        executor = setup.executor
+        self._recorder = Recorder(
+            executor.verify(), inputs=setup.question, model=setup.model, agent=setup.agent, tools=list(executor.tools)
+        )
+        self._store(self._recorder.records[0])
+
+    def on_event(self, event: Event[Ending]) -> None:
+        """Record the event."""
+        assert self._recorder is not None, "a run begins"
+        if not isinstance(event, Done):
+            self._store(self._recorder(event))
+
+    def on_end(self, ending: Ending, progress: RunProgress) -> None:
+        """Record the result of a run that ended."""
+        status, code = ("stopped", STOPPED) if isinstance(ending, StoppedResponse) else ("answered", ANSWERED)
+        self._result(status, code, progress)
+
+    def on_interrupt(self, progress: RunProgress) -> None:
+        """Record the result of a run that was interrupted from the keyboard."""
+        self._result("interrupted", INTERRUPTED, progress)
+
+    def on_error(self, error: Exception, progress: RunProgress) -> None:
+        """Record the result of a run that an error ended."""
+        described = {"type": type(error).__name__, "message": error_line(error)}
+        self._result("error", code_of(error), progress, error=described)
+
+    def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
+        assert self._recorder is not None, "a run begins"
+        last = {**ending(progress.ending), **fields}
+        self._store(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
+
+    def _store(self, record: Record) -> None:
+        """Handle a new record."""
+
+
+class Records(RunRecorder):
     """A display that writes records to `out`, in ASCII, which every stream can encode.
 
     A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
@@ -40,44 +88,11 @@ class Records:
     """
 
     def __init__(self, out: TextIO, file: Path | None = None) -> None:
+        super().__init__()
         self._out = out
         self._file = file
-        self._recorder: Recorder | None = None
         self._written = 0
         self._failure: OSError | None = None
-
-    def on_start(self, setup: RunSetup) -> None:
-        """Write `start`."""
-        executor = setup.executor
-        self._recorder = Recorder(
-            executor.verify(), inputs=setup.question, model=setup.model, agent=setup.agent, tools=list(executor.tools)
-        )
-        self._write(self._recorder.records[0])
-
-    def on_event(self, event: Event[Ending]) -> None:
-        """Write the event."""
-        assert self._recorder is not None, "a run begins"
-        if not isinstance(event, Done):
-            self._write(self._recorder(event))
-
-    def on_end(self, ending: Ending, progress: RunProgress) -> None:
-        """Write the result of a run that ended."""
-        status, code = ("stopped", STOPPED) if isinstance(ending, StoppedResponse) else ("answered", ANSWERED)
-        self._result(status, code, progress)
-
-    def on_interrupt(self, progress: RunProgress) -> None:
-        """Write the result of a run that was interrupted from the keyboard."""
-        self._result("interrupted", INTERRUPTED, progress)
-
-    def on_error(self, error: Exception, progress: RunProgress) -> None:
-        """Write the result of a run that an error ended."""
-        described = {"type": type(error).__name__, "message": error_line(error)}
-        self._result("error", code_of(error), progress, error=described)
-
-    def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
-        assert self._recorder is not None, "a run begins"
-        last = {**ending(progress.ending), **fields}
-        self._write(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
 
     def report_missing(self) -> bool:
         """Print to stderr which records could not be written, and return whether there are any."""
@@ -93,7 +108,7 @@ class Records:
             print(f"graphexec: {name} is incomplete: {reason}; {missing}", file=sys.stderr)
         return True
 
-    def _write(self, record: Record) -> None:
+    def _store(self, record: Record) -> None:
         if self._failure is not None:
             return
         try:

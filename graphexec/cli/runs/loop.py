@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -23,17 +23,24 @@ from graphexec.messages import Image
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
-    """The parameters of a run: the question, the executor, the names of its model and agent, and the images."""
+    """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
+
+    `named` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the replies.
+    """
 
     question: str
     executor: AgentExecutor
     model: str
     agent: str
     images: Sequence[Image] = ()
+    named: Mapping[str, object] | None = None
+    tokens: bool = False
 
     @property
     def inputs(self) -> Mapping[str, object] | str:
         """The inputs of the run."""
+        if self.named is not None:
+            return self.named
         return {"input": self.question, "images": self.images} if self.images else self.question
 
 
@@ -74,10 +81,10 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
     begun = time.monotonic()
     seen = RunProgress()
-    events = setup.executor.stream(setup.inputs)
+    events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
     try:
-        # Output of tools must not mix with the answer.
-        with redirect_stdout(sys.stderr):
+        # Output of tools must not mix with the answer. A run whose display is interrupted ends, too.
+        with redirect_stdout(sys.stderr), closing(events):
             for display in displays:
                 display.on_start(setup)
             while True:

@@ -29,7 +29,7 @@ from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
-    from graphexec.memory import Memory
+    from graphexec.memory import FileHistory, Memory
 
 # Worked examples for the tools of `EVERYDAY_TOOLS`, with numbers that are seldom asked for.
 EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
@@ -56,7 +56,7 @@ EVERYDAY_EXAMPLES: tuple[WorkedExample, ...] = (
 # Tokens of one reply: a confused small model does not stop before its limit.
 _LONGEST = 256
 # Estimated tokens of an earlier conversation: leaves space for a few steps in the 4,096 of a local model.
-_REMEMBERED = 1_500
+REMEMBERED_TOKENS = 1_500
 
 # The default number of retries of a failed request.
 _RETRIES = 2
@@ -236,7 +236,7 @@ def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | No
     """
     if file is None and _HISTORY not in agent.input_keys:
         return None
-    from graphexec.memory import FileHistory, TokenWindowMemory
+    from graphexec.memory import TokenWindowMemory
 
     if _HISTORY not in (*agent.input_keys, *agent.optional_keys):
         raise UsageError(
@@ -246,7 +246,14 @@ def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | No
     as_messages = _HISTORY in agent.optional_keys
     if file is None:
         # An agent that requires a history gets an empty one.
-        return TokenWindowMemory(_REMEMBERED, as_messages=as_messages)
+        return TokenWindowMemory(REMEMBERED_TOKENS, as_messages=as_messages)
+    return TokenWindowMemory(REMEMBERED_TOKENS, history=open_history(file), as_messages=as_messages)
+
+
+def open_history(file: Path) -> FileHistory:
+    """Return the conversation in a file. Raises `UsageError` if it cannot be written, `InputError` if it is invalid."""
+    from graphexec.memory import FileHistory
+
     try:
         history = FileHistory(file)
         # Check this now, before a download or a run.
@@ -254,4 +261,4 @@ def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | No
         history.turns()
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error
-    return TokenWindowMemory(_REMEMBERED, history=history, as_messages=as_messages)
+    return history
