@@ -21,9 +21,11 @@ PACKAGE = TOP / "graphexec"
 # Methods that import a higher layer when they are called, because it creates what they return or draw.
 LOOKING_UP = {
     "graphexec.executor.executor AgentExecutor.draw -> graphexec.draw",
+    "graphexec.executor.executor AgentExecutor._repr_mimebundle_ -> graphexec.draw.notebook",
+    "graphexec.executor.result RunResult._repr_mimebundle_ -> graphexec.draw.notebook",
     "graphexec.executor.result RunResult.draw -> graphexec.draw",
     "graphexec.kernel.graph Graph.__format__ -> graphexec.draw",
-    "graphexec.kernel.graph Graph._repr_mimebundle_ -> graphexec.draw",
+    "graphexec.kernel.graph Graph._repr_mimebundle_ -> graphexec.draw.notebook",
     "graphexec.kernel.graph Graph._world -> graphexec.runtime.runner",
     "graphexec.kernel.graph Graph.arun -> graphexec.runtime.runner",
     "graphexec.kernel.graph Graph.astream -> graphexec.runtime.runner",
@@ -32,6 +34,8 @@ LOOKING_UP = {
     "graphexec.kernel.graph Graph.stream -> graphexec.runtime.runner",
     "graphexec.kernel.graph Graph.to_networkx -> graphexec.verify",
     "graphexec.kernel.graph Graph.verify -> graphexec.verify",
+    "graphexec.verify.proof.findings Verdict._repr_mimebundle_ -> graphexec.draw.notebook",
+    "graphexec.verify.reports.subject Subject._repr_mimebundle_ -> graphexec.draw.notebook",
 }
 
 

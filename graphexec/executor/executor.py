@@ -191,6 +191,12 @@ class AgentExecutor(RunMethods):
         choice = "" if agent.tool_choice == "auto" else f", tool_choice={agent.tool_choice}"
         return f"<AgentExecutor with {', '.join(self.tools) or 'no tools'} ({agent.kind}){choice}: {self._graph!r}>"
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return what a notebook shows: the picture of the machine with its proof within these limits."""
+        from graphexec.draw.notebook import machine_bundle
+
+        return machine_bundle(self._verdict, repr(self))
+
     @property
     def graph(self) -> Graph[Ready, Ending]:
         """The machine, bound to this executor's agent and tools."""

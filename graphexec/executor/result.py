@@ -77,6 +77,12 @@ class RunResult:
             raise InputError("the result has no journal, so its path is unknown; draw a result of executor.run")
         return save(self.journal.graph.verify(self.limits), path, format=format, runs=self)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return what a notebook shows: the page of the run, in place."""
+        from graphexec.draw.notebook import run_bundle
+
+        return run_bundle(self)
+
     @property
     def usage(self) -> Usage:
         """The tokens of all model calls."""

@@ -297,15 +297,10 @@ class Graph(Generic[S_contra, F_co]):
         return draw(self, specification) if specification else str(self)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """Return the picture and its proof for a notebook: as SVG or, without the extra `draw`, as Mermaid."""
-        from graphexec.draw import draw
+        """Return what a notebook shows: the picture and its proof or, without the extra `draw`, a drawing in text."""
+        from graphexec.draw.notebook import machine_bundle
 
-        verdict = self.verify()
-        try:
-            picture = {"image/svg+xml": draw(verdict, "svg")}
-        except InputError:
-            picture = {"text/vnd.mermaid": draw(verdict, "mermaid")}
-        return {**picture, "text/plain": repr(self)}
+        return machine_bundle(self.verify(), repr(self))
 
 
 def require_graph(given: object, call: str) -> None:

@@ -155,6 +155,13 @@ class Verdict:
         if not self.proved:
             raise UnprovedError(self)
 
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """Return what a notebook shows: the bounds as a table, and the findings."""
+        # Imported here, because displays are in a layer above.
+        from graphexec.draw.notebook import verdict_bundle
+
+        return verdict_bundle(self)
+
     def __str__(self) -> str:
         lines = [self.status.upper()]
         if self.bounds is not None:

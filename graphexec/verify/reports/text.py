@@ -10,7 +10,7 @@ from graphexec.verify.proof.flow import Transition
 from graphexec.verify.reports.subject import SourceLocation, Subject, SubjectStatus
 
 # The meaning of each status.
-_MEANS: Mapping[SubjectStatus, str] = {
+MEANINGS: Mapping[SubjectStatus, str] = {
     "proved": "every run ends",
     "refuted": "some run does not end, or the table is invalid",
     "unproved": "it is not known whether every run ends",
@@ -44,7 +44,7 @@ def text(subjects: Sequence[Subject], *, root: str = "") -> str:
 def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     where = "" if subject.error is None else _where(subject.place, root)
     unbuilt = subject.verdict is None and subject.error is None
-    means = "its table cannot be built" if unbuilt else _MEANS[subject.status]
+    means = "its table cannot be built" if unbuilt else MEANINGS[subject.status]
     lines = [f"{subject.name}  {subject.status.upper()}  {means}{where}"]
     if subject.error is not None:
         lines.append(f"  {subject.error}")
@@ -131,7 +131,7 @@ def _summary(subjects: Sequence[Subject]) -> str:
     statuses = [subject.status for subject in subjects]
     counts = [
         f"{statuses.count(status)} {'not checked' if status == 'error' else status}"
-        for status in _MEANS
+        for status in MEANINGS
         if status in statuses
     ]
     return f"{len(subjects)} machines: {', '.join(counts)}"

@@ -1,0 +1,246 @@
+"""What a notebook shows of an executor, a machine, a result and a verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from html import unescape
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    GraphError,
+    Limits,
+    RunResult,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    node,
+    on,
+)
+from graphexec.draw.formats.terminal import terminal
+from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.model.picture import picture_of
+from graphexec.draw.notebook import machine, run
+from graphexec.executor import AGENT_EXECUTOR, Ready
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.verify import findings_of
+from graphexec.verify.reports.subject import Subject
+from tests.executor.actors import answer, echo
+from tests.kernel.machines import Even, Odd, halve, split, triple
+from tests.kernel.test_drafts import incomplete_diamond
+
+HOSTILE = (
+    """</iframe></textarea></style>"><script>alert('1')</script><img src=x onerror="alert(1)">&amp;\x1b[31m\u202e"""
+)
+
+
+def shown(value: Any) -> dict[str, str]:
+    # The method that a notebook calls.
+    bundle: dict[str, str] = value._repr_mimebundle_(include=None, exclude=None)
+    return bundle
+
+
+class Elements(HTMLParser):
+    """The elements of a document, as a browser finds them."""
+
+    def __init__(self, document: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(document)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def scripted(*replies: str | ModelReply, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [echo]), tools=[echo], **options)
+
+
+def hostile_result() -> RunResult:
+    call = ToolCall("1", "echo", json.dumps({"text": HOSTILE}))
+    return scripted(ModelReply(HOSTILE, (call,)), HOSTILE).run(HOSTILE)
+
+
+def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out.cache_clear()
+    for name in ("pygraphviz", "resvg_py"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_executor_shows_its_picture_with_its_limits() -> None:
+    executor = scripted("x", max_iterations=7)
+    bundle = shown(executor)
+    assert set(bundle) == {"image/svg+xml", "text/plain"}
+    assert bundle["image/svg+xml"].startswith("<svg")
+    assert "costs 1 of 7 iterations" in bundle["image/svg+xml"]
+    assert bundle["text/plain"] == repr(executor)
+
+
+@pytest.mark.parametrize("value", [AGENT_EXECUTOR, scripted("x")], ids=["graph", "executor"])
+def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_extra(monkeypatch)
+    bundle = shown(value)
+    assert set(bundle) == {"text/html", "text/vnd.mermaid", "text/plain"}
+    text = Elements(bundle["text/html"]).text
+    assert terminal(picture_of(value.verify())).strip() in text
+    assert "pip install 'graphexec-agents[draw]'" in text
+
+
+def test_large_machine_is_only_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_EDGES", 3)
+    bundle = shown(AGENT_EXECUTOR)
+    text = Elements(bundle["text/html"]).text
+    assert text == f"{AGENT_EXECUTOR!r}10 edges are too many to draw here; write them to a file: graph.draw('flow.svg')"
+
+
+def test_result_shows_its_page_in_a_sandbox() -> None:
+    result = scripted("Four.").run("2 + 2?")
+    bundle = shown(result)
+    assert bundle["text/plain"] == repr(result)
+    elements = Elements(bundle["text/html"])
+    (frame,) = [attributes for tag, attributes in elements.found if tag == "iframe"]
+    assert frame["sandbox"] == "allow-scripts"
+    page = frame["srcdoc"] or ""
+    assert page.startswith("<!doctype html>")
+    assert "connect-src 'none'" in unescape(page)
+    assert re.search(r"""(src|href)=["']?(https?:)?//""", page) is None
+    assert elements.text.startswith("finished Four. · 1 model call · 0 tool calls · ")
+    assert elements.text.endswith('result.draw("run.html") writes this page to a file')
+
+
+def test_stopped_result_says_which_limit() -> None:
+    call = ModelReply("", (ToolCall("1", "echo", '{"text": "a"}'),))
+    text = Elements(shown(scripted(call, max_iterations=1).run("?"))["text/html"]).text
+    assert text.startswith("stopped the limit of 1 iteration")
+
+
+def test_hostile_run_stays_in_its_frame() -> None:
+    document = shown(hostile_result())["text/html"]
+    elements = Elements(document)
+    assert elements.open == []
+    assert {tag for tag, _ in elements.found} == {"div", "iframe", "span", "code"}
+    assert all(not name.startswith("on") for _, attributes in elements.found for name in attributes)
+    assert document.count("</iframe>") == 1
+    assert not set("\x1b\u202e") & set(re.sub("srcdoc=.*?></iframe>", "", document))
+
+
+def test_long_run_shows_how_to_write_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = scripted("x" * 2_000_000).run("?")
+    document = shown(result)["text/html"]
+    assert len(document) < 3_000
+    assert Elements(document).text.endswith(
+        'The page of this run has 8.1 MB, too much for a notebook; result.draw("run.html") writes it to a file.'
+    )
+
+
+def test_result_without_the_extra_is_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = scripted("Four.").run("2 + 2?")
+    without_extra(monkeypatch)
+    elements = Elements(shown(result)["text/html"])
+    assert "iframe" not in {tag for tag, _ in elements.found}
+    assert "finished Four." in elements.text
+    assert "plan" in elements.text
+    assert "pip install 'graphexec-agents[draw]'" in elements.text
+
+
+def test_long_timeline_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = scripted("Four.").run("2 + 2?")
+    without_extra(monkeypatch)
+    monkeypatch.setattr(run, "MOST_LINES", 1)
+    assert re.search(r"\.\.\. and \d+ more lines", Elements(shown(result)["text/html"]).text)
+
+
+def test_result_without_a_journal_has_its_ending() -> None:
+    done = scripted("Four.").run("2 + 2?")
+    bare = RunResult(done.ending, done.steps, done.spent, done.limits)
+    text = Elements(shown(bare)["text/html"]).text
+    assert text.startswith("finished Four.")
+    assert text.endswith("The result has no journal, so its steps cannot be shown.")
+
+
+def test_run_that_cannot_be_followed_again_has_its_ending() -> None:
+    visits: list[object] = []
+
+    def forgetful(steps: Any, inputs: dict[str, Any]) -> AgentFinish:
+        return answer("Four.")
+
+    @node
+    def impure(ready: Ready) -> AgentFinish:
+        visits.append(ready)
+        if len(visits) > 1:
+            raise LookupError("a second visit")
+        return answer("Four.")
+
+    machine = graph(edges(impure, on(AgentFinish, END)), start=impure)
+    result = AgentExecutor(agent=forgetful, tools=[]).with_graph(machine).run("?")
+    text = Elements(shown(result)["text/html"]).text
+    assert text.startswith("finished Four.")
+    assert "The run cannot be drawn: " in text
+
+
+def test_proof_is_a_table_of_bounds() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=4))
+    bundle = shown(verdict)
+    assert bundle["text/plain"] == str(verdict)
+    elements = Elements(bundle["text/html"])
+    assert [tag for tag, _ in elements.found if tag in ("table", "caption")] == ["table", "caption"]
+    assert elements.text.startswith("PROVED every run ends")
+    assert "transitions184*iterations + 2some run reaches it" in elements.text
+    assert all(assumption in elements.text for assumption in verdict.assumptions)
+
+
+def test_refutation_lists_its_findings() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=None))
+    elements = Elements(shown(verdict)["text/html"])
+    assert elements.text.startswith("REFUTED some run does not end")
+    (finding,) = verdict.findings
+    assert all(part in elements.text for part in (finding.code, finding.title, finding.fact, finding.remedy))
+
+
+def test_many_findings_are_counted() -> None:
+    finding = AGENT_EXECUTOR.verify(Limits(iterations=None)).findings[0]
+    text = Elements(shown(Subject("machine", (finding,) * 60))["text/html"]).text
+    assert text.count(finding.code) == 50
+    assert "... and 10 more findings; see verdict.findings" in text
+
+
+def test_target_that_could_not_be_checked_is_escaped() -> None:
+    subject = Subject(HOSTILE, (), error=HOSTILE)
+    bundle = shown(subject)
+    elements = Elements(bundle["text/html"])
+    assert bundle["text/plain"] == repr(subject)
+    assert elements.open == []
+    assert {tag for tag, _ in elements.found} <= {"div", "code", "span"}
+    assert "ERROR it could not be checked" in elements.text
+    assert elements.text.count("alert('1')") == 2
+
+
+def test_unbuilt_machine_shows_its_faults() -> None:
+    machine = incomplete_diamond()
+    text = Elements(shown(machine.verify())["text/html"]).text
+    assert text.startswith("REFUTED")
+    assert "GX002" in text
+    assert shown(machine)["image/svg+xml"].startswith("<svg")
+    with pytest.raises(GraphError) as raised:
+        graph(edges(split, on(Even, halve) | on(Odd, triple)), start=split)
+    unbuilt = Subject("diamond", findings_of(raised.value))
+    assert Elements(shown(unbuilt)["text/html"]).text.startswith("diamond REFUTED its table cannot be built")
