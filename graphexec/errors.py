@@ -245,6 +245,21 @@ class InvalidReplyError(ModelError):
     """The reply does not follow the protocol, or it was cut short."""
 
 
+class ReplyLimitError(ModelError):
+    """The reply exceeds a limit of the model's `reply_limits`: it is named by `limit`, and its value is `allowed`.
+
+    `seen` is what had been received when the client stopped, so the whole reply may be larger.
+    """
+
+    def __init__(
+        self, text: str, *, status: int | None = None, limit: str = "", allowed: int = 0, seen: int = 0
+    ) -> None:
+        self.limit = limit
+        self.allowed = allowed
+        self.seen = seen
+        super().__init__(text, status=status)
+
+
 class WeightsError(ModelError):
     """A local model's weights are unavailable: no network, no space on the disk, or a checksum mismatch."""
 

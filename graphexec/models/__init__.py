@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import explain_names
 from graphexec.models.functions import FunctionModel, ModelFunction
 from graphexec.models.http.attempts import Clock
+from graphexec.models.http.receiving import ReplyLimits
 from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import Weights, installed, pull, weights_path
@@ -42,6 +43,7 @@ __all__ = [
     "OpenAIResponses",
     "Price",
     "Refused",
+    "ReplyLimits",
     "Retried",
     "SQLiteCache",
     "ScriptedModel",

@@ -222,7 +222,6 @@ def test_any_json_is_reply_or_model_error(body: object) -> None:
     [
         (b"", "nothing"),
         (b"<html>\n<h1>Hello</h1>", "<html> <h1>Hello</h1>"),
-        (b"[" * 100_000, "Invalid JSON"),
         (b'{"choices": []}', "without choices"),
         (b'{"choices": null}', "without choices"),
         (b'{"choices": [{}]}', "without a message"),

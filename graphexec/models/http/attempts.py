@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from graphexec.errors import ModelError, RateLimitError, ServerError
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import (
     LONGEST_ADVISED,
+    NOT_ACCEPTED,
     CallFailure,
     ErrorReport,
     classify_exception,
@@ -46,6 +47,19 @@ class Clock:
         await io.either(lambda: self.sleep(seconds), lambda: self.asleep(seconds))
 
 
+# The remaining time of the call that this context runs: the connections of a blocking call bound every wait by it.
+_seconds_left: ContextVar[Callable[[], float] | None] = ContextVar("graphexec_seconds_left", default=None)
+
+
+def bound_seconds(seconds: float | None) -> float | None:
+    """Return at most the remaining time of the current call, 0 or more; `None` is no bound."""
+    left = _seconds_left.get()
+    if left is None:
+        return seconds
+    bounded = max(left(), 0.0)
+    return bounded if seconds is None else min(seconds, bounded)
+
+
 # The default `clock` of a model.
 REAL_TIME = Clock()
 
@@ -53,12 +67,10 @@ REAL_TIME = Clock()
 class Attempts:
     """The attempts of one call: raises typed errors, and decides which of them are retried.
 
-    `read` is the time in seconds that each attempt may wait for the server; `timeout` is the time for all attempts.
+    `timeout` is the time in seconds for all attempts and the waits between them.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, clock: Clock, io: IO, *, read: float, timeout: float | None, max_retries: int
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, clock: Clock, io: IO, *, timeout: float, max_retries: int) -> None:
         self.endpoint = endpoint
         self.io = io
         self.policy = RetryPolicy(
@@ -71,30 +83,52 @@ class Attempts:
             longest_advised=LONGEST_ADVISED,
         )
         self._clock = clock
-        self._read = read
-        self._deadline = math.inf if timeout is None else clock.monotonic() + timeout
+        self._deadline = clock.monotonic() + timeout
         self._timeout = timeout
+        # When the consumer of a stream received its last piece, while it has it.
+        self._paused: float | None = None
+        self._answered = False
         self._failure: CallFailure | None = None
         # Whether the connection may have been idle, and whether the call has been repeated for that reason.
         self._reused = False
         self._reconnected = False
 
     @property
-    def seconds_left(self) -> float | None:
-        """The remaining time of the whole call in seconds, or `None` if it has no deadline."""
-        return None if math.isinf(self._deadline) else self._deadline - self._clock.monotonic()
+    def seconds_left(self) -> float:
+        """The remaining time of the whole call in seconds."""
+        return self._deadline - self._clock.monotonic()
 
     @property
     def timeouts(self) -> tuple[float, float, float, float]:
         """The client's timeouts for the next attempt in seconds: connect, read, write, pool."""
-        left = math.inf if self.seconds_left is None else max(self.seconds_left, 0.001)
-        return min(CONNECT, left), min(self._read, left), min(self._read, left), min(self._read, left)
+        left = max(self.seconds_left, 0.001)
+        return min(CONNECT, left), left, left, left
+
+    def pause(self) -> None:
+        """Stop the clock while the consumer of a stream has a piece: the timeout bounds the server's time only."""
+        self._paused = self._clock.monotonic()
+
+    def resume(self) -> None:
+        """Start the clock again."""
+        if self._paused is not None:
+            self._deadline += self._clock.monotonic() - self._paused
+            self._paused = None
+
+    def end_within(self, seconds: float) -> None:
+        """Leave at most that many seconds."""
+        self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
+
+    def answer(self, *, begun: bool) -> None:
+        """Record whether the server's response has begun, for the text of a timeout."""
+        self._answered = begun
 
     @contextmanager
     def attempt(self, *, reused: bool = False) -> Generator[None, None, None]:
         """Convert a failure inside to one typed error. `reused`: the connection may have been idle before."""
         self._reused = reused
         self.check_time()
+        # On an event loop, `IO.timeout` bounds every wait.
+        outer = _seconds_left.set(lambda: self.seconds_left) if self.io.blocking else None
         try:
             yield
         except ModelError as error:
@@ -104,16 +138,29 @@ class Attempts:
             raise
         # Only the client's exceptions are converted.
         except Exception as error:
-            failure = classify_exception(self.endpoint, error, seconds=min(self._read, self._timeout or math.inf))
+            failure = classify_exception(self.endpoint, error, seconds=self._timeout, phase=self._phase(error))
             if failure is None:
                 raise
             self._failure = failure
             raise failure.error from error
+        finally:
+            if outer is not None:
+                _seconds_left.reset(outer)
+
+    def _phase(self, error: Exception) -> str:
+        """Return what the server did not do in time, if the error is a timeout."""
+        kind = type(error).__name__
+        if kind == "ConnectTimeout":
+            # Otherwise another attempt may connect.
+            return NOT_ACCEPTED if self.seconds_left <= 0 else "answer"
+        if kind == "WriteTimeout":
+            return "take the request"
+        return "finish its reply" if self._answered else "answer"
 
     def check_time(self) -> None:
         """Raise `ModelTimeoutError` if the deadline has passed."""
-        if self.seconds_left is not None and self.seconds_left <= 0:
-            raise timeout_error(self.endpoint, self._timeout or 0)
+        if self.seconds_left <= 0:
+            raise timeout_error(self.endpoint, self._timeout, "finish its reply" if self._answered else "answer")
 
     @property
     def report(self) -> ErrorReport | None:
@@ -137,8 +184,7 @@ class Attempts:
 
     def allows(self, seconds: float) -> bool:
         """Return whether the call may continue after that many seconds."""
-        left = self.seconds_left
-        return left is None or seconds < left
+        return seconds < self.seconds_left
 
     def should_reconnect(self) -> bool:
         """Return whether to repeat the attempt because an idle connection was closed: at most once for a call.

@@ -61,7 +61,10 @@ class Connections:
             if self._own is None:
                 import httpx
 
+                from graphexec.models.http.network import bind_to_deadlines
+
                 client = httpx.Client()
+                bind_to_deadlines(client)
                 self._own = OpenClient(client)
                 # Closes the connections when the model is garbage collected.
                 self._finalizer = weakref.finalize(self, client.close)

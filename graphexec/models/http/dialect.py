@@ -9,7 +9,8 @@ from typing import Any, Protocol, TypeAlias
 
 from graphexec.messages import FinishReason, ModelReply, ModelRequest, Reasoning, ReplyDelta, ToolCall, Usage
 from graphexec.models.http.endpoint import Endpoint, Provider
-from graphexec.models.http.json_bodies import JSON, invalid_reply
+from graphexec.models.http.json_bodies import JSON, check_size, invalid_reply
+from graphexec.models.http.receiving import reply_limit_error
 from graphexec.models.http.refusals import Parameter
 from graphexec.models.http.stop_cutter import StopCutter
 
@@ -43,10 +44,16 @@ class PartialCall:
     arguments: list[str] = field(default_factory=list[str])
 
     def to_call(self, endpoint: Endpoint) -> ToolCall:
-        """Return the complete call. Raises `InvalidReplyError` if it has no name."""
+        """Return the complete call.
+
+        Raises `InvalidReplyError` if it has no name, and `ReplyLimitError` if its arguments have too many values or are
+        nested too deeply.
+        """
         if not self.name:
             raise invalid_reply(endpoint, "sent a tool call without a name")
-        return ToolCall(self.id, self.name, "".join(self.arguments))
+        arguments = "".join(self.arguments)
+        check_size(arguments.encode(errors="replace"), endpoint)
+        return ToolCall(self.id, self.name, arguments)
 
 
 def make_call_id(position: int) -> str:
@@ -57,6 +64,8 @@ def make_call_id(position: int) -> str:
 @dataclass(slots=True)
 class Draft(ABC):
     """A reply that is still being received. The methods that add a piece are generators of deltas; iterate over them.
+
+    They raise `ReplyLimitError` for a reply with too many calls, or too much content.
 
     Each protocol has a subclass that reads its events. `finish` and `usage` are set when the server has sent them. The
     text is cut before the first of the `stops` behind its reasoning, and calls after that position are ignored, because
@@ -71,12 +80,15 @@ class Draft(ABC):
     finish: FinishReason | None = field(default=None, init=False)
     usage: Usage | None = field(default=None, init=False)
     model: str = field(default="", init=False)
+    # The characters of the content so far.
+    _kept: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.cut = StopCutter(self.stops)
 
     def add_text(self, text: str | None) -> Iterator[ReplyDelta]:
         """Add a piece of the text; its end is held back while it may be the beginning of a stop string."""
+        self.keep(text)
         yield from self._show(self.cut.take(text or ""))
 
     def end_text(self) -> Iterator[ReplyDelta]:
@@ -90,14 +102,29 @@ class Draft(ABC):
 
     def add_call(self, call_id: str | None, name: str | None) -> Iterator[ReplyDelta]:
         """Begin the next call."""
-        position = len(self.calls)
-        call = PartialCall(call_id or make_call_id(position), name or "")
-        self.calls.append(call)
+        position = self.begin_call(call_id, name)
+        call = self.calls[position]
         yield ReplyDelta(index=position, call_id=call.id, name=call.name)
+
+    def begin_call(self, call_id: str | None, name: str | None = None) -> int:
+        """Begin the next call, and return its position."""
+        position = len(self.calls)
+        if position == self.endpoint.limits.calls:
+            raise reply_limit_error(self.endpoint, self.endpoint.limits, "calls", position + 1)
+        self.keep(call_id, name)
+        self.calls.append(PartialCall(call_id or make_call_id(position), name or ""))
+        return position
+
+    def keep(self, *texts: str | None) -> None:
+        """Count texts that the reply keeps."""
+        self._kept += sum(len(text) for text in texts if text)
+        if self._kept > self.endpoint.limits.bytes:
+            raise reply_limit_error(self.endpoint, self.endpoint.limits, "bytes", self._kept)
 
     def add_arguments(self, position: int | None, arguments: str | None) -> Iterator[ReplyDelta]:
         """Add a piece of the arguments of a call; a piece without a position is ignored."""
         if arguments and position is not None:
+            self.keep(arguments)
             self.calls[position].arguments.append(arguments)
             yield ReplyDelta(index=position, arguments=arguments)
 

@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from graphexec.models.http.receiving import REPLY_LIMITS, ReplyLimits
+
 # Characters of a server's text that an error shows: enough for one or two sentences, but not for a page of HTML.
 SHOWN = 300
 # Characters. Shorter keys are not hidden: they are no secret, and may be parts of ordinary words.
@@ -41,12 +43,13 @@ OPENAI = Provider(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model at a server. `key` is the API key, which is never shown."""
+    """A model at a server, and the limits of its replies. `key` is the API key, which is never shown."""
 
     model: str
     base_url: str
     key: str = field(default="", repr=False)
     provider: Provider = OPENAI
+    limits: ReplyLimits = REPLY_LIMITS
 
     def __str__(self) -> str:
         return f"{one_line(self.model)} at {self.shown_url}"

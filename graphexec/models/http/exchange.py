@@ -6,7 +6,8 @@ what a response means, and which failures are retried.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,11 +17,15 @@ from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.http.json_bodies import JSON, write
+from graphexec.models.http.receiving import Body, EventReader
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.progress_reports import report_retry
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
+
+# Seconds. A stream that is read to its end leaves a connection that can be used again, but this is not worth a wait.
+LINGER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,32 @@ class OpenStream:
     """A stream whose first piece has been received. Before that, nothing was passed on, so a retry was possible."""
 
     response: Any  # the client's own class of responses
-    events: Items[Any]  # of httpx_sse.ServerSentEvent
+    events: _Events
     draft: Draft
     # `None` if the stream ended without any.
     deltas: tuple[ReplyDelta, ...] | None
+
+
+@dataclass(slots=True)
+class _Events:
+    """The events of a stream: the pieces of the body that have not been received, and the events of the last one."""
+
+    pieces: Items[bytes]
+    body: Body
+    reader: EventReader
+    attempts: Attempts
+    waiting: deque[str] = field(default_factory=deque[str])
+
+    async def next(self) -> str | None:
+        """Return the data of the next event, or `None` at the end. Raises `ReplyLimitError`."""
+        while not self.waiting:
+            piece = await anext(self.pieces, None)
+            if piece is None:
+                return None
+            for data in self.body.take(piece):
+                self.attempts.check_time()
+                self.waiting.extend(self.reader.take(data))
+        return self.waiting.popleft()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +119,26 @@ class Exchange:
 
     async def next_deltas(self, opened: OpenStream) -> tuple[ReplyDelta, ...] | None:
         """Return the deltas of the next event, or `None` at the end of the stream."""
+        self.attempts.resume()
+        if opened.draft.complete:
+            # Only the end of the stream is missing.
+            self.attempts.end_within(LINGER)
         try:
             with self.attempts.attempt():
                 async with self._io.timeout(self.attempts.seconds_left):
-                    event = await anext(opened.events, None)
+                    data = await opened.events.next()
         except ModelError:
             # The reply is complete, so a broken connection does not matter.
             if opened.draft.complete:
                 return None
             raise
-        return None if event is None else tuple(opened.draft.take(event.data))
+        finally:
+            self.attempts.pause()
+        return None if data is None else tuple(opened.draft.take(data))
 
     async def close(self, opened: OpenStream) -> None:
         """Release the connection; it can be reused if the stream was read to its end."""
-        await self._close(opened.response, opened.events)
+        await self._close(opened.response, opened.events.pieces)
 
     @property
     def _io(self) -> IO:
@@ -115,25 +148,31 @@ class Exchange:
         used = await self._io.either(self.connections.blocking_client, self.connections.async_client)
         with self.attempts.attempt(reused=used.warm):
             async with self._io.timeout(self.attempts.seconds_left):
+                self.attempts.answer(begun=False)
                 response = await self._post(used)
-                events: Items[Any] | None = None
+                self.attempts.answer(begun=True)
+                streams = self.streams and _is_stream(response)
+                pieces: Items[bytes] | None = None
                 try:
-                    if not (self.streams and _is_stream(response)):
-                        body = await self._read(response)
-                        await self._close(response)
-                        return self._reply(response, body)
-                    source = _source(response)
-                    events = self._io.iterate(source.iter_sse, source.aiter_sse)
-                    draft = self.dialect.make_draft(self.request, self.attempts.endpoint)
+                    body = self._body(response, streams=streams)
+                    pieces = _raw_pieces(response, self._io)
+                    if not streams:
+                        content = await self._read(pieces, body)
+                        await self._close(response, pieces)
+                        return self._reply(response, content)
+                    endpoint = self.attempts.endpoint
+                    events = _Events(pieces, body, EventReader(endpoint, endpoint.limits), self.attempts)
+                    draft = self.dialect.make_draft(self.request, endpoint)
                     deltas = None
-                    async for event in events:
+                    while (data := await events.next()) is not None:
                         self.attempts.check_time()
-                        deltas = tuple(draft.take(event.data))
+                        deltas = tuple(draft.take(data))
                         if deltas or draft.complete:
                             break
                 except BaseException:
-                    await self._close(response, events)
+                    await self._close(response, pieces)
                     raise
+            self.attempts.pause()
             return OpenStream(response, events, draft, deltas)
 
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
@@ -146,21 +185,24 @@ class Exchange:
         used.warm = True
         return response
 
-    # Any: the class of the response is the client's own, here and below. The response of a user's client may have only
-    # one of the two methods, so the lambdas delay the attribute access.
-    async def _read(self, response: Any) -> bytes:
-        return await self._io.either(lambda: self._read_in_time(response), lambda: response.aread())  # noqa: PLW0108
+    # Any: the class of the response is the client's own, here and below.
+    def _body(self, response: Any, *, streams: bool) -> Body:
+        endpoint = self.attempts.endpoint
+        encoding = "" if _is_decoded(response) else response.headers.get("content-encoding", "")
+        return Body(endpoint, endpoint.limits, encoding, streams=streams, status=response.status_code)
 
-    def _read_in_time(self, response: Any) -> bytes:
-        body = bytearray()
-        for piece in response.iter_bytes():
-            self.attempts.check_time()
-            body += piece
-        return bytes(body)
+    async def _read(self, pieces: Items[bytes], body: Body) -> bytes:
+        content = bytearray()
+        async for piece in pieces:
+            for data in body.take(piece):
+                self.attempts.check_time()
+                content += data
+        return bytes(content)
 
-    async def _close(self, response: Any, events: Items[Any] | None = None) -> None:
-        if events is not None:
-            await events.aclose()
+    async def _close(self, response: Any, pieces: Items[bytes] | None = None) -> None:
+        if pieces is not None:
+            await pieces.aclose()
+        # The response of a user's client may have only one of the two methods.
         await self._io.either(lambda: response.close(), lambda: response.aclose())  # noqa: PLW0108
 
     def _reply(self, response: Any, body: bytes) -> ModelReply:
@@ -175,8 +217,13 @@ def _is_stream(response: Any) -> bool:
     return response.is_success and kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
-# Any: an httpx_sse.EventSource. Its annotation requires a response of httpx, but one of httpx2 works, too.
-def _source(response: Any) -> Any:
-    from httpx_sse import EventSource
+def _is_decoded(response: Any) -> bool:
+    """Return whether the client has read and decompressed the body, as that of a cache or of a test may do."""
+    return bool(getattr(response, "is_stream_consumed", True))
 
-    return EventSource(response)
+
+def _raw_pieces(response: Any, io: IO) -> Items[bytes]:
+    """Return the pieces of the body as they come: compressed, because a client's decompression has no bound."""
+    if _is_decoded(response):
+        return io.iterate(lambda: response.iter_bytes(), lambda: response.aiter_bytes())  # noqa: PLW0108
+    return io.iterate(lambda: response.iter_raw(), lambda: response.aiter_raw())  # noqa: PLW0108

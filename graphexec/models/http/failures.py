@@ -30,6 +30,9 @@ from graphexec.models.http.endpoint import Endpoint
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0
 
+# What a server did not do in time if the whole call had no time left to connect.
+NOT_ACCEPTED = "accept a connection"
+
 # vLLM, OpenAI and Anthropic give the numbers only in the text of the message.
 _CONTEXT = re.compile(
     r"(?:maximum context length is|prompt is too long: \d{1,12} tokens >|exceed context limit: [\d +]{1,40}>)"
@@ -163,16 +166,19 @@ def _transient_failure(error: ModelError, advised: float | None) -> CallFailure:
     return CallFailure(error, transient=advised is None or advised <= LONGEST_ADVISED, advised=advised)
 
 
-def classify_exception(endpoint: Endpoint, error: Exception, *, seconds: float) -> CallFailure | None:
+def classify_exception(
+    endpoint: Endpoint, error: Exception, *, seconds: float, phase: str = "answer"
+) -> CallFailure | None:
     """Return the failure for an exception of the HTTP client, or `None` for other exceptions.
 
     Classes are compared by name, because httpx and httpx2 are different packages with the same class names. `seconds`
-    is the time that the attempt had.
+    is the time that the call had, and `phase` what the server did not do in it.
     """
     names = {base.__name__ for base in type(error).__mro__ if base.__module__.partition(".")[0] in {"httpx", "httpx2"}}
     fact = endpoint.quote(str(error)) or type(error).__name__
-    if isinstance(error, TimeoutError) or names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"}:
-        return CallFailure(timeout_error(endpoint, seconds))
+    is_late = bool(names & {"ReadTimeout", "WriteTimeout", "PoolTimeout"})
+    if is_late or isinstance(error, TimeoutError) or ("ConnectTimeout" in names and phase == NOT_ACCEPTED):
+        return CallFailure(timeout_error(endpoint, seconds, phase))
     if names & {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}:
         return CallFailure(invalid_address_error(endpoint, fact))
     if names & {"DecodingError", "TooManyRedirects"}:
@@ -195,10 +201,10 @@ def classify_exception(endpoint: Endpoint, error: Exception, *, seconds: float) 
     return None
 
 
-def timeout_error(endpoint: Endpoint, seconds: float) -> ModelTimeoutError:
-    """Return the error for a server that took longer than `seconds`."""
+def timeout_error(endpoint: Endpoint, seconds: float, phase: str = "answer") -> ModelTimeoutError:
+    """Return the error for a server that took longer than `seconds`; `phase` is what it did not do."""
     return ModelTimeoutError(
-        f"{endpoint} did not answer within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
+        f"{endpoint} did not {phase} within {max(seconds, 0):.3g} s; allow a longer timeout, or ask for a shorter reply"
     )
 
 

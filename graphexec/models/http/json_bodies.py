@@ -15,12 +15,13 @@ from graphexec._parsing.json import read_object, valid_json
 from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.receiving import find_excess, reply_limit_error
 
 # A JSON object to send; its values are arbitrary.
 JSON = dict[str, Any]
 
-# A negative count would increase the budget of a run, and `true` must not count as 1.
-TokenCount = Annotated[int, Field(ge=0, strict=True)]
+# A negative count would increase the budget of a run, a huge one is no float, and `true` must not count as 1.
+TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
 
 
 class Wire(BaseModel):
@@ -45,7 +46,8 @@ def write(body: JSON) -> bytes:
 
 
 def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
-    """Parse and validate a body. Raises `InvalidReplyError` if it is invalid."""
+    """Parse and validate a body. Raises `InvalidReplyError` if it is invalid, `ReplyLimitError` if it is too large."""
+    check_size(body, endpoint)
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -54,6 +56,13 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
         problem = f"{place}: {first['msg']}" if place else first["msg"]
         shown = endpoint.quote(body.decode("utf-8", "replace"))
         raise invalid_reply(endpoint, f"sent an invalid reply ({problem}): {shown or 'nothing'}") from error
+
+
+def check_size(body: bytes, endpoint: Endpoint) -> None:
+    """Raise `ReplyLimitError` for JSON with too many values, or nested too deeply."""
+    excess = find_excess(body, endpoint.limits)
+    if excess is not None:
+        raise reply_limit_error(endpoint, endpoint.limits, *excess)
 
 
 def invalid_reply(endpoint: Endpoint, fact: str) -> InvalidReplyError:

@@ -31,6 +31,7 @@ from graphexec.models.http.options import (
     refuse_absent,
     replace_headers,
 )
+from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.provider_names import PROVIDERS, find_provider
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
@@ -63,22 +64,22 @@ class ClosableModel(ABC):
     """A model with connections: blocking and async methods, which use three methods of a subclass."""
 
     def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole reply, within `timeout` seconds if given. Raises `ModelError`.
+        """Return the whole reply, within `timeout` seconds if given, and never later than the model's own `timeout`.
 
-        If a server stalls in the middle of its reply, the call can take up to twice the `timeout`, because a blocking
-        read cannot be interrupted.
+        Raises `ModelError`.
         """
         return run_sync(self._complete(_require_request(request), timeout, BLOCKING))
 
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
-        """Return the whole reply, as `complete` does, and never later than `timeout`."""
+        """Return the whole reply, as `complete` does."""
         return await self._complete(_require_request(request), timeout, ASYNC)
 
     def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Generator[Piece, None, None]:
         """Yield the reply piece by piece while it is received, and finally the whole reply.
 
         The request is sent at the first `next`. Raises `ModelError`, also in the middle of a reply; then there is no
-        whole reply. Closing the iterator early closes the connection, and the server stops.
+        whole reply. Closing the iterator early closes the connection, and the server stops. The `timeout` bounds the
+        time that the server takes in all; the time between a piece and the next `next` does not count.
         """
         return iterate_sync(self._stream(_require_request(request), timeout, BLOCKING))
 
@@ -129,6 +130,7 @@ class ModelOptions(TypedDict, total=False):
     extra_headers: Mapping[str, str] | None
     timeout: float
     max_retries: int
+    reply_limits: ReplyLimits
 
 
 class RemoteModel(ClosableModel):
@@ -150,8 +152,9 @@ class RemoteModel(ClosableModel):
         reasoning_effort: str | None = None,
         extra_body: Mapping[str, Any] | None = None,
         extra_headers: Mapping[str, str] | None = None,
-        timeout: float = 60.0,
+        timeout: float = 600.0,
         max_retries: int = 2,
+        reply_limits: ReplyLimits = REPLY_LIMITS,
         client: HTTPClient | None = None,
         async_client: HTTPClient | None = None,
         clock: Clock = REAL_TIME,
@@ -168,6 +171,7 @@ class RemoteModel(ClosableModel):
             ("reasoning_effort", reasoning_effort, optional(EFFORT, "the server's")),
             ("timeout", timeout, TIMEOUT),
             ("max_retries", max_retries, whole(0)),
+            ("reply_limits", reply_limits, LIMITS),
             ("client", client, optional(_BLOCKING, "a new one")),
             ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
@@ -200,6 +204,7 @@ class RemoteModel(ClosableModel):
         self._api_key = api_key
         self._timeout = timeout
         self._max_retries = max_retries
+        self._reply_limits = reply_limits
         self._connections = Connections(client, async_client)
         self._clock = clock
 
@@ -253,10 +258,16 @@ class RemoteModel(ClosableModel):
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
         endpoint = self._endpoint()
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream" if stream else "application/json"}
+        seconds = self._timeout if timeout is None else min(self._timeout, timeout)
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream" if stream else "application/json",
+            # Their decompression can be bounded.
+            "Accept-Encoding": "gzip, deflate",
+        }
         headers |= self._dialect.headers(endpoint.key)
         return Exchange(
-            Attempts(endpoint, self._clock, io, read=self._timeout, timeout=timeout, max_retries=self._max_retries),
+            Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
             self._connections,
             self._dialect,
             request,
@@ -270,7 +281,7 @@ class RemoteModel(ClosableModel):
         provider = self._dialect.provider
         given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
         # A key read from a file ends in a newline.
-        endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider)
+        endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider, self._reply_limits)
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):

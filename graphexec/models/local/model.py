@@ -20,6 +20,7 @@ from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolSpec, 
 from graphexec.models.http.dialect import Piece, Sampling, bearer
 from graphexec.models.http.json_bodies import write
 from graphexec.models.http.options import SEED, TEMPERATURE, TOP_P, copy_extra_body, refuse_absent
+from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
@@ -85,6 +86,7 @@ class LocalModel(ClosableModel):
         reasoning_effort: str | None = None,
         extra_body: Mapping[str, Any] | None = None,
         timeout: float = 300.0,
+        reply_limits: ReplyLimits = REPLY_LIMITS,
         chat_template: str | None = None,
         download: bool = True,
     ) -> None:
@@ -99,6 +101,7 @@ class LocalModel(ClosableModel):
             ("top_p", top_p, optional(TOP_P, "llama.cpp's own")),
             ("seed", seed, optional(SEED, "a random one")),
             ("timeout", timeout, TIMEOUT),
+            ("reply_limits", reply_limits, LIMITS),
             ("chat_template", chat_template, optional(STRING, "that of the weights")),
             ("download", download, FLAG),
         )
@@ -121,6 +124,7 @@ class LocalModel(ClosableModel):
             seed=seed,
             extra_body=extra,
             timeout=timeout,
+            reply_limits=reply_limits,
         )
         self._download = download
         # Only one thread starts the server; the others wait.

@@ -113,8 +113,8 @@ class AnthropicStream(Draft):
     _done: bool = field(default=False, init=False)
     # The position of each call and the input at its beginning, by the server's index.
     _begun: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]], init=False)
-    # The blocks of reasoning, by the server's index.
-    _thinking: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]], init=False)
+    # The blocks of reasoning, by the server's index: the pieces of each member.
+    _thinking: dict[int, dict[str, list[str]]] = field(default_factory=dict[int, dict[str, list[str]]], init=False)
     # The counts of later events replace those of earlier ones.
     _counts: dict[str, int] = field(default_factory=dict[str, int], init=False)
 
@@ -159,11 +159,14 @@ class AnthropicStream(Draft):
         if block.type == "text":
             yield from self.add_text(block.text)
         if block.type in THINKING:
-            self._thinking[index] = {"type": block.type} | ({"data": block.data} if block.data else {})
+            self.keep(block.data)
+            self._thinking[index] = {"type": [block.type]} | ({"data": [block.data]} if block.data else {})
             yield from self._think(index, block.thinking, block.signature)
         # A server that supports stop strings would not have sent a call after one.
         if block.type == "tool_use" and not self.cut.done:
-            self._begun[index] = (len(self.calls), _input(block))
+            begins_with = _input(block)
+            self.keep(begins_with)
+            self._begun[index] = (len(self.calls), begins_with)
             yield from self.add_call(block.id, block.name)
 
     def _think(self, index: int, text: str | None, signature: str | None) -> Iterator[ReplyDelta]:
@@ -172,15 +175,17 @@ class AnthropicStream(Draft):
             return
         for name, piece in (("thinking", text), ("signature", signature)):
             # Even an empty text is a part of the block, which is sent back unchanged.
-            if piece is not None and block["type"] == "thinking":
-                block[name] = block.get(name, "") + piece
+            if piece is not None and block["type"] == ["thinking"]:
+                self.keep(piece)
+                block.setdefault(name, []).append(piece)
         if text:
             yield ReplyDelta(reasoning=text)
 
     def reasoning(self) -> tuple[Reasoning, ...]:
         """Return the blocks of reasoning, with the data that is sent back beside the reply's calls."""
         provider = self.endpoint.provider_name
-        blocks = [block for _, block in sorted(self._thinking.items())]
+        written = [block for _, block in sorted(self._thinking.items())]
+        blocks = [{name: "".join(pieces) for name, pieces in block.items()} for block in written]
         return tuple(Reasoning(block.get("thinking", ""), json.dumps(block), provider) for block in blocks)
 
     def _extend(self, index: int, arguments: str | None) -> Iterator[ReplyDelta]:
@@ -191,7 +196,9 @@ class AnthropicStream(Draft):
         if index in self._begun:
             position, begun_with = self._begun[index]
             if not self.calls[position].arguments:
-                yield from self.add_arguments(position, begun_with)
+                # Counted when the block began.
+                self.calls[position].arguments.append(begun_with)
+                yield ReplyDelta(index=position, arguments=begun_with)
 
     def _count(self, usage: _Usage | None) -> None:
         if usage is not None:

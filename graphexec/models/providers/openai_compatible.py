@@ -174,11 +174,16 @@ class OpenAICompatible(RemoteModel):
     reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as `Refused`;
     replies are cut before the first stop string in any case.
 
-    `timeout` is the time in seconds that an attempt waits for the server; the `timeout` of a call bounds all its
-    attempts and waits together. A rate limit, a server error or a broken connection is retried up to `max_retries`
-    times, after the wait that the server asks for, unless that is more than 60 s. A `client` or `async_client` that you
-    pass (an `httpx.Client`, or one like it) is not closed. Raises `InputError` for an invalid option; every failure of
-    a call is a `ModelError`. Threads and event loops may share a model.
+    `timeout` bounds a call in seconds, with all its attempts and the waits between them, whatever the server sends, or
+    does not send; the `timeout` of a call may shorten it. A rate limit, a server error or a broken connection is
+    retried up to `max_retries` times, after the wait that the server asks for, unless that is more than 60 s or than
+    the time left. A reply that exceeds one of the `reply_limits` is a `ReplyLimitError`, and not retried.
+
+    A `client` or `async_client` that you pass (an `httpx.Client`, or one like it) is not closed. With an `async_client`
+    the `timeout` holds as well. A `client` of your own bounds each wait for the server by the time left when the
+    attempt began, and the time is checked between the pieces of a body: a server that stalls in the middle of its reply
+    can take twice the `timeout`, and one that sends its headers byte by byte longer. Raises `InputError` for an invalid
+    option; every failure of a call is a `ModelError`. Threads and event loops may share a model.
     """
 
     _dialect = CHAT_COMPLETIONS

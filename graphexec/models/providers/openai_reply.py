@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, Usage
-from graphexec.models.http.dialect import Draft, PartialCall, make_call_id
+from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
 from graphexec.models.http.json_bodies import JSON, TokenCount, Wire, arguments_text, invalid_reply, read
@@ -159,8 +159,7 @@ class ChatStream(Draft):
         # The calls of a whole message are separate, even without an index or an id.
         for call in (message.tool_calls if message is not None else None) or ():
             if not self.cut.done:
-                self.calls.append(PartialCall(call.id or make_call_id(len(self.calls))))
-                yield self._extend(len(self.calls) - 1, call)
+                yield self._extend(self.begin_call(call.id), call)
         yield from self.end_text()
 
     def _take(self, body: _Body, choice: _Choice, message: _Message | None) -> Iterator[ReplyDelta]:
@@ -176,11 +175,14 @@ class ChatStream(Draft):
     def _take_reasoning(self, message: _Message) -> Iterator[ReplyDelta]:
         details = _objects(message.reasoning_details)
         for detail in details:
+            self.keep(*[value for value in detail.values() if isinstance(value, str)])
             _add_detail(self._details, detail)
         member = next((name for name in REASONING_MEMBERS if isinstance(getattr(message, name), str)), "")
         self._member = self._member or member
         written = getattr(message, member) if member else _texts(message, details)
         if written:
+            # That of the details has been counted with them.
+            self.keep(written if member else None)
             self._thoughts.append(written)
             yield ReplyDelta(reasoning=written)
 
@@ -211,9 +213,11 @@ class ChatStream(Draft):
         # Pieces of a name are joined, as `accumulate_delta` of the openai package does.
         name = call.function.name or ""
         arguments = arguments_text(call.function.arguments)
+        self.keep(name, arguments)
         partial_call.name += name
         partial_call.arguments.append(arguments)
         if call.extra_content:
+            self.keep(str(call.extra_content))
             self._extras[position] = call.extra_content
         return ReplyDelta(index=position, call_id=call.id or "", name=name, arguments=arguments)
 
@@ -230,10 +234,10 @@ class ChatStream(Draft):
             return known
         if self.cut.done:
             return None
-        calls.append(PartialCall(call.id or make_call_id(len(calls))))
+        position = self.begin_call(call.id)
         if call.index is not None:
-            self._positions[call.index] = len(calls) - 1
-        return len(calls) - 1
+            self._positions[call.index] = position
+        return position
 
     @property
     def complete(self) -> bool:

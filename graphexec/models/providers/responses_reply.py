@@ -128,6 +128,7 @@ class ResponsesStream(Draft):
                 elif event.type.endswith("done"):
                     yield from self._take_thoughts(event.item, _key(event))
                 elif event.item.phase == _COMMENTARY:
+                    self._keep_key(_key(event))
                     self._comments.add(_key(event))
             case "response.function_call_arguments.delta":
                 yield from self.add_arguments(self._positions.get(_key(event)), event.delta)
@@ -177,6 +178,7 @@ class ResponsesStream(Draft):
             # A server that supports stop strings would not have sent a call after one.
             if self.cut.done:
                 return
+            self._keep_key(key)
             position = self._positions[key] = len(self.calls)
             yield from self.add_call(item.call_id or item.id, item.name)
         if not self.calls[position].arguments:
@@ -186,7 +188,10 @@ class ResponsesStream(Draft):
         """Return the delta of a streamed piece; an empty line separates the parts of a summary."""
         part = (_key(event), event.summary_index)
         begins = part not in self._streamed and bool(self._streamed)
-        self._streamed.add(part)
+        if part not in self._streamed:
+            self._keep_key(part[0])
+            self._streamed.add(part)
+        self.keep(event.delta)
         return ReplyDelta(reasoning=f"{_BREAK if begins else ''}{event.delta}")
 
     def _take_thoughts(self, item: _Item, key: int | str | None) -> Iterator[ReplyDelta]:
@@ -194,10 +199,16 @@ class ResponsesStream(Draft):
             item = _Item(type="reasoning", summary=parts)
         if item.type != "reasoning":
             return
-        self._thoughts[key] = item
         text = _text_of(item)
+        # A text that was streamed has been counted.
+        self.keep(item.encrypted_content, None if self._streamed else text)
+        self._keep_key(key)
+        self._thoughts[key] = item
         if text and not self._streamed:
             yield ReplyDelta(reasoning=text)
+
+    def _keep_key(self, key: int | str | None) -> None:
+        self.keep(key if isinstance(key, str) else None)
 
     def reasoning(self) -> tuple[Reasoning, ...]:
         """Return the items of reasoning, with the data that is sent back beside the reply's calls."""

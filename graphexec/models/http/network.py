@@ -1,0 +1,132 @@
+"""The network of blocking calls, in which every wait ends at the deadline of the call.
+
+httpx bounds each wait by itself: a server that sends one byte in time, again and again, would never be late. Here each
+wait for a byte has what is left of the call, and so have the search for an address, and each of several addresses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import httpcore
+
+from graphexec.models.http.attempts import bound_seconds
+from graphexec.runtime.threads import NotDone, wait_for
+
+# Bytes. A single write may wait once for each of its parts, so a large body is written in pieces.
+_PIECE = 8_192
+
+# As in httpcore, whose alias is private.
+_Option: TypeAlias = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+
+class _Stream(httpcore.NetworkStream):
+    """A connection whose waits are bounded."""
+
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, _time_left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        view = memoryview(buffer)
+        for start in range(0, len(view), _PIECE):
+            self._inner.write(bytes(view[start : start + _PIECE]), _time_left(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._inner.close()
+
+    # Any: ssl is loaded by the first connection that needs it.
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        return _Stream(
+            self._inner.start_tls(ssl_context, server_hostname, _time_left(timeout, httpcore.ConnectTimeout))
+        )
+
+    # Any: httpcore has a different class for each name.
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class DeadlineBackend(httpcore.NetworkBackend):
+    """A network backend of httpcore whose waits end at the deadline of the current call, if there is one."""
+
+    def __init__(self, inner: httpcore.NetworkBackend) -> None:
+        self._inner = inner
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[_Option] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of a host that accepts, within `timeout` for all of them."""
+        limit = _time_left(timeout, httpcore.ConnectTimeout)
+        ends = None if limit is None else time.monotonic() + limit
+        addresses = _resolve(host, port, limit)
+        options = None if socket_options is None else list(socket_options)
+        failure: Exception = httpcore.ConnectError(f"{host} has no address")
+        for position, address in enumerate(addresses):
+            share = None if ends is None else max(ends - time.monotonic(), 0.001) / (len(addresses) - position)
+            try:
+                return _Stream(self._inner.connect_tcp(address, port, share, local_address, options))
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
+    ) -> httpcore.NetworkStream:
+        """Connect to a socket in the file system."""
+        limit = _time_left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._inner.connect_unix_socket(path, limit, socket_options))
+
+    def sleep(self, seconds: float) -> None:
+        """Wait before a connection is tried again."""
+        self._inner.sleep(bound_seconds(seconds) or 0.0)
+
+
+def bind_to_deadlines(client: Any) -> None:
+    """Bound every wait of a new blocking client of httpx, also of its proxies.
+
+    Neither httpx nor its transports have an option for the backend, so this sets httpcore's own in their pools.
+    """
+    for transport in (client._transport, *client._mounts.values()):
+        pool = getattr(transport, "_pool", None)
+        if pool is not None:
+            pool._network_backend = DeadlineBackend(pool._network_backend)
+
+
+def _time_left(timeout: float | None, late: type[Exception]) -> float | None:
+    """Return the time for the next wait in seconds. Raises `late` if there is none: a socket would not wait at all."""
+    left = bound_seconds(timeout)
+    if left is not None and left <= 0:
+        raise late("the call has no time left")
+    return left
+
+
+def _resolve(host: str, port: int, timeout: float | None) -> Sequence[str]:
+    """Return the addresses of a host, in a thread, because nothing interrupts the search."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    else:
+        return (host,)
+    search = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    try:
+        found = search() if timeout is None else wait_for(search, timeout)
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
+    if isinstance(found, NotDone):
+        raise httpcore.ConnectTimeout(f"no address of {host} was found in time")
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -1,0 +1,225 @@
+"""Receive the body of a response within limits: decompression, the events of a stream, and the size of JSON.
+
+Everything here is linear in what the server sends, and holds at most one body or one event of the allowed size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import accumulate
+from typing import Any
+
+from graphexec._arguments import Constraint, validate, whole
+from graphexec._parsing import compile_lazily
+from graphexec.errors import InvalidReplyError, ReplyLimitError
+from graphexec.kernel.meters import is_whole
+
+# The nesting at which the JSON parser stops.
+_DEEPEST = 200
+_DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda value: is_whole(value) and 1 <= value <= _DEEPEST)
+# How many times its content a stream may be: a token has four characters, and comes in an event of 200 to 400.
+_FRAMES = 16
+# Bytes of decompressed data that are held at once.
+_PIECE = 65_536
+
+_WORDS = {
+    "bytes": "sent a reply of more than {} bytes",
+    "calls": "asks for more than {} tool calls in one reply",
+    "depth": "sent JSON that is nested more than {} levels deep",
+    "values": "sent a reply of more than {} JSON values or events",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyLimits:
+    """The limits of one reply. A reply that exceeds one raises `ReplyLimitError`, and no more of it is read.
+
+    `bytes` bounds a body, compressed and decompressed. In a stream it bounds each event, and the content of all events
+    together; the whole stream may have 16 times as many bytes, because each event has a frame. `calls` bounds the tool
+    calls, `depth` (1 to 200) the nesting of JSON, also in the arguments of a call, and `values` the values of one JSON
+    document (which take up to 600 bytes of memory each) and the events of a stream.
+
+    Raises `InputError` unless they are whole numbers above 0.
+    """
+
+    # The name of a limit in user code, not a type.
+    bytes: int = 8 * 2**20
+    calls: int = 1_000
+    depth: int = 64
+    values: int = 250_000
+
+    def __post_init__(self) -> None:
+        least_one = whole(1)
+        known = {"depth": _DEPTH}
+        validate(
+            "ReplyLimits",
+            *((one.name, getattr(self, one.name), known.get(one.name, least_one)) for one in fields(self)),
+        )
+
+
+# The constraint on the option `reply_limits`.
+LIMITS = Constraint("ReplyLimits(bytes=..., calls=...)", lambda value: isinstance(value, ReplyLimits))
+# The default `reply_limits` of a model.
+REPLY_LIMITS = ReplyLimits()
+
+
+def reply_limit_error(
+    owner: object, limits: ReplyLimits, name: str, seen: int, *, status: int = 200
+) -> ReplyLimitError:
+    """Return the error for a reply that exceeds the limit `name`; `owner` is the server, as errors show it."""
+    allowed: int = getattr(limits, name)
+    fact = _WORDS[name].format(f"{allowed:,}")
+    answer = "" if status == 200 else f" with status {status}"  # noqa: PLR2004 - OK, as everywhere
+    return ReplyLimitError(
+        f"{owner} {fact}{answer}; check the server, or pass reply_limits=ReplyLimits({name}=...) with a higher limit",
+        status=status,
+        limit=name,
+        allowed=allowed,
+        seen=seen,
+    )
+
+
+_STRING = compile_lazily(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BLANKS = b" \t\r\n"
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def find_excess(data: bytes, limits: ReplyLimits) -> tuple[str, int] | None:
+    """Return the limit that a JSON document exceeds, `depth` or `values`, and the number seen; `None` if it fits.
+
+    The document may be invalid: then only what a parser reads before the first error is sure to be counted.
+    """
+    opened = data.count(b"[") + data.count(b"{")
+    # Every value follows a bracket or a comma. Strings may have both, too, so these are upper bounds.
+    if opened <= limits.depth and opened + data.count(b",") < limits.values:
+        return None
+    bare = _STRING().sub(b"0", data).translate(None, _BLANKS)
+    # Of more brackets, the values are too many in any case.
+    brackets = bare.translate(None, _NO_BRACKETS)[: 2 * limits.values + 2]
+    for depth in accumulate(map(_STEPS.__getitem__, brackets)):
+        if depth > limits.depth:
+            return "depth", depth
+    empty = bare.count(b"[]") + bare.count(b"{}")
+    values = 1 + bare.count(b",") + bare.count(b"[") + bare.count(b"{") - empty
+    return ("values", values) if values > limits.values else None
+
+
+class Body:
+    """The body of one response: decompresses its pieces, and counts their bytes before and after.
+
+    `encoding` is the response's `Content-Encoding`; a stream may be longer than a whole reply. `owner` is the server,
+    as errors show it.
+    """
+
+    def __init__(
+        self, owner: object, limits: ReplyLimits, encoding: str = "", *, streams: bool = False, status: int = 200
+    ) -> None:
+        self._owner = owner
+        self._limits = limits
+        self._status = status
+        self._most = limits.bytes * (_FRAMES if streams else 1)
+        self._received = 0
+        self._decoded = 0
+        names = [name for part in encoding.split(",") if (name := part.strip().lower()) not in {"", "identity"}]
+        if names and (len(names) > 1 or names[0] not in {"gzip", "x-gzip", "deflate"}):
+            # The request allows these two only, since their decompression can be bounded.
+            raise InvalidReplyError(
+                f"{owner} sent a response that cannot be read (Content-Encoding: {', '.join(names)[:60]}); make the "
+                "server send gzip, deflate or no encoding, as the request asks",
+                status=status,
+            )
+        self._encoding = names[0] if names else ""
+        # Any: the class of zlib's decompressors has no public name.
+        self._inflater: Any = None
+
+    def take(self, piece: bytes) -> Iterator[bytes]:
+        """Yield the data of the next piece. Raises `ReplyLimitError`, and `InvalidReplyError` for invalid data."""
+        self._received += len(piece)
+        self._check(self._received)
+        for data in self._inflate(piece) if self._encoding else (piece,):
+            self._decoded += len(data)
+            self._check(self._decoded)
+            yield data
+
+    def _check(self, seen: int) -> None:
+        if seen > self._most:
+            raise reply_limit_error(self._owner, self._limits, "bytes", seen, status=self._status)
+
+    def _inflate(self, piece: bytes) -> Iterator[bytes]:
+        import zlib
+
+        if self._inflater is None:
+            if not piece:
+                return
+            self._inflater = zlib.decompressobj(_window(self._encoding, piece))
+        inflater, data = self._inflater, b" "
+        try:
+            while not inflater.eof and (piece or len(data) == _PIECE):
+                data = inflater.decompress(piece, _PIECE)
+                piece = inflater.unconsumed_tail
+                if data:
+                    yield data
+        except zlib.error as error:
+            raise InvalidReplyError(
+                f"{self._owner} sent a response that cannot be read ({error}); check the base URL, or try again",
+                status=self._status,
+            ) from error
+
+
+def _window(encoding: str, piece: bytes) -> int:
+    """Return zlib's `wbits`: some servers send `deflate` without the header of zlib (RFC 1950), as RFC 1951 has it."""
+    if encoding != "deflate":
+        return 31
+    # The compression method of a header is 8.
+    return 15 if piece[0] & 0x0F == 8 else -15  # noqa: PLR2004
+
+
+class EventReader:
+    """Reads the data of server-sent events from the bytes of a stream (WHATWG HTML, 9.2.6), by pieces of any size.
+
+    Comments and the names, ids and retries of events are ignored, and so is an event that the stream's end cuts. Not
+    httpx-sse, which bounds neither a line nor an event.
+    """
+
+    def __init__(self, owner: object, limits: ReplyLimits) -> None:
+        self._owner = owner
+        self._limits = limits
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        # The bytes of the event so far, the number of events, and whether the last line ended in a carriage return.
+        self._size = 0
+        self._count = 0
+        self._returned = False
+
+    def take(self, piece: bytes) -> Iterator[str]:
+        """Yield the data of each event that a piece ends. Raises `ReplyLimitError`."""
+        for line in piece.splitlines(keepends=True):
+            if self._returned and line == b"\n":
+                # The rest of a line's end in two pieces.
+                self._returned = False
+                continue
+            self._line += line
+            self._size += len(line)
+            if self._size > self._limits.bytes:
+                raise reply_limit_error(self._owner, self._limits, "bytes", self._size)
+            self._returned = line.endswith(b"\r")
+            if self._returned or line.endswith(b"\n"):
+                yield from self._end_line(bytes(self._line).rstrip(b"\r\n"))
+                self._line.clear()
+
+    def _end_line(self, line: bytes) -> Iterator[str]:
+        if not line:
+            self._size = 0
+            if self._data:
+                data, self._data = b"\n".join(self._data), []
+                self._count += 1
+                if self._count > self._limits.values:
+                    raise reply_limit_error(self._owner, self._limits, "values", self._count)
+                yield data.decode("utf-8", "replace")
+            return
+        name, _, value = line.partition(b":")
+        if name.removeprefix(b"\xef\xbb\xbf") == b"data":
+            self._data.append(value.removeprefix(b" "))
