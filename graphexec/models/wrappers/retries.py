@@ -12,7 +12,8 @@ from graphexec.models.http.attempts import FIRST_WAIT, JITTER, LONGEST_WAIT, REA
 from graphexec.models.http.failures import LONGEST_ADVISED
 from graphexec.models.progress_reports import report_retry
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, recoverable_errors
-from graphexec.runtime.retry import RetryPolicy, retry
+from graphexec.runtime.retry import retry
+from graphexec.runtime.retry_policy import RetryPolicy
 
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (RateLimitError, ServerError, ModelConnectionError, ModelTimeoutError)
 
