@@ -60,6 +60,7 @@ def repository() -> Iterator[tuple[str, Graph[Any, Any]]]:
 MACHINES = dict(repository())
 
 
+@pytest.mark.slow
 @every_format
 @pytest.mark.parametrize("name", MACHINES)
 def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
@@ -68,6 +69,7 @@ def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     assert read(how, picture_of(verify(graph))) == edges_of(graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MACHINES)
 def test_graphviz_and_pydot_agree(name: str) -> None:
     text = dot(picture_of(verify(MACHINES[name])))

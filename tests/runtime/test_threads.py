@@ -294,6 +294,7 @@ async def alone() -> None:
     """Return at once."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [None, 6 * LONG], ids=["", "deadline"])
 def test_many_runs_at_once_are_as_alone(seconds: float | None, pool: Any) -> None:
     """One executor under 50 threads, and beside them 500 tasks: results, what is spent, and events."""

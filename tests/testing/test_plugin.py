@@ -200,6 +200,7 @@ LOOPING = """
 """
 
 
+@pytest.mark.slow
 def test_build_error_is_reported_once_with_its_line(pytester: pytest.Pytester) -> None:
     write(pytester, LOOPING)
     result = result_of(pytester, "-r", "N")
