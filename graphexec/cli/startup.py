@@ -72,14 +72,9 @@ _OPTIONS = {
     "-m": "write --model",
     "--provider": "write it before the model, as in --model openai:gpt-5-mini",
     "--api-key": "set the variable of the provider, such as OPENAI_API_KEY",
-    "--temperature": "make the agent in Python: create_agent(create_model(name, temperature=0), tools)",
-    **dict.fromkeys(
-        ("--system", "--system-prompt", "--instructions", "--prompt"),
-        "make the agent in Python: create_agent(model, tools, system_prompt=...)",
-    ),
+    **dict.fromkeys(("--system-prompt", "--instructions", "--prompt"), "write --system"),
     "--tool": "write --tools",
     "--images": "write --image for each",
-    "--timeout": "write --max-seconds",
     "--max-steps": "write --max-iterations",
     "--verbose": "leave it out, or write --debug for tracebacks",
     "--stream": "leave it out, or write --json for each event",
@@ -118,7 +113,9 @@ def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     if not message:
         # No command was given: typer has printed the help.
         return USAGE
-    message += _find_remedy(error, message, command)
+    if remedy := _find_remedy(error, message, command):
+        # Names that merely look alike would contradict it.
+        message = message.partition(" (Possible options: ")[0] + remedy
     if "--json" in arguments:
         fault = ValueError(message)
         print_json_error(fault, USAGE, sys.stdout)

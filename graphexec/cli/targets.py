@@ -100,13 +100,17 @@ _EXAMPLE = "graphexec.executor:AGENT_EXECUTOR"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A graph with its name on the command line, an executor's own limits, and the line that defines it."""
+    """A graph with its name on the command line, an executor's own limits, and the line that defines it.
+
+    `value` is the named object.
+    """
 
     name: str
     graph: Graph[Any, Any]
     limits: Limits | None = None
     file: str | None = None
     line: int = 1
+    value: object = None
 
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
@@ -118,9 +122,9 @@ def tools_at(reference: str) -> tuple[AnyTool, ...]:
         raise UsageError(
             f"{reference} has a comma; write --tools for each: --tools {' --tools '.join(reference.split(','))}"
         )
-    if _is_module(reference):
+    if is_module_reference(reference):
         return _tools_in(reference)
-    _, found = _load(reference, "tools:weather")
+    _, found = load_object(reference, "tools:weather")
     values = tuple(found) if _is_collection(found) else (found,)
     if not values:
         raise UsageError(f"{reference} is an empty {type(found).__name__}; name a tool or a list of tools")
@@ -166,11 +170,11 @@ def _is_own_function(module: ModuleType, value: object) -> bool:
 
 def machine_at(reference: str) -> Target:
     """Load a graph, or an object whose `.graph` is one, such as an executor. Raises `UsageError` for anything else."""
-    if _is_module(reference):
+    if is_module_reference(reference):
         names = [machine.name for machine in machines_at(reference)]
         kind = "file" if reference.endswith(".py") else "module"
         raise UsageError(f"{reference} names a {kind}, not a machine; write {' or '.join(names[:_SHOWN])}")
-    module, found = _load(reference, _EXAMPLE)
+    module, found = load_object(reference, _EXAMPLE)
     machine = _machine(reference, found, module)
     if machine is None:
         raise UsageError(
@@ -184,7 +188,7 @@ def machines_at(reference: str) -> tuple[Target, ...]:
 
     Raises `UsageError` if there is none.
     """
-    if not _is_module(reference):
+    if not is_module_reference(reference):
         return (machine_at(reference),)
     module = _module(reference)
     found: dict[int, Target] = {}
@@ -202,7 +206,7 @@ def machines_at(reference: str) -> tuple[Target, ...]:
     return own
 
 
-def _is_module(reference: str) -> bool:
+def is_module_reference(reference: str) -> bool:
     """Return whether the reference names no object. A Windows path may have a colon."""
     return reference.endswith(".py") or ":" not in reference
 
@@ -210,15 +214,16 @@ def _is_module(reference: str) -> bool:
 def _machine(name: str, found: object, module: ModuleType) -> Target | None:
     line = functools.partial(line_of, module, name.rpartition(":")[2])
     if _is_graph(found):
-        return Target(name, found, None, module.__file__, line())
+        return Target(name, found, None, module.__file__, line(), found)
     inner = None if isinstance(found, type) else getattr(found, "graph", None)
     limits = getattr(found, "limits", None)
     if not _is_graph(inner):
         return None
-    return Target(name, inner, limits if isinstance(limits, Limits) else None, module.__file__, line())
+    return Target(name, inner, limits if isinstance(limits, Limits) else None, module.__file__, line(), found)
 
 
-def _load(reference: str, example: str) -> tuple[ModuleType, object]:
+def load_object(reference: str, example: str) -> tuple[ModuleType, object]:
+    """Load the named object, and its module. Raises `UsageError`, in which `example` is a valid name."""
     place, _, path = reference.rpartition(":")
     if not place or not path:
         raise UsageError(f"{reference!r} does not name an object; write module:object, such as {example}")
@@ -266,12 +271,12 @@ def _import_error(place: str, error: BaseException) -> UsageError:
     match error:
         case GraphError(faults=faults):
             each = [f"{fault.code}: {fault.text}" for fault in faults]
-            return UsageError(f"{place} cannot be imported: its table cannot be built{_format_place(error)}", each=each)
+            return UsageError(f"{place} cannot be imported: its table cannot be built{format_place(error)}", each=each)
         case UnprovedError():
             why = [str(finding) for finding in error.verdict.findings if finding.severity == "error"]
-            return UsageError(f"{place} cannot be imported: its executor is refused{_format_place(error)}", each=why)
+            return UsageError(f"{place} cannot be imported: its executor is refused{format_place(error)}", each=why)
         case _:
-            return UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}{_format_place(error)}")
+            return UsageError(f"{place} cannot be imported: {type(error).__name__}: {error}{format_place(error)}")
 
 
 def _check_path(place: str) -> None:
@@ -318,7 +323,8 @@ def raised_at(error: BaseException) -> tuple[str, int] | None:
     return own[-1] if own else None
 
 
-def _format_place(error: BaseException) -> str:
+def format_place(error: BaseException) -> str:
+    """Return the file and line of the user's code that raised, in parentheses; empty if it is not known."""
     place = None if isinstance(error, SyntaxError) else raised_at(error)
     return "" if place is None else f" ({Path(place[0]).name}, line {place[1]})"
 

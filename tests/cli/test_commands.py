@@ -179,18 +179,15 @@ BEGINNERS = [
     (["run", "q", "-m", "gpt-5"], "No such option: -m; write --model; see graphexec run --help"),
     (["run", "q", "--provider", "openai"], "write it before the model, as in --model openai:gpt-5-mini"),
     (["run", "q", "--api-key", "sk-1"], "set the variable of the provider, such as OPENAI_API_KEY"),
-    (["run", "q", "--temperature", "0"], "create_agent(create_model(name, temperature=0), tools)"),
-    (
-        ["run", "q", "--system", "Be concise."],
-        "; make the agent in Python: create_agent(model, tools, system_prompt=...)",
-    ),
+    (["run", "q", "--temperature", "hot"], "Invalid value for '--temperature': "),
+    (["run", "q", "--instructions", "Be concise."], "No such option: --instructions; write --system; see"),
     (["models", "download"], "No such command 'download'; did you mean pull?; see graphexec models --help"),
     (["models", "nothing"], "No such command 'nothing'; see graphexec models --help"),
     (["run", "q", "--tool", "a:b"], "; write --tools; see"),
     (["run", "q", "--max-steps", "3"], "; write --max-iterations; see"),
     (["run", "q", "--nonsense"], "No such option: --nonsense; see graphexec run --help"),
     (["run", "q", "--model"], "Option '--model' requires an argument; see graphexec"),
-    (["run"], "Missing argument 'QUESTION'; see graphexec run --help"),
+    (["run"], "Missing argument 'QUESTION'; write it in quotes, or - to read it from standard input; see"),
     (["models", "pul"], "No such command 'pul'. Did you mean 'pull'?; see graphexec models --help"),
 ]
 

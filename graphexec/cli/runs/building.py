@@ -2,58 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from graphexec.cli.check_targets import parse_limits
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.runs.advice import advise
+from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
     AgentName,
     ChosenModel,
+    ReplyOptions,
     fetch_weights,
     load_tools,
     make_agent,
     make_memory,
     make_model,
 )
+from graphexec.cli.runs.parameters import parse_examples
+from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
+from graphexec.errors import InputError, WeightsError, did_you_mean
 from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
+from graphexec.kernel.meters import Limits
+from graphexec.verify import UnprovedError
+
+# Tokens. Every current model writes replies of this length; one that is asked for more than its own limit refuses.
+_SAFE_REPLY = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """The options of the command line that select an executor and its limits; one that was left out is `None`."""
+    """The options of the command line that select an executor and its limits; one that was left out is `None`.
 
+    `target` is an executor of the user. The other fields have the names of their options.
+    """
+
+    target: str | None = None
     model: str | None = None
     base_url: str | None = None
     gguf: Path | None = None
     retries: int | None = None
     agent: AgentName | None = None
+    system: str | None = None
+    temperature: float | None = None
+    timeout: float | None = None
+    max_reply_tokens: int | None = None
+    example: Sequence[str] | None = None
     trim: int | None = None
     tools: Sequence[str] | None = None
     cache: Path | None = None
     memory: Path | None = None
+    early_stopping: Literal["force", "generate"] | None = None
     max_iterations: int | None = None
     max_seconds: float | None = None
     max_model_calls: int | None = None
     max_tool_calls: int | None = None
     max_tokens: int | None = None
-    early_stopping: Literal["force", "generate"] | None = None
+    limit: Sequence[str] | None = None
+
+
+# What a target has of its own, by the name of the option.
+_OF_TARGETS = {
+    **dict.fromkeys(
+        ("model", "base_url", "gguf", "retries", "temperature", "timeout", "max_reply_tokens", "cache"), "model"
+    ),
+    **dict.fromkeys(("agent", "system", "example"), "agent"),
+    "tools": "tools",
+    "memory": "memory, or none",
+    "trim": "trimming",
+    "early_stopping": "way to stop",
+}
+# The options of limits, and the names of these.
+_LIMITS = {
+    "max_iterations": "iterations",
+    "max_seconds": "seconds",
+    "max_model_calls": "model_calls",
+    "max_tool_calls": "tool_calls",
+    "max_tokens": "tokens",
+}
+_OWN_LIMITS = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
+_METERS = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
 
 
 @dataclass(frozen=True, slots=True)
 class NamedExecutor:
-    """An executor, with the names of its model and of its kind of agent for people."""
+    """An executor, with the names of its model and of its kind of agent for people.
+
+    `chosen` is the model of the options, and `target` the name of an executor of the user.
+    """
 
     executor: AgentExecutor
     model: str
     agent: str
     chosen: ChosenModel | None = None
+    target: str | None = None
 
     def fetch_weights(self) -> None:
         """Download the weights that the model needs, with a progress bar. Raises `WeightsError`."""
         if self.chosen is not None:
-            fetch_weights(self.chosen)
+            try:
+                fetch_weights(self.chosen)
+            except WeightsError as error:
+                raise advise(error) from error.__cause__
+
+    def explain(self, error: Exception) -> Exception:
+        """Return an error of a run with the advice of the command line, unless the executor is the user's Python."""
+        return error if self.chosen is None else advise(error, self.chosen.named)
 
 
 def build_executor(options: AgentOptions) -> NamedExecutor:
@@ -62,21 +120,100 @@ def build_executor(options: AgentOptions) -> NamedExecutor:
     Raises `UsageError` for options that do not fit together, and `InputError`, `LimitsError` or `ToolDefinitionError`
     for invalid values.
     """
+    limits, target = _chosen_limits(options), options.target
+    try:
+        named = _make_executor(options) if target is None else _own_executor(options, target)
+        return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
+    except InputError as error:
+        raise advise(error, options.model) from error.__cause__
+
+
+def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
+    given = [name for name in _OF_TARGETS if getattr(options, name) not in (None, [])]
+    if given:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        verb, them = ("does", "it") if len(given) == 1 else ("do", "them")
+        own = " and ".join(dict.fromkeys(_OF_TARGETS[name] for name in given))
+        raise UsageError(
+            f"{flags} {verb} not apply to {target}, which has its own {own}; leave {them} out, or change "
+            f"{target.rpartition(':')[0] or target}"
+        )
+    executor = load_executor(target)
+    model = getattr(executor.agent.model, "name", None)
+    return NamedExecutor(
+        executor, model if isinstance(model, str) and model else target, executor.agent.kind, target=target
+    )
+
+
+def _make_executor(options: AgentOptions) -> NamedExecutor:
     tools = load_tools(options.tools or ())
-    chosen = make_model(options.model, options.base_url, options.gguf, retries=options.retries, cache=options.cache)
+    chosen = make_model(
+        options.model,
+        options.base_url,
+        options.gguf,
+        retries=options.retries,
+        cache=options.cache,
+        settings=_reply_options(options),
+    )
     name: AgentName = options.agent or choose_kind(chosen.model, tools, chosen.named).kind
-    agent = make_agent(name, chosen.model, tools)
+    examples = None if not options.example else parse_examples(options.example, tools)
+    agent = make_agent(name, chosen.model, tools, system=options.system, examples=examples)
     executor = AgentExecutor(
         agent=agent,
         tools=tools,
-        max_iterations=15 if options.max_iterations is None else options.max_iterations,
-        max_execution_time=options.max_seconds,
-        max_model_calls=options.max_model_calls,
-        max_tool_calls=options.max_tool_calls,
-        max_tokens=options.max_tokens,
         handle_parsing_errors=True,
         early_stopping_method=options.early_stopping or "force",
         trim_intermediate_steps=options.trim or -1,
         memory=make_memory(name, agent, options.memory),
     )
     return NamedExecutor(executor, chosen.name, name, chosen)
+
+
+def _reply_options(options: AgentOptions) -> ReplyOptions:
+    settings: ReplyOptions = {}
+    if options.temperature is not None:
+        settings["temperature"] = options.temperature
+    if options.timeout is not None:
+        settings["timeout"] = options.timeout
+    if options.max_reply_tokens is not None:
+        settings["max_tokens"] = options.max_reply_tokens
+    elif options.max_tokens is not None and 1 <= options.max_tokens <= _SAFE_REPLY:
+        # A longer reply would exceed the limit of the run alone.
+        settings["max_tokens"] = options.max_tokens
+    return settings
+
+
+def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
+    """Return the limits of the options by name. Raises `UsageError` for one that is set twice."""
+    limits: dict[str, float | None] = {
+        limit: value for name, limit in _LIMITS.items() if (value := getattr(options, name)) is not None
+    }
+    for name, value in (parse_limits(None, options.limit or ()) or {}).items():
+        if name in limits:
+            raise UsageError(f"the limit {name} is set twice; set it once")
+        limits[name] = value
+    return limits
+
+
+def apply_limits(executor: AgentExecutor, chosen: Mapping[str, float | None]) -> AgentExecutor:
+    """Return the executor with these limits in place of its own, by name.
+
+    Raises `UsageError` for an unknown name and for limits within which a run may not end, and `LimitsError` for an
+    invalid value.
+    """
+    meters = {**_METERS, **executor.graph.meters}
+    before = executor.limits
+    known = dict.fromkeys((*_OWN_LIMITS, *meters, *before.budgets))
+    for name in chosen:
+        if name not in known:
+            near = did_you_mean(name, known, f"the limits are {', '.join(known)}")
+            raise UsageError(f"--limit {name} is not a limit of this executor; {near}")
+    # Any: the values come from the command line, so no type checker can know them; Limits validates them.
+    own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in _OWN_LIMITS}
+    budgets: dict[str, Any] = {name: chosen.get(name, value) for name, value in before.budgets.items()}
+    limits = Limits({meter: chosen.get(name, before[name]) for name, meter in meters.items()}, budgets=budgets, **own)
+    try:
+        return executor.with_limits(limits)
+    except UnprovedError as error:
+        named = " ".join(f"--limit {name}={'none' if value is None else value}" for name, value in chosen.items())
+        raise UsageError(f"with {named}, a run may not end; set a limit, such as --max-iterations 15") from error

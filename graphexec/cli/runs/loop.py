@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ class RunSetup:
     """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
 
     `named` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the replies.
+    `explain` returns an error of the run with the advice of the command line.
     """
 
     question: str
@@ -35,13 +36,14 @@ class RunSetup:
     images: Sequence[Image] = ()
     named: Mapping[str, object] | None = None
     tokens: bool = False
+    explain: Callable[[Exception], Exception] = lambda error: error
 
     @property
     def inputs(self) -> Mapping[str, object] | str:
         """The inputs of the run."""
-        if self.named is not None:
-            return self.named
-        return {"input": self.question, "images": self.images} if self.images else self.question
+        if not self.images:
+            return self.question if self.named is None else self.named
+        return {**({"input": self.question} if self.named is None else self.named), "images": self.images}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                         traceback.print_exception(error, file=sys.stderr)
                     progress = _progress_at(error, seen, time.monotonic() - begun)
                     for display in displays:
-                        display.on_error(error, progress)
+                        display.on_error(setup.explain(error), progress)
                     return code_of(error)
                 if isinstance(event, Entered):
                     ending = seen.ending if is_save_node(event.node) else None

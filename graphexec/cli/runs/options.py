@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
 from graphexec.agents import (
     Agent,
@@ -20,6 +21,7 @@ from graphexec.agents import (
     create_structured_chat_agent,
     create_xml_agent,
 )
+from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
@@ -69,6 +71,14 @@ AgentName: TypeAlias = Literal[
 ]
 
 
+class ReplyOptions(TypedDict, total=False):
+    """The options of a model's replies, which every model has; `timeout` is in seconds."""
+
+    temperature: float
+    max_tokens: int
+    timeout: float
+
+
 @dataclass(frozen=True, slots=True)
 class ChosenModel:
     """A model, its name, whether it runs on this computer, and the named weights that it needs, if any.
@@ -84,13 +94,19 @@ class ChosenModel:
 
 
 def make_model(
-    name: str | None, base_url: str | None, gguf: Path | None, *, retries: int | None = None, cache: Path | None = None
+    name: str | None,
+    base_url: str | None,
+    gguf: Path | None,
+    *,
+    retries: int | None = None,
+    cache: Path | None = None,
+    settings: ReplyOptions | None = None,
 ) -> ChosenModel:
     """Make the model of the options, by default the built-in one, without downloading its weights.
 
     Raises `UsageError`, and `InputError` for a file that is not a cache.
     """
-    chosen = _choose_model(name, base_url, gguf, retries)
+    chosen = _choose_model(name, base_url, gguf, retries, settings or {})
     if cache is None:
         return chosen
     from graphexec.models import SQLiteCache, cached
@@ -98,18 +114,21 @@ def make_model(
     return replace(chosen, model=cached(chosen.model, SQLiteCache(cache)))
 
 
-def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, retries: int | None) -> ChosenModel:
+def _choose_model(
+    name: str | None, base_url: str | None, gguf: Path | None, retries: int | None, settings: ReplyOptions
+) -> ChosenModel:
+    local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
+    from graphexec.models import LocalModel, OpenAICompatible
+    from graphexec.models.http.endpoint import has_scheme
+    from graphexec.models.local.weights import CATALOGUE, DEFAULT
+
     if gguf is not None:
         if name is not None or base_url is not None:
             raise UsageError("--gguf runs a file on this computer; leave out --model and --base-url")
         _refuse_retries(retries)
         if not gguf.is_file():
             raise UsageError(f"there is no file {gguf}; --gguf takes the path of a GGUF file")
-        from graphexec.models import LocalModel
-
-        return ChosenModel(LocalModel(gguf, max_tokens=_LONGEST), gguf.name, local=True)
-    from graphexec.models.http.endpoint import has_scheme
-
+        return ChosenModel(LocalModel(gguf, **local), gguf.name, local=True)
     # Do not print the address: there may be a password in it.
     if base_url is not None and not has_scheme(base_url.strip()):
         raise UsageError(
@@ -117,18 +136,17 @@ def _choose_model(name: str | None, base_url: str | None, gguf: Path | None, ret
         )
     if name is None and base_url is not None:
         raise UsageError("--base-url needs the name of a model of that server; add --model NAME")
-    from graphexec.models import LocalModel, OpenAICompatible
-    from graphexec.models.local.weights import CATALOGUE, DEFAULT
-
+    if name is not None and not name.strip():
+        raise UsageError("--model is empty; write a provider and its model, such as --model openai:gpt-5-mini")
     named = DEFAULT if name is None else name
     if base_url is None and named in CATALOGUE:
         _refuse_retries(retries)
-        return ChosenModel(LocalModel(model=named, max_tokens=_LONGEST), named, local=True, weights=named)
+        return ChosenModel(LocalModel(model=named, **local), named, local=True, weights=named)
     if base_url is not None:
         # The whole name is the server's: `mistral:7b` is not a model of Mistral's then.
-        server = OpenAICompatible(named, base_url=base_url, max_retries=_RETRIES if retries is None else retries)
+        server = OpenAICompatible(named, base_url=base_url, max_retries=_attempts(retries), **settings)
         return ChosenModel(server, f"{named} at {_host(base_url)}", local=False)
-    return _name_model(named, retries)
+    return _name_model(named, retries, settings)
 
 
 def _host(address: str) -> str:
@@ -136,31 +154,52 @@ def _host(address: str) -> str:
     return re.split(r"[/?#]", address.partition("//")[2], maxsplit=1)[0].rpartition("@")[2]
 
 
-def _name_model(name: str, retries: int | None) -> ChosenModel:
-    from graphexec.models.http.endpoint import OPENAI
+def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> ChosenModel:
+    from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE
     from graphexec.models.name_suggestions import suggest_names
     from graphexec.models.naming import create_model, has_provider, split_name
-    from graphexec.models.provider_names import LOCAL
+    from graphexec.models.provider_names import ADDRESS_REMEDIES, LOCAL, find_provider
 
+    if has_scheme(name.strip()):
+        # The address may contain a password.
+        raise UsageError("--model is an address; give the name of the model, and the address with --base-url")
+    before, colon, _ = name.partition(":")
+    if colon and (provider := find_provider(before)) in ADDRESS_REMEDIES:
+        raise UsageError(f"--model is {name!r}, and {before} needs an address of its own; {_ADDRESSES[provider]}")
     # A name alone is one of OpenAI's models, if it looks like one.
     openai = f"openai:{name.strip()}"
     full_name = openai if suggest_names(name.strip()) == (openai,) else name
     try:
         provider, model = split_name(full_name)
         if provider != LOCAL:
-            client = create_model(full_name, max_retries=_RETRIES if retries is None else retries)
+            client = create_model(full_name, max_retries=_attempts(retries), **settings)
             address = os.environ.get(OPENAI.base_url_variable) if provider == "openai" else None
             shown = f"{name} at {_host(address)}" if address else name
             return ChosenModel(client, shown, local=False, named=full_name)
         _refuse_retries(retries)
-        client = create_model(full_name, max_tokens=_LONGEST)
+        local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
+        client = create_model(full_name, **local)
     except InputError as error:
         otherwise = " Else name" if str(error).endswith("?") else "; or name"
         raise UsageError(
             f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"
         ) from error
     return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, named=name)
+
+
+# The remedies for providers whose address differs for each customer.
+_ADDRESSES = {
+    "azureopenai": "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set "
+    "OPENAI_API_KEY to its key",
+    "bedrock": "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set "
+    "OPENAI_API_KEY to its key",
+    "vertexai": "write --model gemini:NAME, and set GEMINI_API_KEY to a key of the Gemini API",
+}
+
+
+def _attempts(retries: int | None) -> int:
+    return _RETRIES if retries is None else retries
 
 
 def _refuse_retries(retries: int | None) -> None:
@@ -203,22 +242,44 @@ def _load_image(reference: str) -> Image:
     raise UsageError(f"{reference} cannot be used: {fact}")
 
 
-def make_agent(name: AgentName, model: Model, tools: Sequence[AnyTool]) -> Agent:
-    """Make the agent of that name."""
+def make_agent(
+    name: AgentName,
+    model: Model,
+    tools: Sequence[AnyTool],
+    *,
+    system: str | None = None,
+    examples: Sequence[WorkedExample] | None = None,
+) -> Agent:
+    """Make the agent of that name; `system` is text, and the worked `examples` are for the structured agent.
+
+    Raises `UsageError` for examples for another agent.
+    """
+    if examples is not None and name != "structured":
+        raise UsageError(f"--example is for the structured agent, and this is the {name} agent; add --agent structured")
     match name:
         case "structured":
+            prompt = f"{_escape(system)}{STRUCTURED_PROMPT}"
+            if examples is not None:
+                return create_structured_agent(model, tools, prompt=prompt, examples=examples)
             if not tools or not all(tool in EVERYDAY_TOOLS for tool in tools):
-                return create_structured_agent(model, tools)
+                return create_structured_agent(model, tools, prompt=prompt)
             names = [tool.name for tool in tools]
-            examples = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
-            return create_structured_agent(model, tools, examples=examples)
+            everyday = [one for one in EVERYDAY_EXAMPLES if all(tool in names for tool, _, _ in one.calls)]
+            return create_structured_agent(model, tools, prompt=prompt, examples=everyday)
         case "tool_calling" | "react":
-            return make_agent_of_kind(name, model, tools)
+            return make_agent_of_kind(name, model, tools, system)
         case _:
-            return replace(_FACTORIES[name](model, tools), rules=REPEAT_RULES)
+            factory = _FACTORIES[name]
+            prompt = f"{_escape(system)}{signature(factory).parameters['prompt'].default}"
+            return replace(factory(model, tools, prompt=prompt), rules=REPEAT_RULES)
 
 
-_FACTORIES: Mapping[str, Callable[[Model, Sequence[AnyTool]], Agent]] = {
+def _escape(system: str | None) -> str:
+    """Return instructions as the beginning of a template."""
+    return "" if system is None else system.replace("{", "{{").replace("}", "}}") + "\n\n"
+
+
+_FACTORIES: Mapping[str, Callable[..., Agent]] = {
     "mrkl": create_mrkl_agent,
     "conversational": create_conversational_agent,
     "chat": create_chat_agent,

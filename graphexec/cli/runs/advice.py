@@ -1,0 +1,117 @@
+"""Advice for the command line: what to write there where an error of the library says what to do in Python.
+
+The errors of the library have the form `<subject>: <fact>; <remedy>`. A remedy that names an argument, a function or a
+class of Python is replaced by that of the command line, by the class of the error.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from graphexec.errors import (
+    BadRequestError,
+    ContextOverflowError,
+    GraphexecError,
+    InputError,
+    MissingAPIKeyError,
+    ModelConnectionError,
+    ModelNotFoundError,
+    ModelTimeoutError,
+    RateLimitError,
+    ThreadLimitError,
+    WeightsError,
+)
+
+E = TypeVar("E", bound=BaseException)
+
+# What an error says in Python or for both, and what to write on the command line, by the class of the error.
+ADVICE: Mapping[type[GraphexecError], Sequence[tuple[str, str]]] = {
+    ModelTimeoutError: [
+        (
+            "allow a longer timeout, or ask for a shorter reply",
+            "allow a longer one with --timeout 300, or ask for a shorter reply with --max-reply-tokens 500",
+        ),
+    ],
+    MissingAPIKeyError: [
+        (
+            "or to any word if the server needs none",
+            "or to any word if the server needs none; a model on this machine, as with --model local, needs no key",
+        ),
+    ],
+    ContextOverflowError: [
+        (
+            "shorten it, or use a model with a longer context",
+            "shorten it, show fewer steps with --trim 3, or name a model with a longer context with --model",
+        ),
+    ],
+    RateLimitError: [("or ask less often", "allow more attempts with --retries 5, or ask less often")],
+    BadRequestError: [
+        (
+            "use a model that can, such as OpenAICompatible with the address of llama-server --mmproj, or leave the "
+            "images out",
+            "name a model that can with --model, or leave out --image",
+        ),
+        ("use a model that accepts such images, or leave them out", "name another with --model, or leave out --image"),
+        ("or leave out the images if the model cannot see", "or leave out --image if the model cannot see"),
+        ("use the structured agent, or give a chat template that supports tools", "add --agent structured"),
+    ],
+    ThreadLimitError: [
+        ("run fewer calls at once (tool_concurrency=8, for example)", "allow fewer with --max-tool-calls 8"),
+    ],
+    WeightsError: [
+        ("or pass the path of a GGUF file instead", "or name a GGUF file of your own with --gguf"),
+        ("or the path of a GGUF file", "or a GGUF file of your own, with run --gguf"),
+        ("convert it, or pass another file", "convert it, or name another file"),
+        ("check the file, and the context and the chat template if you set them", "check the file"),
+    ],
+    InputError: [
+        ("FileHistory's path ", "--memory "),
+        (
+            "SQLiteCache needs a file, but path is ':memory:'; use MemoryCache() for memory",
+            "--cache needs a file; name one",
+        ),
+    ],
+}
+
+# How to start the servers on this machine, and how they get a model, by provider.
+STARTS: Mapping[str, str] = {
+    "ollama": "ollama serve",
+    "lmstudio": "lms server start",
+    "vllm": "vllm serve MODEL",
+    "llamacpp": "llama-server -m FILE.gguf",
+}
+_FETCHES: Mapping[str, str] = {"ollama": "fetch it with ollama pull {}, or see yours with ollama list"}
+
+
+def advise(error: E, named: str | None = None) -> E:
+    """Return a copy of the error that says what to write on the command line, or the error itself.
+
+    `named` is the model as `--model` names it, such as `ollama:qwen3`. Only errors of the library change.
+    """
+    if not isinstance(error, GraphexecError):
+        return error
+    text = before = str(error)
+    for kind, phrases in ADVICE.items():
+        if isinstance(error, kind):
+            for remedy, advised in phrases:
+                text = text.replace(remedy, advised)
+    text = _advise_on_server(error, text, named or "")
+    if text == before:
+        return error
+    advised_error = copy.copy(error)
+    advised_error.args = (text,)
+    advised_error.__cause__, advised_error.__context__ = error.__cause__, error.__context__
+    advised_error.__traceback__ = error.__traceback__
+    return advised_error
+
+
+def _advise_on_server(error: GraphexecError, text: str, named: str) -> str:
+    """Return the message with how to start a server on this machine, or to fetch its model."""
+    provider, _, model = named.partition(":")
+    if isinstance(error, ModelConnectionError) and provider in STARTS:
+        return text.replace("Start it,", f"Start it with {STARTS[provider].replace('MODEL', model)},")
+    if isinstance(error, ModelNotFoundError) and provider in _FETCHES:
+        return text.replace("; check", f"; {_FETCHES[provider].format(model)}, or check", 1)
+    return text

@@ -1,0 +1,99 @@
+"""Executors of the user: those that a target of the command line names."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import Any, cast
+
+from graphexec.agents import Agent
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.targets import format_place, is_module_reference, load_object, machines_at
+from graphexec.errors import an
+from graphexec.executor.executor import AgentExecutor
+from graphexec.kernel.graph import Graph
+
+_EXAMPLE = "my_agent.py:executor"
+
+
+def load_executor(reference: str) -> AgentExecutor:
+    """Return the named executor, or that of a function without parameters, or the only one of a module or a file.
+
+    Raises `UsageError` for anything else, and for a function that raises.
+    """
+    if is_module_reference(reference):
+        return _only_executor(reference)
+    _, found = load_object(reference, _EXAMPLE)
+    if isinstance(found, AgentExecutor):
+        return found
+    if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
+        return _call_factory(reference, found)
+    raise _refuse(reference, found)
+
+
+def _only_executor(reference: str) -> AgentExecutor:
+    machines = machines_at(reference)
+    executors = [one for one in machines if isinstance(one.value, AgentExecutor)]
+    match executors:
+        case [only]:
+            return cast("AgentExecutor", only.value)
+        case []:
+            raise _refuse(machines[0].name, machines[0].value)
+        case _:
+            names = " or ".join(one.name for one in executors)
+            raise UsageError(f"{reference} has {len(executors)} executors; write graphexec run {names}")
+
+
+# Any: a function of the user.
+def _call_factory(reference: str, factory: Callable[..., Any]) -> AgentExecutor:
+    if inspect.iscoroutinefunction(factory):
+        raise UsageError(f"{reference} is a coroutine function; name an executor, or a function (def) that returns one")
+    try:
+        needed = [
+            parameter.name
+            for parameter in inspect.signature(factory).parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        ]
+    except ValueError:
+        needed = ["..."]
+    if needed:
+        raise UsageError(
+            f"{reference} is a function with the parameter {', '.join(needed)}; name an executor, or a function "
+            "without parameters that returns one"
+        )
+    try:
+        # Its output must not mix with the answer.
+        with redirect_stdout(sys.stderr):
+            made = factory()
+    except KeyboardInterrupt:
+        raise
+    # A user's function may raise anything, even SystemExit.
+    except BaseException as error:
+        raise UsageError(f"{reference}() raised {type(error).__name__}: {error}{format_place(error)}") from error
+    if isinstance(made, AgentExecutor):
+        return made
+    raise _refuse(f"{reference}()", made)
+
+
+def _refuse(reference: str, found: object) -> UsageError:
+    """Return the error for an object that is not an executor, with what to do."""
+    file = reference.rpartition(":")[0]
+    if isinstance(found, Graph):
+        bare = reference.removesuffix("()")
+        return UsageError(
+            f"{reference} is a graph, which has no agent to answer; name an executor, such as {file}:executor, or look "
+            f"at the graph with graphexec check {bare} or graphexec draw {bare}"
+        )
+    if isinstance(found, Agent):
+        return UsageError(
+            f"{reference} is an agent, which runs within an executor; name one: executor = AgentExecutor(agent=..., "
+            f"tools=[...]) in {file}"
+        )
+    if isinstance(found, type):
+        return UsageError(
+            f"{reference} is the class {found.__name__}; name an executor, or a function that returns one"
+        )
+    return UsageError(f"{reference} is {an(type(found).__name__)}, not an executor; name an AgentExecutor in {file}")

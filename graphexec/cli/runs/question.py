@@ -1,0 +1,147 @@
+"""The question of a run, and its target: the words of the command line, and the standard input."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from graphexec.cli.exit_codes import UsageError
+from graphexec.errors import did_you_mean
+from graphexec.executor.executor import AgentExecutor
+
+# A file with or without an object, and a module with an object.
+_FILE_TARGET = re.compile(r"\S.*\.py(:[^\W\d][\w.]*)?")
+_MODULE_TARGET = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+EXAMPLE_QUESTION = '"What is 37 * 48?"'
+
+
+def split_words(words: Sequence[str]) -> tuple[str | None, str | None]:
+    """Return the target and the question of the command line; `None` for one that was left out.
+
+    One word is a question unless it names an executor that is there. Raises `UsageError`.
+    """
+    match words:
+        case [one]:
+            return (one, None) if _is_target(one) else (None, one)
+        case [target, question]:
+            if _FILE_TARGET.fullmatch(target) or _MODULE_TARGET.fullmatch(target):
+                return target, question
+            named = question.partition(" ")[0]
+            if _FILE_TARGET.fullmatch(question) or _is_target(named):
+                raise UsageError(f"the target stands before the question; write graphexec run {question} ...")
+            raise UsageError(
+                f"there are two arguments, and {target!r} is not a target such as my_agent.py:executor ({question!r} "
+                "is the second); write the question in quotes"
+            )
+        case _:
+            rest = " ".join(words[1:])
+            raise UsageError(f"Got unexpected extra arguments ({rest}); write the question in quotes")
+
+
+def _is_target(word: str) -> bool:
+    if _FILE_TARGET.fullmatch(word):
+        # A question may end in the name of a file; the name of an object makes it a target.
+        return ".py:" in word or Path(word).is_file()
+    if not _MODULE_TARGET.fullmatch(word):
+        return False
+    package = word.partition(":")[0].partition(".")[0]
+    if Path(f"{package}.py").is_file() or Path(package).is_dir():
+        return True
+    with suppress(ImportError, ValueError):
+        return importlib.util.find_spec(package) is not None
+    return False
+
+
+def read_question(stream: TextIO) -> str:
+    """Return the question on a stream, which is UTF-8 in any locale. Raises `UsageError`."""
+    buffer = getattr(stream, "buffer", None)
+    try:
+        # A stream in memory has no bytes.
+        text = stream.read() if buffer is None else buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the standard input is not UTF-8: byte {error.start + 1} is invalid; write the question in UTF-8"
+        ) from None
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"the standard input cannot be read: {error}; write the question in quotes") from error
+    text = text.removeprefix("\ufeff").strip()
+    if not text:
+        raise UsageError('the standard input is empty; write the question into it, as in echo "..." | graphexec run -')
+    return text
+
+
+def find_question(question: str | None, target: str | None, given: Mapping[str, str]) -> str | None:
+    """Return the question: the given one, or that of the standard input.
+
+    `None` if the inputs are `given` by name. Raises `UsageError`.
+    """
+    if question == "-":
+        return read_question(sys.stdin)
+    if question is not None or given:
+        return question
+    # A program without a terminal may have no standard input.
+    piped: TextIO | None = sys.stdin
+    example = f"graphexec run {target} {EXAMPLE_QUESTION}"
+    if piped is None or piped.isatty():
+        raise UsageError(f"there is no question for {target}; write {example}")
+    try:
+        return read_question(piped)
+    except UsageError as error:
+        raise UsageError(f"there is no question for {target}, and {error}; or write {example}") from error
+
+
+def parse_inputs(given: Sequence[str]) -> dict[str, str]:
+    """Return the inputs of `--input NAME=TEXT`, by name. Raises `UsageError`."""
+    named: dict[str, str] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"--input {one} has no value; write --input NAME=TEXT")
+        if name.strip() in named:
+            raise UsageError(f"--input {name.strip()} is set twice; set it once")
+        named[name.strip()] = text
+    return named
+
+
+def name_inputs(executor: AgentExecutor, question: str | None, given: Mapping[str, str], target: str) -> dict[str, str]:
+    """Return the inputs of a run by name: the question is the one that is not `given`. Raises `UsageError`."""
+    # A function as an agent declares no inputs.
+    declared = executor.input_keys
+    keys = declared or ("input",)
+    known = (*keys, *executor.agent.optional_keys)
+    for name in given:
+        if declared and name not in known:
+            near = did_you_mean(name, known, f"it has {', '.join(known)}")
+            raise UsageError(f"--input {name} is not an input of {target}; {near}")
+    left = [key for key in keys if key not in given]
+    if question is None:
+        if left and declared:
+            options = " ".join(f"--input {key}=..." for key in left)
+            raise UsageError(f"{target} lacks the input {', '.join(left)}; add {options}")
+        return dict(given)
+    match left:
+        case [key]:
+            return {**given, key: question}
+        case []:
+            named = keys[0]
+            raise UsageError(f"--input {named} and the question are the same input of {target}; leave one out")
+        case _:
+            first, *others = left
+            options = " ".join(f"--input {key}=..." for key in others)
+            raise UsageError(
+                f"{target} has the inputs {', '.join(keys)}, and the question is one; add {options} for the question "
+                f"to be {first}"
+            )
+
+
+# Any: as the records take them.
+def describe_inputs(inputs: Mapping[str, Any]) -> str:
+    """Return the inputs as the question of a trace: the only one, or all as JSON."""
+    return next(iter(inputs.values())) if len(inputs) == 1 else json.dumps(inputs, ensure_ascii=False)

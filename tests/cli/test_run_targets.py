@@ -1,0 +1,259 @@
+"""`graphexec run TARGET QUESTION`: executors of the user, and questions from standard input."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conversations import serving
+from tests.cli.terminals import command
+
+MINE = """
+from graphexec import AgentExecutor, AgentFinish, tool
+from graphexec.agents import create_react_agent
+from graphexec.executor import AGENT_EXECUTOR
+from graphexec.models import ScriptedModel
+
+print("a module prints")
+
+def shout(steps, inputs):
+    return AgentFinish({"output": inputs["input"].upper()})
+
+def think() -> str:
+    "Think."
+    return "hm"
+
+executor = AgentExecutor(agent=shout, tools=[])
+looping = AgentExecutor(
+    agent=create_react_agent(ScriptedModel(["Action: think\\nAction Input: {}"] * 20), [tool(think)]),
+    tools=[tool(think)],
+    max_iterations=9,
+)
+prompt = "{tools} {tool_names} {agent_scratchpad} {topic}"
+react = create_react_agent(ScriptedModel(["Final Answer: about {topic}"] * 3), [], prompt=prompt)
+topical = AgentExecutor(agent=react, tools=[])
+styled = AgentExecutor(
+    agent=create_react_agent(
+        ScriptedModel(["Final Answer: both"] * 3), [],
+        prompt=prompt + " {style}",
+    ),
+    tools=[],
+)
+machine = AGENT_EXECUTOR
+number = 5
+Class = AgentExecutor
+
+def make():
+    print("a factory prints")
+    return executor
+
+def needs(model):
+    return executor
+
+def fails():
+    raise RuntimeError("no key")
+
+def makes_graph():
+    return machine
+
+async def later():
+    return executor
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    package = tmp_path / "package_of_mine"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "agents.py").write_text("from mine import executor\n", encoding="utf-8")
+    (tmp_path / "alone.py").write_text(
+        "from mine import *\n\nonly = AgentExecutor(agent=shout, tools=[])\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("mine", "package_of_mine", "package_of_mine.agents", "alone"):
+        # Forget the imports of a command afterwards.
+        monkeypatch.setitem(sys.modules, name, sys)
+        monkeypatch.delitem(sys.modules, name)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+
+
+@pytest.mark.parametrize(
+    "target", ["mine.py:executor", "mine:executor", "package_of_mine.agents:executor", "mine:make"]
+)
+def test_own_executor_answers(capsys: pytest.CaptureFixture[str], target: str) -> None:
+    ended = command(capsys, "run", target, "who is there?")
+    assert (ended.code, ended.out) == (0, "WHO IS THERE?\n"), ended.err
+    assert "a module prints" in ended.err
+
+
+def test_file_with_one_executor_is_a_target(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "run", "alone.py", "hello", "--quiet")
+    assert (ended.code, ended.out) == (0, "HELLO\n"), ended.err
+
+
+def test_own_executor_is_recorded_and_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(
+        capsys, "run", "mine.py:executor", "hello", "--json", "--record", "trace.jsonl", "--certificate", "proof.json"
+    )
+    assert ended.code == 0
+    assert json.loads(ended.out.splitlines()[-1])["output"] == "HELLO"
+    assert Path("trace.jsonl").read_text(encoding="utf-8") == ended.out
+    assert command(capsys, "audit", "trace.jsonl", "proof.json").code == 0
+
+
+def test_only_input_has_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "run", "mine.py:topical", "bees", "--quiet")
+    assert (ended.code, ended.out) == (0, "about {topic}\n"), ended.err
+
+
+def test_other_inputs_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "run", "mine.py:styled", "bees", "--input", "style=short", "--quiet")
+    assert (ended.code, ended.out) == (0, "both\n"), ended.err
+    ended = command(capsys, "run", "mine.py:styled", "--input", "style=short", "--input", "topic=bees", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(json.loads(ended.out.splitlines()[0])["input"]) == {"style": "short", "topic": "bees"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--max-iterations", "2"], "the limit of 2 iterations was reached"),
+        (["--limit", "iterations=3"], "the limit of 3 iterations was reached"),
+        (["--max-model-calls", "1"], "the limit of 1 model call was reached"),
+        (["--limit", "model_calls=1"], "the limit of 1 model call was reached"),
+        ([], "the limit of 9 iterations was reached"),
+    ],
+)
+def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], options: list[str], expected: str) -> None:
+    ended = command(capsys, "run", "mine.py:looping", "go on", *options)
+    assert (ended.code, ended.out) == (3, "")
+    assert expected in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["mine.py:executor", "q", "--model", "small"],
+            "--model does not apply to mine.py:executor, which has its own model; leave it out, or change mine.py\n",
+        ),
+        (
+            ["mine.py:executor", "q", "--tools", "mine:think", "--temperature", "0"],
+            "--temperature and --tools do not apply to mine.py:executor, which has its own model and tools; leave them",
+        ),
+        (["mine.py:executor", "q", "--memory", "talk.jsonl"], "--memory does not apply to mine.py:executor"),
+        (["mine.py:executor", "q", "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
+        (["mine.py:executor", "q", "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
+        (
+            ["mine.py:machine", "q"],
+            "mine.py:machine is a graph, which has no agent to answer; name an executor, such as",
+        ),
+        (["mine.py:makes_graph", "q"], "mine.py:makes_graph() is a graph, which has no agent"),
+        (["mine.py:react", "q"], "mine.py:react is an agent, which runs within an executor; name one: executor = "),
+        (["mine.py:number", "q"], "mine.py:number is an int, not an executor; name an AgentExecutor in mine.py"),
+        (["mine.py:Class", "q"], "mine.py:Class is the class AgentExecutor; name an executor, or a function that"),
+        (["mine.py:needs", "q"], "mine.py:needs is a function with the parameter model; name an executor"),
+        (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
+        (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
+        (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
+        (["mine.py", "q"], "mine.py has 4 executors; write graphexec run mine.py:"),
+        (["nothing.py:executor", "q"], "there is no file nothing.py"),
+        (["nothing.py:executor"], "there is no file nothing.py"),
+        (["nothing:executor", "q"], "there is no module nothing here"),
+        (["who is there?", "mine.py:executor"], "the target stands before the question; write graphexec run mine.py"),
+        (["two", "words"], "'two' is not a target such as my_agent.py:executor ('words' is the second); write the"),
+        (["What", "is", "2+2?"], "Got unexpected extra arguments (is 2+2?); write the question in quotes"),
+        (["mine.py:styled", "q"], "has the inputs topic, style, and the question is one; add --input style=..."),
+        (["mine.py:styled", "--input", "style=s"], "mine.py:styled lacks the input topic; add --input topic=..."),
+        (
+            ["mine.py:styled", "q", "--input", "stile=s"],
+            "--input stile is not an input of mine.py:styled; did you mean",
+        ),
+        (["mine.py:topical", "q", "--input", "topic=s"], "--input topic and the question are the same input of mine"),
+        (["mine.py:topical", "q", "--input", "topic"], "--input topic has no value; write --input NAME=TEXT"),
+        (["q", "--input", "topic=x"], "--input is for an executor of your own, and there is no target; leave it out"),
+    ],
+)
+def test_wrong_target_is_one_line_and_exits_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
+) -> None:
+    ended = command(capsys, "run", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    lines = [line for line in ended.err.splitlines() if "prints" not in line]
+    assert len(lines) == 1, ended.err
+    assert expected in ended.err
+
+
+@pytest.mark.parametrize("question", ["mine.py", "What does mine.py:executor do?", "ollama:qwen3", "see mine.py"])
+def test_one_argument_that_names_no_executor_is_a_question(capsys: pytest.CaptureFixture[str], question: str) -> None:
+    Path("mine.py").unlink()
+    with serving(["yes"]) as server:
+        ended = command(
+            capsys, "run", question, "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet"
+        )
+    assert (ended.code, ended.out) == (0, "yes\n")
+    assert server.asked[0]["messages"][-1]["content"] == question
+
+
+def test_target_without_question_shows_the_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    ended = command(capsys, "run", "mine.py:executor")
+    assert (ended.code, ended.out) == (2, "")
+    assert 'write graphexec run mine.py:executor "What is 37 * 48?"' in ended.err
+
+
+@pytest.mark.parametrize("arguments", [["mine.py:executor"], ["mine.py:executor", "-"]])
+def test_target_reads_the_question_from_a_pipe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
+    ended = command(capsys, "run", *arguments, "--quiet")
+    assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
+
+
+def test_dash_reads_a_huge_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe(monkeypatch, b"word \xe2\x86\x92 " * 200_000)
+    with serving(["yes"]) as server:
+        ended = command(
+            capsys, "run", "-", "--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--quiet"
+        )
+    assert (ended.code, ended.out) == (0, "yes\n"), ended.err
+    assert server.asked[0]["messages"][-1]["content"] == ("word \u2192 " * 200_000).strip()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "the standard input is empty; write the question into it"),
+        (b"\xef\xbb\xbf \n\t", "the standard input is empty"),
+        (b"caf\xe9", "the standard input is not UTF-8: byte 4 is invalid; write the question in UTF-8"),
+        ("What?".encode("utf-16"), "the standard input is not UTF-8: byte 1 is invalid"),
+    ],
+)
+def test_invalid_standard_input_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
+) -> None:
+    pipe(monkeypatch, content)
+    ended = command(capsys, "run", "-")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert expected in ended.err
+    pipe(monkeypatch, content)
+    ended = command(capsys, "run", "-", "--json")
+    assert json.loads(ended.out)["status"] == "usage"
