@@ -185,6 +185,10 @@ class ModelError(GraphexecError):
         super().__init__(text)
 
 
+class SecretError(GraphexecError, TypeError):
+    """A secret, or a model that has one, cannot be pickled or copied."""
+
+
 class MissingAPIKeyError(ModelError):
     """No API key was passed, and none is in the environment."""
 

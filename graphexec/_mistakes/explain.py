@@ -50,6 +50,9 @@ def explain_calls(
                     raise
                 faults = list(_faults(owner, form, options, function, more_options, named_option, args, named))
                 raise (SignatureError(join_faults(faults)) if faults else error) from None
+            finally:
+                # The frame of an error shows its variables, and an option may be an API key.
+                named.clear()
 
         return call_function
 

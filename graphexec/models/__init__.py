@@ -20,6 +20,7 @@ from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
 from graphexec.models.providers.openai_responses import OpenAIResponses
 from graphexec.models.scripted import ScriptedModel
+from graphexec.models.secret import Secret
 from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
 from graphexec.models.wrappers.fallbacks import with_fallbacks
 from graphexec.models.wrappers.prices import Price, priced
@@ -47,6 +48,7 @@ __all__ = [
     "Retried",
     "SQLiteCache",
     "ScriptedModel",
+    "Secret",
     "Waited",
     "Weights",
     "WrappedModel",

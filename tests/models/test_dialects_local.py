@@ -20,7 +20,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
-from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, pull
+from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, pull
 from graphexec.models.http.remote import RemoteModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 from tests.models.pictures import CAT
@@ -34,7 +34,7 @@ Make = Callable[..., RemoteModel]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LlamaProcess]:
-    process = LlamaProcess(Settings(str(pull()), "tiny", 512, 1, WITH_TOOLS, "the-key"))
+    process = LlamaProcess(Settings(str(pull()), "tiny", 512, 1, WITH_TOOLS, Secret("the-key")))
     yield process
     process.close()
 

@@ -21,7 +21,7 @@ from graphexec.errors import (
     RateLimitError,
     ServerError,
 )
-from graphexec.models import OpenAICompatible
+from graphexec.models import OpenAICompatible, Secret
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import (
     LONGEST_ADVISED,
@@ -34,7 +34,7 @@ from graphexec.models.http.failures import (
 from tests.models.actors import HELLO, Script, scripted_server
 from tests.models.recorded import CHAT, CHAT_REPLY, OVERFLOW
 
-PEER = Endpoint("gpt-9", "https://api.example/v1", "sk-secret")
+PEER = Endpoint("gpt-9", "https://api.example/v1", Secret("sk-secret"))
 
 
 def error_for(status: int, body: bytes = b"", **headers: str) -> ModelError:
@@ -86,12 +86,12 @@ def test_errors_name_neither_parameters_nor_options() -> None:
 @pytest.mark.parametrize("key", ["k", "now", "sk-1234"])
 def test_short_key_is_not_hidden(key: str) -> None:
     words = f"Name or service not known, {key}"
-    assert Endpoint("gpt-9", "https://api.example/v1", key).quote(words) == words
+    assert Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(words) == words
 
 
 @given(st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=8), st.text(), st.text())
 def test_long_key_is_never_shown(key: str, before: str, after: str) -> None:
-    assert key not in Endpoint("gpt-9", "https://api.example/v1", key).quote(before + key + after)
+    assert key not in Endpoint("gpt-9", "https://api.example/v1", Secret(key)).quote(before + key + after)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
-from graphexec.models import LocalModel, OpenAICompatible, pull
+from graphexec.models import LocalModel, OpenAICompatible, Secret, pull
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 
 pytestmark = pytest.mark.local_model
@@ -89,7 +89,7 @@ def model() -> Iterator[LocalModel]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LlamaProcess]:
-    process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, WITH_TOOLS, "the-key"))
+    process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, WITH_TOOLS, Secret("the-key")))
     yield process
     process.close()
 
@@ -290,10 +290,10 @@ def test_stream_keeps_its_model_running() -> None:
 def test_server_ends_with_a_killed_program() -> None:
     ended = run("""
 import os, signal
-from graphexec.models import pull
+from graphexec.models import Secret, pull
 from graphexec.models.local.llama_process import LlamaProcess, Settings
 
-process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, None, "the-key"))
+process = LlamaProcess(Settings(str(pull()), "tiny", 256, 1, None, Secret("the-key")))
 print(process.url, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """)

@@ -89,7 +89,11 @@ def test_local_model_sends_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path
     server = PickyServer("chat", ["a"])
     client = httpx.Client(transport=server.transport)
     monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", Process)
-    monkeypatch.setattr(httpx, "Client", lambda: client)
+
+    def make_client(**_: object) -> httpx.Client:
+        return client
+
+    monkeypatch.setattr(httpx, "Client", make_client)
     weights = tmp_path / "tiny.gguf"
     weights.write_bytes(b"GGUF")
     with LocalModel(weights, top_p=0.9, seed=1, extra_body={"min_p": 0.1}) as model:

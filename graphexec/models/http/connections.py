@@ -1,5 +1,7 @@
 """The HTTP clients of one model: created at first use, reused, and closed with the model or the event loop.
 
+A server on this machine is called directly, and others through the proxy of the environment, if it has one.
+
 All threads share one blocking client. An async client belongs to the event loop in which it opened its connections, so
 there is one for each running loop; it is closed when its loop ends.
 """
@@ -7,11 +9,15 @@ there is one for each running loop; it is closed when its loop ends.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
+
+from graphexec.errors import ModelConnectionError
+from graphexec.runtime.calls import reset_after_fork
 
 
 class HTTPClient(Protocol):
@@ -40,44 +46,61 @@ class OpenClient:
     warm: bool = False
     # Closes an async client when its event loop ends.
     keeper: AsyncGenerator[Any, None] | None = None
+    # The process that first used it.
+    process: int | None = None
+
+    def check_process(self) -> Self:
+        """Return this client. Raises `ModelConnectionError` if another process used it: its connections are shared."""
+        process = os.getpid()
+        if self.process is None:
+            self.process = process
+        if self.process != process:
+            raise ModelConnectionError(
+                "the client that was passed to the model was used before this process was forked, so its connections "
+                "belong to another process; make the model and its client in each worker process"
+            )
+        return self
+
+
+# The clients of the processes from which this one was forked. They are kept, because their finalizers would close them.
+_inherited: list[object] = []
 
 
 class Connections:
     """The clients of one model. A client that the user passed is never closed."""
 
-    def __init__(self, client: HTTPClient | None, async_client: HTTPClient | None) -> None:
+    def __init__(
+        self, client: HTTPClient | None = None, async_client: HTTPClient | None = None, *, is_local: bool = False
+    ) -> None:
         self._given = None if client is None else OpenClient(client)
         self._given_async = None if async_client is None else OpenClient(async_client)
+        self._is_local = is_local
         self._own: OpenClient | None = None
         self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._lock = threading.Lock()
+        reset_after_fork(self)
 
     def blocking_client(self) -> OpenClient:
-        """Return the blocking client."""
+        """Return the blocking client. Raises `ModelConnectionError` if it is the user's, and was used before a fork."""
         if self._given is not None:
-            return self._given
+            return self._given.check_process()
         with self._lock:
             if self._own is None:
-                import httpx
-
-                from graphexec.models.http.network import bind_to_deadlines
-
-                client = httpx.Client()
-                bind_to_deadlines(client)
+                client = _make_client(is_local=self._is_local)
                 self._own = OpenClient(client)
                 # Closes the connections when the model is garbage collected.
                 self._finalizer = weakref.finalize(self, client.close)
             return self._own
 
     async def async_client(self) -> OpenClient:
-        """Return the async client of the running event loop."""
+        """Return the async client of the running event loop. Raises `ModelConnectionError` as `blocking_client`."""
         if self._given_async is not None:
-            return self._given_async
+            return self._given_async.check_process()
         loop = asyncio.get_running_loop()
         used = self._own_async.get(loop)
         if used is None:
-            keeper = _keep_client()
+            keeper = _keep_client(is_local=self._is_local)
             used = OpenClient(await anext(keeper), keeper=keeper)
             with self._lock:
                 # The clients of closed loops are closed, too.
@@ -86,6 +109,17 @@ class Connections:
                 # Another task may have created a client in the meantime.
                 used = self._own_async.setdefault(loop, used)
         return used
+
+    def reset_after_fork(self) -> None:
+        """Forget the clients, whose connections belong to the parent process; the next call opens new ones.
+
+        They are not closed: a thread of the parent may have held their locks, and an event loop is shared until then.
+        """
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        _inherited.append((self._own, self._own_async))
+        self._own, self._own_async, self._finalizer = None, {}, None
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Close the blocking client; a later call creates a new one."""
@@ -105,12 +139,30 @@ class Connections:
         self.close()
 
 
-async def _keep_client() -> AsyncGenerator[Any, None]:
+# Any: httpx is imported by the first call only.
+def _make_client(*, is_local: bool) -> Any:
+    import httpx
+
+    from graphexec.models.http.network import bind_to_deadlines
+
+    client = httpx.Client(trust_env=not is_local, verify=_make_context())
+    bind_to_deadlines(client)
+    return client
+
+
+def _make_context() -> Any:
+    """Return the TLS settings, with the certificates of the environment, also for a client that trusts nothing else."""
+    import httpx
+
+    return httpx.create_ssl_context()
+
+
+async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
     """Yield an async client, and close it when this generator is closed.
 
     An event loop closes its async generators before it ends, and so the connections that belong to the loop.
     """
     import httpx
 
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(trust_env=not is_local, verify=_make_context()) as client:
         yield client

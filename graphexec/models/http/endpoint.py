@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-import re
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from base64 import b64encode
+from dataclasses import dataclass
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from graphexec._parsing import compile_lazily
 from graphexec.models.http.receiving import REPLY_LIMITS, ReplyLimits
+from graphexec.models.secret import HIDDEN, NO_SECRET, Secret, is_secret_name, redact
 
 # Characters of a server's text that an error shows: enough for one or two sentences, but not for a page of HTML.
 SHOWN = 300
-# Characters. Shorter keys are not hidden: they are no secret, and may be parts of ordinary words.
-SECRET = 8
+
+# The user name and password of an address; a password may have an @.
+_USERINFO = compile_lazily(r"^([^/?#]*//)?[^/?#]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,17 @@ OPENAI = Provider(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model at a server, and the limits of its replies. `key` is the API key, which is never shown."""
+    """A model at a server, and the limits of its replies.
+
+    `key` is its API key, and `others` are further secrets of its requests.
+    """
 
     model: str
     base_url: str
-    key: str = field(default="", repr=False)
+    key: Secret = NO_SECRET
     provider: Provider = OPENAI
     limits: ReplyLimits = REPLY_LIMITS
+    others: tuple[Secret, ...] = ()
 
     def __str__(self) -> str:
         return f"{one_line(self.model)} at {self.shown_url}"
@@ -61,30 +68,23 @@ class Endpoint:
 
     @property
     def shown_url(self) -> str:
-        """The base URL without a user name and password."""
-        return re.sub(r"//[^/@]*@", "//", one_line(self.base_url))
+        """The base URL without a user name and password, and with `***` for keys in its parameters."""
+        return one_line(hide_credentials(self.base_url))
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """The secrets of the requests."""
+        return (self.key, *self.others)
 
     @property
     def is_local(self) -> bool:
         """True if the server runs on this machine; such a server usually needs no API key."""
-        try:
-            host = urlsplit(self.base_url).hostname or ""
-        except ValueError:
-            return False
-        if host == "localhost" or host.endswith(".localhost"):
-            return True
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            return False
-        return address.is_loopback or address.is_unspecified
+        return is_local(self.base_url)
 
     def quote(self, text: str) -> str:
         """Return a server's text as one line of at most 300 printable characters; keys of 8 or more are hidden."""
-        if len(self.key) >= SECRET:
-            text = text.replace(self.key, "***")
         # The first cut bounds the work on a huge body, the second one the length of the line.
-        text = one_line(text[: 10 * SHOWN])
+        text = one_line(redact(text, self.secrets)[: 10 * SHOWN])
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
@@ -118,6 +118,82 @@ def provider_name(base_url: str) -> str:
         if host == end or host.endswith((f".{end}", f"-{end}")):
             return name
     return host if port is None else f"{host}:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The base URL of a server: `url` as errors show it, and what a client needs beside it.
+
+    A user name and a password are sent in the header `authorization`. `query` has the parameters of the URL, which may
+    contain a key, and `path` the URL before them. `secrets` are all credentials of the URL.
+    """
+
+    url: str
+    path: Secret
+    query: Secret = NO_SECRET
+    authorization: Secret = NO_SECRET
+    secrets: tuple[Secret, ...] = ()
+
+    @classmethod
+    def parse(cls, url: str) -> Address:
+        """Read a base URL. Of an invalid one, only the credentials are separated."""
+        shown = hide_credentials(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            return cls(shown, Secret(url))
+        before, at, host = parts.netloc.rpartition("@")
+        path = parts._replace(netloc=host, query="", fragment="").geturl().rstrip("/")
+        secrets = [Secret(value) for name, value in parse_qsl(parts.query) if is_secret_name(name)]
+        authorization = NO_SECRET
+        if at:
+            user, _, password = (unquote(part) for part in before.partition(":"))
+            encoded = b64encode(f"{user}:{password}".encode()).decode()
+            authorization = Secret(f"Basic {encoded}")
+            secrets += [Secret(encoded), Secret(password or user)]
+        return cls(shown.rstrip("/"), Secret(path), Secret(parts.query), authorization, tuple(secrets))
+
+    def join(self, route: str) -> Secret:
+        """Return the URL of a path below the address, with the address's parameters."""
+        query = self.query.get_secret_value()
+        return Secret(f"{self.path.get_secret_value()}/{route}{'?' if query else ''}{query}")
+
+
+def hide_credentials(url: str) -> str:
+    """Return a URL without a user name and password, and with `***` for keys in its parameters."""
+    try:
+        parts = urlsplit(url)
+        # Raises for a password with a slash, which ends the host.
+        parts.port  # noqa: B018
+    except ValueError:
+        scheme, slashes, rest = url.partition("//")
+        return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
+    return _USERINFO().sub(r"\1", parts._replace(query=_hide_parameters(parts)).geturl())
+
+
+def _hide_parameters(parts: SplitResult) -> str:
+    shown: list[str] = []
+    for parameter in parts.query.split("&"):
+        name, equals, _ = parameter.partition("=")
+        shown.append(f"{name}={HIDDEN}" if equals and is_secret_name(name) else parameter)
+    return "&".join(shown)
+
+
+def is_local(base_url: str) -> bool:
+    """Return whether a server is on this machine: at a loopback address, or at `localhost` or a name below it."""
+    try:
+        host = (urlsplit(base_url).hostname or "").rstrip(".")
+    except ValueError:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    # Python 3.11 does not look into an IPv4 address that is written as IPv6.
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def has_scheme(url: str) -> bool:

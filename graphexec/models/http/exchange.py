@@ -7,6 +7,7 @@ what a response means, and which failures are retried.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,7 +20,9 @@ from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.http.json_bodies import JSON, write
 from graphexec.models.http.receiving import Body, EventReader
 from graphexec.models.http.refusals import Refusals
+from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.progress_reports import report_retry
+from graphexec.models.secret import Secret, reveal_headers
 from graphexec.runtime.io import IO, Items
 from graphexec.runtime.progress import report
 from graphexec.runtime.retry import retry
@@ -69,7 +72,8 @@ class Exchange:
     connections: Connections
     dialect: Dialect
     request: ModelRequest
-    headers: dict[str, str]
+    url: Secret
+    headers: Mapping[str, Secret]
     body: JSON
     # The parameters that the server has refused so far, in this call and others of the model.
     refusals: Refusals
@@ -106,8 +110,11 @@ class Exchange:
 
         attempts = self.attempts
         return await retry(
-            once, attempts.policy, self._io, announce=report_retry, sleep=attempts.sleep, allows=attempts.allows
+            once, attempts.policy, self._io, announce=self._announce, sleep=attempts.sleep, allows=attempts.allows
         )
+
+    def _announce(self, error: Exception, attempt: int, wait: float) -> None:
+        report_retry(remove_secrets(error, self.attempts.endpoint.secrets), attempt, wait)
 
     def _learn(self, error: BadRequestError) -> bool:
         """Return whether to repeat the attempt because the server refused optional parameters; report them."""
@@ -176,9 +183,12 @@ class Exchange:
             return OpenStream(response, events, draft, deltas)
 
     async def _post(self, used: OpenClient) -> Any:  # the client's own class of responses
-        url = f"{self.attempts.endpoint.base_url}/{self.dialect.route(self.request)}"
         request = used.client.build_request(
-            "POST", url, content=write(self.body), headers=self.headers, timeout=self.attempts.timeouts
+            "POST",
+            self.url.get_secret_value(),
+            content=write(self.body),
+            headers=reveal_headers(self.headers),
+            timeout=self.attempts.timeouts,
         )
         send = partial(used.client.send, request, stream=True)
         response = await self._io.either(send, send)

@@ -16,6 +16,7 @@ from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import find_excess, reply_limit_error
+from graphexec.models.secret import Secret
 
 # A JSON object to send; its values are arbitrary.
 JSON = dict[str, Any]
@@ -159,7 +160,9 @@ def instructions(messages: Sequence[Message]) -> str:
 
 
 # Any: the values of a JSON object are arbitrary.
-def _to_plain(value: object) -> dict[Any, Any]:
+def _to_plain(value: object) -> dict[Any, Any] | str:
+    if isinstance(value, Secret):
+        return value.get_secret_value()
     if isinstance(value, Mapping):
         # isinstance does not narrow the type arguments, and JSON needs none.
         mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]

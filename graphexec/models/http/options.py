@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphexec._arguments import NAME, Constraint, number
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import is_number, is_whole
+from graphexec.models.secret import Secret, hide, hide_members, is_secret_name, secrets_in
 
 TEMPERATURE = number("a number, 0 or more")
 TOP_P = Constraint("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
@@ -76,7 +77,8 @@ def copy_extra_body(
         raise InputError(
             f"{owner} has an extra_body that is not JSON: {error}; give dicts, lists, strings and numbers"
         ) from None
-    return copied
+    hidden: dict[str, Any] = hide_members(copied)
+    return hidden
 
 
 # Any: JSON.
@@ -87,36 +89,75 @@ def _contains(value: Any, path: str) -> bool:
     return not rest or _contains(value[first], rest)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def copy_headers(owner: str, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy of `extra_headers`. Raises `InputError` for an invalid one, without its value: it may be secret."""
+# Any: a TypedDict is no dict for type checkers.
+def hide_options(options: Any) -> None:
+    """Hide the API key and the values of further headers in the options of a model, which validates them later."""
+    for name, hide_one in (("api_key", hide), ("extra_headers", hide_values)):
+        if name in options:
+            options[name] = hide_one(options[name])
+
+
+def hide_values(headers: object) -> Mapping[object, Secret | type] | type | None:
+    """Return `extra_headers` with their values as secrets; any other object as its class."""
+    if not isinstance(headers, Mapping):
+        return headers if headers is None or isinstance(headers, type) else type(headers)
+    return {name: _hide_value(value) for name, value in headers.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def _hide_value(value: object) -> Secret | type:
+    hidden = hide(value)
+    return type(None) if hidden is None else hidden
+
+
+def copy_headers(owner: str, headers: Mapping[object, Secret | type] | type | None) -> dict[str, Secret]:
+    """Return `extra_headers` after `hide_values`. Raises `InputError` for an invalid one, without its value."""
     if headers is None:
         return {}
-    # Callers without a type checker may pass another type.
-    if not isinstance(headers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(f"{owner} has extra_headers of the class {type(headers).__name__}; give a dict, or None")
+    if isinstance(headers, type):
+        raise InputError(f"{owner} has extra_headers of the class {headers.__name__}; give a dict, or None")
+    copied: dict[str, Secret] = {}
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(name, str) or not _HEADER.fullmatch(name):
             raise InputError(f"{owner} has {format_value(name)} in extra_headers; give the name of a header")
         if name.lower() in _FIXED:
             raise InputError(f"{owner} has {name} in extra_headers; the client sets it itself, so leave it out")
-        if not isinstance(value, str) or not (value.isascii() and value.isprintable()):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(value, Secret) or not is_header_value(value):
             raise InputError(
                 f"{owner} has an invalid value of {name} in extra_headers; give a string of printable ASCII"
             )
-    return dict(headers)
+        copied[name] = value
+    return copied
 
 
-def replace_headers(headers: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+def is_header_value(value: Secret) -> bool:
+    """Return whether a secret is printable ASCII, as the value of a header."""
+    return value.get_secret_value().isascii() and value.get_secret_value().isprintable()
+
+
+def replace_headers(headers: Mapping[str, Secret], extra: Mapping[str, Secret]) -> dict[str, Secret]:
     """Return the headers with the extra ones, which replace those of the same name."""
     replaced = {name.lower() for name in extra}
     return {name: value for name, value in headers.items() if name.lower() not in replaced} | dict(extra)
 
 
-def has_credentials(headers: Mapping[str, str]) -> bool:
+def has_credentials(headers: Mapping[str, object]) -> bool:
     """Return whether a header has the credentials that replace an API key."""
     return any(name.lower() in _CREDENTIALS for name in headers)
 
 
-def digest(headers: Mapping[str, str]) -> str:
+def digest(headers: Mapping[str, Secret]) -> str:
     """Return a string that distinguishes headers without showing them; empty without headers."""
-    return hashlib.sha256(json.dumps(sorted(headers.items())).encode()).hexdigest()[:16] if headers else ""
+    if not headers:
+        return ""
+    shown = json.dumps(sorted((name, value.get_secret_value()) for name, value in headers.items()))
+    return hashlib.sha256(shown.encode()).hexdigest()[:16]
+
+
+# Any: JSON.
+def find_secrets(headers: Mapping[str, Secret], extra_body: Mapping[str, Any] | None) -> Iterator[Secret]:
+    """Yield the credentials in further headers and members, with and without the scheme before them."""
+    for name, value in headers.items():
+        if is_secret_name(name):
+            yield value
+            yield Secret(value.get_secret_value().rpartition(" ")[2])
+    yield from secrets_in(dict(extra_body or {}))

@@ -6,18 +6,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Never, Self, TypedDict
 
 from graphexec._arguments import NAME, STRING, TIMEOUT, Constraint, has_methods, optional, validate, whole
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_ATTRIBUTES
-from graphexec.errors import InputError, format_value
+from graphexec.errors import InputError, SecretError, format_value
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
-from graphexec.models.http.endpoint import Endpoint, Provider, has_scheme, provider_name
-from graphexec.models.http.exchange import Exchange
+from graphexec.models.http.endpoint import Address, Endpoint, Provider, has_scheme, is_local, provider_name
+from graphexec.models.http.exchange import Exchange, OpenStream
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
     EFFORT,
@@ -27,13 +27,18 @@ from graphexec.models.http.options import (
     copy_extra_body,
     copy_headers,
     digest,
+    find_secrets,
     has_credentials,
+    hide_values,
+    is_header_value,
     refuse_absent,
     replace_headers,
 )
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
+from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
+from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -120,7 +125,7 @@ class ClosableModel(ABC):
 class ModelOptions(TypedDict, total=False):
     """The options of a model at a server that do not depend on its address; see `OpenAICompatible`."""
 
-    api_key: str | None
+    api_key: str | HasSecretValue | None
     temperature: float | None
     max_tokens: int | None
     top_p: float | None
@@ -144,7 +149,7 @@ class RemoteModel(ClosableModel):
         model: str,
         *,
         base_url: str | None = None,
-        api_key: str | None = None,
+        api_key: str | HasSecretValue | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
         top_p: float | None = None,
@@ -160,6 +165,12 @@ class RemoteModel(ClosableModel):
         clock: Clock = REAL_TIME,
     ) -> None:
         owner, provider = type(self).__name__, self._dialect.provider
+        # The frame of an error shows its variables, so what may be secret is hidden first.
+        key, headers, address = hide(api_key), hide_values(extra_headers), None
+        del api_key, extra_headers
+        if isinstance(base_url, str):
+            address = Address.parse(base_url.strip())
+            base_url = address.url
         validate(
             owner,
             ("model", model, NAME),
@@ -175,14 +186,15 @@ class RemoteModel(ClosableModel):
             ("client", client, optional(_BLOCKING, "a new one")),
             ("async_client", async_client, optional(_ASYNC, "a new one")),
         )
-        # The message does not show the value, because it may contain the key.
-        if not optional(STRING).fits(api_key):
-            raise InputError(f"{owner} has an api_key of the class {type(api_key).__name__}; give a string, or None")
+        if isinstance(key, type):
+            raise InputError(f"{owner} has an api_key of the class {key.__name__}; give a string, a Secret, or None")
         given = {"top_p": top_p, "seed": seed, "reasoning_effort": reasoning_effort}
         refuse_absent(owner, self._dialect.absent, given)
         extra = copy_extra_body(owner, extra_body, self._dialect.reserved, self._dialect.absent)
-        self._headers = copy_headers(owner, extra_headers)
-        self._base_url = (base_url or os.environ.get(provider.base_url_variable) or provider.url).strip().rstrip("/")
+        self._headers = copy_headers(owner, headers)
+        if address is None or not base_url:
+            address = Address.parse((os.environ.get(provider.base_url_variable) or provider.url).strip())
+        self._address, self._base_url = address, address.url
         before, colon, _ = model.partition(":")
         if colon and self._base_url == provider.url and find_provider(before) in PROVIDERS:
             # The provider's own server has no such model, and this is the form of `create_model`.
@@ -198,14 +210,16 @@ class RemoteModel(ClosableModel):
             extra,
             provider_name(self._base_url),
         )
-        # Distinguishes this model's replies from other models' replies in a cache. Headers may contain secrets.
+        # Distinguishes this model's replies from other models' replies in a cache. It shows no secret.
         self.identity = f"{owner} {self._sampling!r} {digest(self._headers)} at {self._base_url}"
         self._refusals = Refusals(self._dialect.parameters)
-        self._api_key = api_key
+        self._api_key = key
+        # What a server may repeat in its errors, beside the key.
+        self._others = (*address.secrets, *find_secrets(self._headers, extra))
         self._timeout = timeout
         self._max_retries = max_retries
         self._reply_limits = reply_limits
-        self._connections = Connections(client, async_client)
+        self._connections = Connections(client, async_client, is_local=is_local(self._base_url))
         self._clock = clock
 
     @classmethod
@@ -230,28 +244,51 @@ class RemoteModel(ClosableModel):
         self._endpoint()
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_sampling"):
+            # An invalid option ended its creation; a debugger may show it.
+            return object.__repr__(self)
         endpoint = Endpoint(self._sampling.model, self._base_url)
         return f"{type(self).__name__}({endpoint.model!r}, base_url={endpoint.shown_url!r})"
 
+    def __reduce_ex__(self, _: object) -> Never:
+        kind = type(self).__name__
+        raise SecretError(
+            f"{self!r} cannot be pickled or copied, since it has connections and an API key; make the {kind} where it "
+            "is used, such as in each worker process"
+        )
+
     async def _complete(self, request: ModelRequest, timeout: float | None, io: IO) -> ModelReply:
-        return await self._call(request, timeout, io, stream=False).send()
+        try:
+            return await self._call(request, timeout, io, stream=False).send()
+        except BaseException as error:
+            # The frames below have the key in the headers of the request.
+            remove_secrets(error, self._secrets())
+            raise
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
-        call = self._call(request, timeout, io, stream=True)
-        opened = await call.open()
-        if isinstance(opened, ModelReply):
-            yield opened
-            return
-        deltas = opened.deltas
+        call: Exchange | None = None
+        opened: OpenStream | ModelReply | None = None
         try:
-            # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
-            while deltas is not None:
-                for delta in deltas:
-                    yield delta
-                deltas = await call.next_deltas(opened)
-        finally:
-            await call.close(opened)
-        yield opened.draft.reply()
+            call = self._call(request, timeout, io, stream=True)
+            opened = await call.open()
+            if isinstance(opened, ModelReply):
+                yield opened
+                return
+            deltas = opened.deltas
+            try:
+                # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
+                while deltas is not None:
+                    for delta in deltas:
+                        yield delta
+                    deltas = await call.next_deltas(opened)
+            finally:
+                await call.close(opened)
+            yield opened.draft.reply()
+        except BaseException as error:
+            # These two, and the frames below, have the key in the headers of the request.
+            call = opened = None
+            remove_secrets(error, self._secrets())
+            raise
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
@@ -265,13 +302,16 @@ class RemoteModel(ClosableModel):
             # Their decompression can be bounded.
             "Accept-Encoding": "gzip, deflate",
         }
-        headers |= self._dialect.headers(endpoint.key)
+        hidden = hide_headers(headers | self._dialect.headers(endpoint.key.get_secret_value()))
+        if self._address.authorization:
+            hidden = replace_headers(hidden, {"Authorization": self._address.authorization})
         return Exchange(
             Attempts(endpoint, self._clock, io, timeout=seconds, max_retries=self._max_retries),
             self._connections,
             self._dialect,
             request,
-            replace_headers(headers, self._headers),
+            self._address.join(self._dialect.route(request)),
+            replace_headers(hidden, self._headers),
             self._dialect.encode(request, self._sampling, stream=stream),
             self._refusals,
             streams=stream,
@@ -279,13 +319,23 @@ class RemoteModel(ClosableModel):
 
     def _endpoint(self) -> Endpoint:
         provider = self._dialect.provider
-        given = self._api_key if self._api_key is not None else os.environ.get(provider.key_variable, "")
-        # A key read from a file ends in a newline.
-        endpoint = Endpoint(self._sampling.model, self._base_url, given.strip(), provider, self._reply_limits)
+        endpoint = Endpoint(
+            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._others
+        )
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
         if not (endpoint.key or self._api_key is not None or endpoint.is_local or has_credentials(self._headers)):
             raise missing_key_error(endpoint)
-        if not (endpoint.key.isascii() and endpoint.key.isprintable()) or " " in endpoint.key:
+        if not is_header_value(endpoint.key) or " " in endpoint.key.get_secret_value():
             raise invalid_key_error(endpoint)
         return endpoint
+
+    def _key(self) -> Secret:
+        given = self._api_key
+        if given is None:
+            given = Secret(os.environ.get(self._dialect.provider.key_variable, ""))
+        # A key read from a file ends in a newline.
+        return Secret(given.get_secret_value().strip())
+
+    def _secrets(self) -> tuple[Secret, ...]:
+        return (self._key(), *self._others)

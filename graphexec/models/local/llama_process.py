@@ -19,6 +19,7 @@ from typing import IO
 from graphexec.errors import ModelError, WeightsError
 from graphexec.models.http.endpoint import one_line
 from graphexec.models.local.weights import missing_extra_error
+from graphexec.models.secret import Secret
 
 # The servers that must end when this program ends.
 _RUNNING: set[subprocess.Popen[str]] = set()
@@ -39,7 +40,7 @@ class Settings:
     context: int
     threads: int
     chat_template: str | None
-    key: str
+    key: Secret
 
 
 class LlamaProcess:
@@ -101,7 +102,7 @@ def _await_address(process: subprocess.Popen[str], settings: Settings, log: IO[b
     assert process.stdout is not None
     # If the process has died, the pipe is closed and the answer is empty.
     with suppress(OSError):
-        process.stdin.write(json.dumps(asdict(settings)) + "\n")
+        process.stdin.write(json.dumps(asdict(settings), default=Secret.get_secret_value) + "\n")
         process.stdin.flush()
     with process.stdout:
         line = process.stdout.readline()

@@ -25,6 +25,7 @@ from graphexec.models.http.remote import ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
+from graphexec.models.secret import Secret
 from graphexec.runtime.io import IO
 
 _ABSENT = {
@@ -46,7 +47,7 @@ class _Running:
 
     process: LlamaProcess
     client: OpenAICompatible
-    key: str
+    key: Secret
     supports_tools: bool = False
 
     def can_serve(self, request: ModelRequest) -> bool:
@@ -205,7 +206,7 @@ class LocalModel(ClosableModel):
             return running.client
 
     def _start(self) -> _Running:
-        key = secrets.token_urlsafe(24)
+        key = Secret(secrets.token_urlsafe(24))
         process = LlamaProcess(self._settings(path=str(self._weights()), key=key))
         return _Running(process, self._client_at(base_url=f"{process.url}/v1", api_key=key), key)
 
@@ -227,7 +228,7 @@ def _has_tools(request: ModelRequest) -> bool:
     return isinstance(request, ChatRequest) and bool(request.tools)
 
 
-def _template_supports_tools(url: str, key: str) -> bool:
+def _template_supports_tools(url: str, key: Secret) -> bool:
     """Return whether the server's chat template writes tools into the prompt; `True` if the server cannot tell.
 
     In that case the call itself reports the problem.
@@ -236,7 +237,14 @@ def _template_supports_tools(url: str, key: str) -> bool:
 
     body = write(encode(_PROBING, Sampling(""), stream=False))
     try:
-        response = httpx.post(f"{url}/apply-template", content=body, headers=bearer(key), timeout=_TEMPLATE_TIMEOUT)
+        response = httpx.post(
+            f"{url}/apply-template",
+            content=body,
+            headers=bearer(key.get_secret_value()),
+            timeout=_TEMPLATE_TIMEOUT,
+            # Not through a proxy.
+            trust_env=False,
+        )
     except httpx.HTTPError:
         return True
     return _PROBE in response.text or not response.is_success

@@ -1,0 +1,169 @@
+"""Secrets: API keys and other credentials, which nothing shows, and texts without them."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Never, Protocol, final, runtime_checkable
+from urllib.parse import quote, quote_plus
+from weakref import WeakKeyDictionary
+
+from graphexec._parsing import compile_lazily
+from graphexec.errors import InputError, SecretError
+
+HIDDEN = "***"
+# Characters. Shorter strings are not removed from texts: they are no secret, and may be parts of ordinary words.
+SHORTEST = 8
+
+# The names of headers, parameters and members whose values are credentials.
+_NAME = compile_lazily(r"(?i)key|token|secret|auth|passw|pwd|credential|signature|cookie|bearer|^sig$|^code$")
+# Makes hashes of secrets useless outside this process.
+_SALT = os.urandom(16)
+
+
+@runtime_checkable
+class HasSecretValue(Protocol):
+    """A holder of a secret: a `Secret`, or a `SecretStr` of pydantic."""
+
+    def get_secret_value(self) -> Any:  # a user's class may return anything
+        """Return the secret."""
+
+
+@final
+class _Handle:
+    """The key under which a value is kept."""
+
+    __slots__ = ("__weakref__",)
+
+
+# Kept apart from the secrets: whoever shows or walks through an object with all its attributes does not find them.
+_values: WeakKeyDictionary[_Handle, str] = WeakKeyDictionary()
+
+
+@final
+class Secret:
+    """A string that is never shown, such as an API key: its `repr`, `str` and format are `***`.
+
+    Two secrets are equal if their strings are; the comparison takes the same time wherever they differ. A secret cannot
+    be pickled (`SecretError`), and a copy of it is the same object. `get_secret_value()` returns the string.
+    """
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, value: str) -> None:
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+            raise InputError(f"Secret was given an object of the class {type(value).__name__}; give a string")
+        self._handle = _Handle()
+        _values[self._handle] = value
+
+    def get_secret_value(self) -> str:
+        """Return the string."""
+        return _values[self._handle]
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __format__(self, spec: str) -> str:
+        return format(HIDDEN, spec)
+
+    def __bool__(self) -> bool:
+        return bool(self.get_secret_value())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return hmac.compare_digest(_to_bytes(self.get_secret_value()), _to_bytes(other.get_secret_value()))
+
+    def __hash__(self) -> int:
+        return hash(hmac.digest(_SALT, _to_bytes(self.get_secret_value()), "sha256"))
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, _: dict[int, Any]) -> Secret:
+        return self
+
+    def __reduce_ex__(self, _: object) -> Never:
+        raise SecretError(
+            "a Secret cannot be pickled: the file would show it; read the key where it is used, such as from the "
+            "environment of the other process"
+        )
+
+
+NO_SECRET = Secret("")
+
+
+def hide(value: object) -> Secret | type | None:
+    """Return a string, or what a holder such as pydantic's `SecretStr` has, as a secret; any other object as its class.
+
+    `None`, a secret and a class stay. The frame of an error shows its variables, so what may be a key is hidden first,
+    and validated then.
+    """
+    if value is None or isinstance(value, Secret | type):
+        return value
+    if isinstance(value, HasSecretValue):
+        return hide(value.get_secret_value())
+    return Secret(value) if isinstance(value, str) else type(value)
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a header, a parameter or a member of this name has a credential as its value."""
+    return _NAME().search(name) is not None
+
+
+def reveal_headers(headers: Mapping[str, Secret]) -> dict[str, str]:
+    """Return headers as a client needs them."""
+    return {name: value.get_secret_value() for name, value in headers.items()}
+
+
+def hide_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
+    """Return headers whose values are not shown."""
+    return {name: Secret(value) for name, value in headers.items()}
+
+
+# Any: JSON.
+def hide_members(value: Any, name: str = "") -> Any:
+    """Return JSON in which the strings of members with the name of a credential are secrets."""
+    if isinstance(value, dict):
+        return {key: hide_members(item, str(key)) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        return [hide_members(item, name) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return Secret(value) if isinstance(value, str) and len(value) >= SHORTEST and is_secret_name(name) else value
+
+
+# Any: JSON with secrets.
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Yield the secrets of JSON that `hide_members` returned."""
+    if isinstance(value, Secret):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
+            yield from secrets_in(item)
+
+
+def redact(text: str, secrets: Iterable[Secret]) -> str:
+    """Return a text with `***` for the secrets in it, also where they are encoded for a URL or in base64.
+
+    Secrets of fewer than 8 characters are kept. Linear in the length of the text.
+    """
+    for secret in secrets:
+        value = secret.get_secret_value()
+        if len(value) >= SHORTEST:
+            for form in _forms(value):
+                text = text.replace(form, HIDDEN)
+    return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield value
+    yield from {quote(value, safe=""), quote(value), quote_plus(value)} - {value}
+    # In base64 a string has three forms: with 0, 1 and 2 bytes before it in its first group.
+    for before in range(3):
+        data = bytes(before) + _to_bytes(value)
+        yield b64encode(data).decode()[(0, 2, 3)[before] : len(data) * 8 // 6]
+
+
+def _to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,244 @@
+"""Keys are never shown: not by objects, errors, frames, logs and files."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from graphexec.errors import InputError, ModelError, SecretError
+from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, create_model
+from graphexec.models.http.remote import RemoteModel
+from tests.models.actors import HELLO, Answer, FakeTime, LoopbackServer, Script, read_stream, response, send
+from tests.models.leaks import Search, record_log
+
+KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"
+CLASSES = (OpenAICompatible, OpenAIResponses, Anthropic)
+
+
+def complete(model: RemoteModel) -> object:
+    return model.complete(HELLO)
+
+
+def acomplete(model: RemoteModel) -> object:
+    return asyncio.run(model.acomplete(HELLO))
+
+
+def stream(model: RemoteModel) -> object:
+    return read_stream(model.stream(HELLO))
+
+
+def astream(model: RemoteModel) -> object:
+    async def run() -> object:
+        return [piece async for piece in model.astream(HELLO)]
+
+    return asyncio.run(run())
+
+
+MODES = (complete, acomplete, stream, astream)
+
+
+def answer(status: int, body: bytes | str, kind: str = "application/json", **headers: str) -> Answer:
+    return lambda _: httpx.Response(
+        status,
+        content=body,
+        headers={"content-type": kind} | {name.replace("_", "-"): v for name, v in headers.items()},
+    )
+
+
+def fail(error: Exception) -> Answer:
+    def act(_: httpx.Request) -> httpx.Response:
+        raise error
+
+    return act
+
+
+def echo_headers(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(401, json={"error": {"message": f"refused: {dict(request.headers)}"}})
+
+
+class CutStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """A stream that breaks after its first event."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'
+        raise httpx.ReadError(f"cut, {KEY}")
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for piece in self:
+            yield piece
+
+
+def cut_stream(_: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=CutStream())
+
+
+ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}"}}}}'
+FAILURES: dict[str, Answer] = {
+    "connection refused": fail(httpx.ConnectError("refused")),
+    "no such host": fail(httpx.ConnectError("[Errno -2] Name or service not known")),
+    "TLS": fail(httpx.ConnectError("certificate verify failed")),
+    "read timeout": fail(httpx.ReadTimeout("slow")),
+    "connect timeout": fail(httpx.ConnectTimeout("slow")),
+    "broken": fail(httpx.RemoteProtocolError(f"Server disconnected, {KEY}")),
+    "invalid header": fail(httpx.LocalProtocolError(f"Illegal header value b'Bearer {KEY}'")),
+    "proxy": fail(httpx.ProxyError("407 Proxy Authentication Required")),
+    "decoding": fail(httpx.DecodingError("not gzip")),
+    "unexpected": fail(ValueError("a bug in a transport")),
+    "400": answer(400, ECHO),
+    "401": answer(401, ECHO),
+    "401 with headers": echo_headers,
+    "403": answer(403, ECHO),
+    "404": answer(404, ECHO),
+    "408": answer(408, ECHO),
+    "413": answer(413, ECHO),
+    "422": answer(422, ECHO),
+    "429": answer(429, ECHO),
+    "500": answer(500, ECHO),
+    "529": answer(529, ECHO),
+    "302": answer(302, "", location=f"https://elsewhere.example/?key={KEY}"),
+    "201": answer(201, ECHO),
+    "200 with an error": answer(200, ECHO),
+    "not JSON": answer(200, f"Incorrect API key {KEY}"),
+    "long, not JSON": answer(200, f"{'x' * 5_000} {KEY}"),
+    "not UTF-8": answer(200, b"\xff" + KEY.encode()),
+    "HTML": answer(500, f"<html>{KEY}</html>", "text/html"),
+    "empty": answer(200, ""),
+    "other JSON": answer(200, f'["{KEY}"]'),
+    "wrong types": answer(200, f'{{"choices": "{KEY}", "content": "{KEY}", "output": "{KEY}"}}'),
+    "error in a stream": answer(200, f"data: {ECHO}\n\n", "text/event-stream"),
+    "event that is not JSON": answer(200, f"data: {KEY}\n\n", "text/event-stream"),
+    "Anthropic's error in a stream": answer(
+        200, f'event: error\ndata: {{"type": "error", {ECHO[1:]}\n\n', "text/event-stream"
+    ),
+    "stream without events": answer(200, "", "text/event-stream"),
+    "cut stream": cut_stream,
+}
+
+
+def make(kind: type[RemoteModel], act: Answer, time: FakeTime) -> RemoteModel:
+    transport = httpx.MockTransport(act)
+    return kind(
+        "tiny",
+        base_url="https://models.example/v1",
+        api_key=KEY,
+        client=httpx.Client(transport=transport),
+        async_client=httpx.AsyncClient(transport=transport),
+        clock=time.clock,
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", CLASSES)
+def test_no_failure_shows_the_key(kind: type[RemoteModel], mode: Callable[[RemoteModel], object]) -> None:
+    search = Search(KEY)
+    with record_log() as log:
+        for name, act in FAILURES.items():
+            model = make(kind, act, FakeTime())
+            with pytest.raises((ModelError, ValueError)) as caught:
+                mode(model)
+            search.in_error(caught.value, name)
+            search.in_object(model, name)
+    search.in_text(log.getvalue(), "log")
+    assert search.hits == []
+
+
+class TestSecret:
+    def test_secret_shows_nothing(self) -> None:
+        secret = Secret(KEY)
+        assert [repr(secret), str(secret), f"{secret}", f"{secret:>5}", f"{secret!r}"] == ["***"] * 3 + ["  ***", "***"]
+        assert secret.get_secret_value() == KEY
+        search = Search(KEY)
+        search.in_object(secret, "secret")
+        assert search.hits == []
+
+    def test_secrets_are_compared_by_their_strings(self) -> None:
+        assert Secret(KEY) == Secret(KEY) != Secret("another")
+        assert hash(Secret(KEY)) == hash(Secret(KEY)) != hash(KEY)
+        assert Secret(KEY) != KEY
+        assert Secret(KEY)
+        assert not Secret("")
+
+    def test_secret_cannot_be_pickled(self) -> None:
+        secret = Secret(KEY)
+        assert copy.copy(secret) is copy.deepcopy([secret])[0] is secret
+        with pytest.raises(SecretError, match="read the key where it is used"):
+            pickle.dumps([secret])
+
+    def test_secret_is_a_string(self) -> None:
+        with pytest.raises(InputError, match="Secret was given an object of the class bytes; give a string"):
+            Secret(KEY.encode())  # type: ignore[arg-type]  # pyright: ignore
+
+
+@pytest.mark.parametrize("key", [KEY, Secret(KEY), SecretStr(KEY)])
+def test_key_may_be_hidden(key: object) -> None:
+    script = Script(httpx.Response(401))
+    with httpx.Client(transport=script.transport) as client, pytest.raises(ModelError):
+        OpenAICompatible("tiny", base_url="https://a.example", api_key=key, client=client).complete(HELLO)  # type: ignore[arg-type]  # pyright: ignore
+    assert script.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_model_cannot_be_pickled_or_copied(kind: type[RemoteModel]) -> None:
+    model = kind("tiny", api_key=KEY)
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(SecretError, match=f"make the {kind.__name__} where it is used"):
+            attempt(model)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": KEY, "temperature": "hot"},
+        {"api_key": KEY.encode()},
+        {"api_key": [KEY]},
+        {"api_key": KEY, "unknown": 1},
+        {"extra_headers": {"Authorization": f"Bearer {KEY}\n"}},
+        {"extra_headers": {"Authorization": KEY.encode()}},
+        {"extra_headers": {"X-Api-Key": [KEY]}},
+        {"extra_headers": [KEY]},
+        {"base_url": f"https://me:{KEY}@host/v1", "timeout": "long"},
+    ],
+    ids=range(9),
+)
+@pytest.mark.parametrize("create", [*CLASSES, create_model])
+def test_wrong_options_show_no_secret(create: Callable[..., object], options: dict[str, object]) -> None:
+    if create is create_model and "base_url" in options:
+        return
+    with pytest.raises(InputError) as caught:
+        create("openai:gpt-9" if create is create_model else "tiny", **options)
+    search = Search(KEY)
+    search.in_error(caught.value)
+    assert search.hits == []
+
+
+@pytest.mark.parametrize("key", [f"{KEY}\nX-Evil: 1", f"{KEY}é", f"{KEY} blank"])
+def test_invalid_key_is_not_shown(key: str) -> None:
+    model = OpenAICompatible("tiny", base_url="https://a.example", api_key=key)
+    with pytest.raises(ModelError) as caught:
+        model.complete(HELLO)
+    search = Search(key, KEY)
+    search.in_error(caught.value)
+    assert search.hits == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_failures_on_sockets_show_no_key(mode: Callable[[RemoteModel], object]) -> None:
+    search = Search(KEY)
+    bad = send(response(ECHO.encode(), status="401 Unauthorized"))
+    with record_log() as log, LoopbackServer(bad) as server:
+        server.add_acts(server.stall(), server.stall(b"HTTP/1.1 200 OK\r\ncontent-type: te"))
+        for _ in range(3):
+            model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY, timeout=0.2, max_retries=0)
+            with pytest.raises(ModelError) as caught:
+                mode(model)
+            search.in_error(caught.value)
+            search.in_object(model, "model")
+            model.close()
+    search.in_text(log.getvalue(), "log")
+    assert search.hits == []
