@@ -33,6 +33,7 @@ from graphexec.kernel.surgery import embed, replace, splice, wrap
 from graphexec.tools import Tool, tool
 
 if TYPE_CHECKING:
+    from graphexec.executor.progress import Progress
     from graphexec.verify import UnprovedError
 
 __version__ = "0.1.0"
@@ -73,6 +74,7 @@ __all__ = [
     "Moved",
     "Node",
     "ParseError",
+    "Progress",
     "Reported",
     "RunResult",
     "Snapshot",
@@ -117,6 +119,10 @@ if not TYPE_CHECKING:
             from graphexec.verify import UnprovedError
 
             return UnprovedError
+        if name == "Progress":
+            from graphexec.executor.progress import Progress
+
+            return Progress
         from graphexec._mistakes import missing_name
 
         raise missing_name(__name__, name)

@@ -1,8 +1,8 @@
 """The agent executor: the transition table of its five nodes, and the class that runs it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from graphexec._mistakes import explain_names
+from graphexec._mistakes import missing_name
 from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
@@ -34,6 +34,9 @@ from graphexec.executor.table import (
     stopped_response,
 )
 
+if TYPE_CHECKING:
+    from graphexec.executor.progress import Progress, Status, View
+
 __all__ = [
     "AGENT_EXECUTOR",
     "GENERATING_AGENT_EXECUTOR",
@@ -52,12 +55,15 @@ __all__ = [
     "Observer",
     "ParsePolicy",
     "Policies",
+    "Progress",
     "Ready",
     "Replied",
     "ReturnDirect",
     "RunResult",
+    "Status",
     "Stepwise",
     "Trim",
+    "View",
     "check_return_direct",
     "create_agent",
     "dispatch_tools",
@@ -75,4 +81,11 @@ __all__ = [
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-    __getattr__ = explain_names(__name__)
+
+    def __getattr__(name: str) -> Any:
+        # Loaded by the first program that shows progress.
+        if name in ("Progress", "Status", "View"):
+            from graphexec.executor import progress
+
+            return getattr(progress, name)
+        raise missing_name(__name__, name)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec._arguments import optional, validate, whole
 from graphexec.errors import InputError, format_value
+from graphexec.executor.observers import Observer
 from graphexec.kernel.meters import is_whole
 from graphexec.runtime.handlers import AT_ONCE, RunOptions
 from graphexec.runtime.io import IO
+
+if TYPE_CHECKING:
+    from graphexec.executor.progress import Progress
 
 I = TypeVar("I")  # noqa: E741 - the inputs of one run
 
@@ -20,7 +24,7 @@ I = TypeVar("I")  # noqa: E741 - the inputs of one run
 @final
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """The options of a batch: the concurrency, the handling of exceptions, and the progress bar."""
+    """The options of a batch: the concurrency, the handling of exceptions, and whether progress is shown."""
 
     max_concurrency: int | None = None
     return_exceptions: bool = False
@@ -28,7 +32,7 @@ class BatchOptions:
 
 
 async def run_batch(
-    invoke: Callable[[I, IO, RunOptions], Coroutine[Any, Any, Any]],
+    invoke: Callable[[I, IO, RunOptions, Observer | None], Coroutine[Any, Any, Any]],
     many: Sequence[I],
     io: IO,
     options: BatchOptions,
@@ -36,19 +40,29 @@ async def run_batch(
 ) -> list[Any]:
     """Invoke for each of `many`; see `AgentExecutor.batch`. Raises `InputError` for invalid options."""
     width = _validate_concurrency(many, options.max_concurrency)
-    with _progress_bar(len(many), shown=options.progress) as done:
+    progress = _make_progress() if options.progress else None
 
-        async def one(inputs: I) -> Any:
-            try:
-                return await invoke(inputs, io, of_each)
-            except Exception as error:
-                if options.return_exceptions:
-                    return error
-                raise
-            finally:
-                done()
+    async def one(inputs: I) -> Any:
+        watch = None if progress is None else progress.watch()
+        try:
+            return await invoke(inputs, io, of_each, watch)
+        except BaseException as error:
+            # A run with invalid inputs has no events.
+            if watch is not None:
+                watch.fail(error)
+            if options.return_exceptions and isinstance(error, Exception):
+                return error
+            raise
 
+    with nullcontext() if progress is None else progress.batch(len(many)):
         return list(await io.gather([partial(one, inputs) for inputs in many], None, at_once=width))
+
+
+def _make_progress() -> Progress:
+    # Most programs show no progress.
+    from graphexec.executor.progress import Progress
+
+    return Progress()
 
 
 def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> int:
@@ -61,21 +75,3 @@ def _validate_concurrency(many: Sequence[Any], max_concurrency: int | None) -> i
     wanted = whole(1, "1 or more" if is_whole(max_concurrency) else "")
     validate("", ("max_concurrency", max_concurrency, optional(wanted, str(AT_ONCE))))
     return max_concurrency or AT_ONCE
-
-
-@contextmanager
-def _progress_bar(total: int, *, shown: bool) -> Generator[Callable[[], object], None, None]:
-    if not shown:
-        yield lambda: None
-        return
-    try:
-        from rich.console import Console
-        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-    except ImportError as error:
-        raise InputError(
-            "progress=True requires rich, which is not installed; pip install 'graphexec-agents[cli]'"
-        ) from error
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("runs", total=total)
-        yield lambda: bar.advance(task)

@@ -12,12 +12,23 @@ from graphexec.executor.console import ConsolePrinter
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Ready
 from graphexec.kernel.events import Event
+from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.observers import Notifier, OnEvent
 
 # A function that is called with each event of every run. An exception of it ends the run only if the function has
 # `raise_error = True`.
 Observer: TypeAlias = Callable[[Event[Ending]], object]
+
+
+class RunObserver:
+    """An observer that makes another one for each run, which knows the limits of the run."""
+
+    __slots__ = ()
+
+    def watch(self, limits: Limits | None = None) -> Observer:
+        """Return the observer of one run within `limits`."""
+        raise NotImplementedError
 
 
 @final
@@ -31,16 +42,20 @@ class Observers:
     def make_listeners(
         self,
         start: Ready | Snapshot,
+        limits: Limits,
         clock: Callable[[], float],
         consumer: OnEvent | None,
         continues: Callable[[], bool] | None = None,
+        watch: Observer | None = None,
     ) -> tuple[Notifier | None, OnEvent | None]:
         """Return the function that is called, and the one that is awaited, with each event of a run from `start`.
 
-        `continues` returns whether the run continues in another stream after this one is closed; if so, observers
-        receive no `Failed`.
+        `watch` is an observer of this run alone. `continues` returns whether the run continues in another stream after
+        this one is closed; if so, observers receive no `Failed`.
         """
-        observers = self.observers
+        observers = tuple(one.watch(limits) if isinstance(one, RunObserver) else one for one in self.observers)
+        if watch is not None:
+            observers = (*observers, watch)
         if self.verbose:
             observers = (*observers, ConsolePrinter(start=start if isinstance(start, Snapshot) else None))
         if not observers:

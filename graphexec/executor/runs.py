@@ -14,7 +14,7 @@ from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.observers import Observers
+from graphexec.executor.observers import Observer, Observers
 from graphexec.executor.result import Ending, RunResult, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready
@@ -190,7 +190,9 @@ class RunMethods:
     ) -> list[Any]:
         """Invoke for each of `many`, at most `max_concurrency` at a time, in threads; return the results in order.
 
-        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `progress` draws a bar.
+        With `return_exceptions`, exceptions are results; otherwise the first one is raised. `progress` shows how
+        many runs have ended, and what they have spent, as `Progress` does; outside of notebooks and terminals only the
+        last numbers are printed, to stderr.
         """
         options = BatchOptions(max_concurrency, return_exceptions, progress)
         return run_sync(run_batch(self._invoke, many, BLOCKING, options, RunOptions(context)))
@@ -217,13 +219,16 @@ class RunMethods:
         *,
         tokens: bool = False,
         continues: Callable[[], bool] | None = None,
+        watch: Observer | None = None,
     ) -> Coroutine[Any, Any, Done[Ending]]:
         """Return the run. Raises `InputError`, and as `check_access` does, unless files have to be read first."""
 
         def follow_from(start: Ready | Snapshot) -> Coroutine[Any, Any, Done[Ending]]:
             if self._checks_access and self._may_ask_model(start):
                 self.check_access()
-            notify, on_event = self._observers.make_listeners(start, self.run_context.clock, consumer, continues)
+            notify, on_event = self._observers.make_listeners(
+                start, self.limits, self.run_context.clock, consumer, continues, watch
+            )
             # Not awaited here, to save one coroutine per event.
             return follow(
                 self._graph, start, self.run_context, io, on_event, notify=notify, pieces=tokens, options=options
@@ -238,9 +243,15 @@ class RunMethods:
         return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
 
     async def _invoke(
-        self, inputs: Inputs, io: IO, options: RunOptions, *, only_outputs: bool = False
+        self,
+        inputs: Inputs,
+        io: IO,
+        options: RunOptions,
+        watch: Observer | None = None,
+        *,
+        only_outputs: bool = False,
     ) -> dict[str, Any]:
-        result = make_result(await self._follow(self._name(inputs), io, options), self.limits)
+        result = make_result(await self._follow(self._name(inputs), io, options, watch=watch), self.limits)
         returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)

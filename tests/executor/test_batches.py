@@ -1,9 +1,8 @@
-"""Batches: the order of results, invalid inputs, the progress bar, and failures."""
+"""Batches: the order of results, invalid inputs, the progress, and failures."""
 
 from __future__ import annotations
 
 import asyncio
-import builtins
 import re
 import threading
 from collections.abc import Callable
@@ -82,43 +81,26 @@ def test_zero_concurrency_is_refused_even_without_inputs(batch: Batch, width: An
 
 @both
 @pytest.mark.parametrize("many", [["a", "b", "c"], []])
-def test_progress_bar_counts_finished_runs(batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_counts_finished_runs(batch: Batch, many: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     found = batch(many, progress=True)
     assert [one["output"] for one in found] == [one.upper() for one in many]
     out, err = capsys.readouterr()
     assert out == ""
-    # A batch without inputs has no bar, sync or async.
+    # A batch without inputs shows nothing, sync or async.
     assert f"{len(many)}/{len(many)}" in err or not many
 
 
 @both
-def test_progress_bar_counts_failed_runs(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_counts_failed_runs(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     batch(["a", "bad", "c"], return_exceptions=True, progress=True)
     assert "3/3" in capsys.readouterr().err
 
 
 @both
-def test_exception_stops_the_progress_bar(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exception_ends_the_progress(batch: Batch, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(LookupError, match="bad"):
         batch(["a", "bad", "c"], progress=True)
     assert "/3" in capsys.readouterr().err
-
-
-@both
-def test_progress_bar_without_rich_is_refused(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
-    importing = builtins.__import__
-
-    def without_rich(name: str, *given: Any, **named: Any) -> Any:
-        if name.startswith("rich"):
-            raise ImportError(name)
-        return importing(name, *given, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without_rich)
-    with pytest.raises(
-        InputError, match=r"progress=True requires rich, which is not installed; pip install 'graphexec-agents\[cli\]'"
-    ):
-        batch(["a"], progress=True)
-    assert [one["output"] for one in batch(["a"])] == ["A"]
 
 
 def test_exceptions_of_a_batch_are_all_retrieved() -> None:
