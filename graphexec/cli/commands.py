@@ -80,7 +80,7 @@ def root_command(
 
 app.command(
     epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
-    "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe."
+    "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP."
 )(run)
 
 

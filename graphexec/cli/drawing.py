@@ -80,7 +80,7 @@ def draw(
         else:
             content = _draw_target(target or _OWN, runs, wanted)
         if output is not None:
-            write_bytes(content, output)
+            write_bytes(content, output, private=bool(runs))
         elif wanted == "png":
             sys.stdout.buffer.write(content)
         else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+import signal
 import sys
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -16,6 +18,7 @@ import typer
 
 from graphexec.cli.terminal import clean, discard_streams
 from graphexec.errors import InputError, LimitsError, ToolDefinitionError
+from graphexec.runtime.files import lock, open_private, read_regular, write_all
 
 if TYPE_CHECKING:
     from graphexec.verify.proof.certificate import Certificate
@@ -54,19 +57,45 @@ class UsageError(Exception):
         super().__init__(f"{text}: {'; '.join(each)}" if each else text)
 
 
-def code_of(error: Exception) -> int:
-    """Return the exit code of an error: 2 if the command line caused it, else 1."""
+class Terminated(KeyboardInterrupt):
+    """A signal such as SIGTERM ends the command. `number` is the signal's, `code` the exit code: 128 and the number."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+    def __str__(self) -> str:
+        return f"terminated by {self.name}"
+
+    @property
+    def name(self) -> str:
+        """The name of the signal."""
+        return signal.Signals(self.number).name
+
+    @property
+    def code(self) -> int:
+        """The exit code of a command that this signal ended."""
+        return 128 + self.number
+
+
+def code_of(error: BaseException) -> int:
+    """Return the exit code of an error: 2 if the command line caused it, 130 for Ctrl-C, else 1."""
+    if isinstance(error, Terminated):
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
     return USAGE if isinstance(error, (UsageError, InputError, LimitsError, ToolDefinitionError)) else FAILED
 
 
 def error_line(error: BaseException) -> str:
     """Return the message of an error as one line; other libraries' errors have their class before it."""
-    text = _flat(str(error))
+    text = flatten(str(error))
     own = isinstance(error, UsageError) or type(error).__module__.partition(".")[0] == "graphexec"
     return text if own and text else f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _flat(text: str) -> str:
+def flatten(text: str) -> str:
+    """Return text on one line, without what could control a terminal."""
     return " ".join(clean(text).split())
 
 
@@ -75,7 +104,7 @@ def print_error(error: BaseException, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, UsageError) and error.each:
-        lines = (f"graphexec: {_flat(error.text)}:", *(f"  {_flat(one)}" for one in error.each))
+        lines = (f"graphexec: {flatten(error.text)}:", *(f"  {flatten(one)}" for one in error.each))
         print(*lines, sep="\n", file=sys.stderr)
     else:
         print(f"graphexec: {error_line(error)}", file=sys.stderr)
@@ -84,7 +113,7 @@ def print_error(error: BaseException, *, debug: bool) -> None:
 def print_json_error(error: BaseException, code: int, out: TextIO) -> None:
     """Print an error that prevented the run as the only record of `--json`."""
     described = {"type": type(error).__name__, "message": error_line(error)}
-    status = {USAGE: "usage", INTERRUPTED: "interrupted"}.get(code, "error")
+    status = "interrupted" if isinstance(error, KeyboardInterrupt) else "usage" if code == USAGE else "error"
     print(
         json.dumps({"event": "result", "status": status, "exit_code": code, "error": described}), file=out, flush=True
     )
@@ -103,34 +132,37 @@ def exit_on_error(*, debug: bool, json_to: TextIO | None = None) -> Generator[No
         raise typer.Exit(READER_GONE) from error
     # `KeyboardInterrupt` comes from before the run; the displays handle interruptions of a run.
     except (Exception, KeyboardInterrupt) as error:
-        code = code_of(error) if isinstance(error, Exception) else INTERRUPTED
+        code = code_of(error)
         if json_to is not None:
             print_json_error(error, code, json_to)
-        elif code == INTERRUPTED:
-            print("graphexec: interrupted", file=sys.stderr)
+        elif isinstance(error, KeyboardInterrupt):
+            print(f"graphexec: {error if isinstance(error, Terminated) else 'interrupted'}", file=sys.stderr)
         else:
             print_error(error, debug=debug)
         raise typer.Exit(code) from error
 
 
 def read(file: str) -> str:
-    """Return the text of a file; `-` is the standard input. Raises `UsageError`."""
+    """Return the text of a file; `-` is the standard input. Raises `UsageError`, also for a pipe or a device."""
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        return sys.stdin.read() if file == "-" else read_regular(Path(file)).decode()
+    except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}; name a text file") from error
 
 
-def write(text: str, file: Path | None) -> None:
+def write(text: str, file: Path | None, *, private: bool = False) -> None:
     """Write text to a file, or print it. Raises `UsageError`."""
     if file is None:
         print(text, end="")
     else:
-        write_bytes(text.encode(), file)
+        write_bytes(text.encode(), file, private=private)
 
 
-def write_bytes(content: bytes, file: Path) -> None:
-    """Replace a file atomically: readers see the old content or all of the new. Raises `UsageError`."""
+def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
+    """Replace a file atomically: readers see the old content or all of the new. Raises `UsageError`.
+
+    Only its owner may read a new file if it is `private`; a file that is replaced keeps its mode.
+    """
     try:
         place = file.resolve()
         if place.exists() and not place.is_file():
@@ -138,10 +170,11 @@ def write_bytes(content: bytes, file: Path) -> None:
             place.write_bytes(content)
             return
         # Do not replace a file without permission to write it.
-        place.open("ab").close()
+        FileIO(place, "ab", opener=open_private if private else None).close()
         beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
         try:
-            beside.write_bytes(content)
+            with FileIO(beside, "xb", opener=open_private) as replacement:
+                write_all(replacement, content)
             shutil.copymode(place, beside)
             beside.replace(place)
         finally:
@@ -151,11 +184,25 @@ def write_bytes(content: bytes, file: Path) -> None:
 
 
 def open_for_writing(file: Path) -> TextIO:
-    """Open a file for writing, flushed after each line. Raises `UsageError`."""
+    """Open a file for the records of a run, flushed after each line: locked until it is closed, with the mode 600.
+
+    Raises `UsageError`, also if another run records to it; then the file is unchanged.
+    """
     try:
-        return file.open("w", buffering=1, encoding="utf-8", newline="\n")
+        out = open(file, "a", buffering=1, encoding="utf-8", newline="\n", opener=open_private)  # noqa: SIM115 - pathlib has no opener, and the caller closes it
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+    try:
+        if file.is_file():
+            lock(out.fileno(), wait=False)
+            out.truncate(0)
+    except BlockingIOError as error:
+        out.close()
+        raise UsageError(f"{file} is being written by another run; wait for its end, or name another file") from error
+    except OSError as error:
+        out.close()
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+    return out
 
 
 def write_proof(proof: Certificate | None, file: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+import typer
 
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import (
@@ -18,9 +20,11 @@ from graphexec.cli.exit_codes import (
     code_of,
     error_line,
     open_for_writing,
+    print_json_error,
     read,
 )
 from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recorder, ending
 from graphexec.errors import InputError
@@ -63,8 +67,10 @@ class RunRecorder:
         self._result(status, code, progress)
 
     def on_interrupt(self, progress: RunProgress) -> None:
-        """Record the result of a run that was interrupted from the keyboard."""
-        self._result("interrupted", INTERRUPTED, progress)
+        """Record the result of a run that was interrupted from the keyboard, or by a signal such as SIGTERM."""
+        by = progress.terminated_by
+        described = {} if by is None else {"error": {"type": type(by).__name__, "message": str(by)}}
+        self._result("interrupted", INTERRUPTED if by is None else by.code, progress, **described)
 
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Record the result of a run that an error ended."""
@@ -72,7 +78,9 @@ class RunRecorder:
         self._result("error", code_of(error), progress, error=described)
 
     def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
-        assert self._recorder is not None, "a run begins"
+        if self._recorder is None or self._recorder.recording.result is not None:
+            # The run was interrupted before its beginning, or after its end while another display showed it.
+            return
         last = {**ending(progress.ending), **fields}
         self._store(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
 
@@ -112,7 +120,9 @@ class Records(RunRecorder):
         if self._failure is not None:
             return
         try:
-            print(format_json(record), file=self._out, flush=True)
+            # A line is whole in a file; a write to a pipe may block, so a signal interrupts it.
+            with nullcontext() if self._file is None else uninterrupted():
+                print(format_json(record), file=self._out, flush=True)
         except OSError as error:
             if self._file is None and isinstance(error, BrokenPipeError):
                 raise
@@ -125,7 +135,7 @@ class Records(RunRecorder):
 def record_to(file: Path | None) -> Generator[Records | None]:
     """Write the records of a run to a file, if one is named, and report at the end which are missing.
 
-    Raises `UsageError` for a file that cannot be opened.
+    If an error prevents the run, it is the only record. Raises `UsageError` for a file that cannot be opened.
     """
     if file is None:
         yield None
@@ -134,6 +144,11 @@ def record_to(file: Path | None) -> Generator[Records | None]:
     records = Records(out, file)
     try:
         yield records
+    except BaseException as error:
+        if records.recording is None and not isinstance(error, typer.Exit):
+            with suppress(OSError):
+                print_json_error(error, code_of(error), out)
+        raise
     finally:
         # Closing writes the rest of the buffer, which may fail again.
         with suppress(OSError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
-from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, print_json_error
+from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, flatten, print_json_error
 from graphexec.cli.terminal import discard_streams, make_writable
+from graphexec.errors import HistoryWarning
 
 app.add_typer(checks)
 
@@ -27,6 +29,7 @@ _PYDANTIC_PREFIX = "Value error, "
 def enter(arguments: Sequence[str]) -> None:
     """Run the command that `arguments` name, and exit with its code."""
     make_writable()
+    _show_warnings()
     try:
         code = _flush(_exit_code(arguments))
     except BrokenPipeError:
@@ -35,6 +38,20 @@ def enter(arguments: Sequence[str]) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.exit(code)
+
+
+def _show_warnings() -> None:
+    """Print warnings about the user's files on one line; others stay as Python prints them."""
+    show = warnings.showwarning
+
+    # As in the module `warnings`.
+    def show_warning(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+        if issubclass(category, HistoryWarning):
+            print(f"graphexec: {flatten(str(message))}", file=sys.stderr)
+        else:
+            show(message, category, *place, **options)
+
+    warnings.showwarning = show_warning
 
 
 def _flush(code: int) -> int:

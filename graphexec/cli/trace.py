@@ -106,7 +106,9 @@ class AnswerPrinter:
         if progress.ending is not None:
             self.answer(progress.ending)
         at = f" at {progress.node}" if progress.node else ""
-        self.say(Text(f"Interrupted{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
+        by = progress.terminated_by
+        how = "Interrupted" if by is None else f"Terminated by {by.name}"
+        self.say(Text(f"{how}{at}, after {format_quantity(len(progress.steps), 'step')}", "yellow"))
 
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Print the error."""

@@ -112,17 +112,21 @@ def view(
 
             symbols = symbols_for(sys.stdout)
             width = max(Screen(sys.stdout).width, _LEAST) if output is None and sys.stdout.isatty() else _WIDTH
-            write(draw_timeline(recording, width=width, ascii_only=output is None and symbols is ASCII), output)
+            write(
+                draw_timeline(recording, width=width, ascii_only=output is None and symbols is ASCII),
+                output,
+                private=True,
+            )
         elif sequence:
             from graphexec.draw import sequence_mermaid
 
-            write(sequence_mermaid(recording), output)
+            write(sequence_mermaid(recording), output, private=True)
         else:
             from graphexec.draw.page import html
 
             page = html(recording.machine, recording)
             place = _make_temporary_file() if output is None else output
-            write(page, place)
+            write(page, place, private=True)
             print(place, flush=True)
             if not no_open:
                 _open(place.resolve().as_uri())

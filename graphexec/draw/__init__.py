@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from io import FileIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -28,6 +29,7 @@ from graphexec.executor.result import RunResult
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
+from graphexec.runtime.files import open_private, write_all
 from graphexec.verify.proof.findings import Verdict
 
 __all__ = [
@@ -138,10 +140,14 @@ def save(
 ) -> Path:
     """Write the picture to a file and return its path; the suffix gives the format (`SUFFIXES`) unless `format` does.
 
-    Raises as `draw` does, `InputError` for an unknown suffix, and `OSError` if the file cannot be written.
+    Only its owner may read a new file that shows `runs`. Raises as `draw` does, `InputError` for an unknown suffix, and
+    `OSError` if the file cannot be written.
     """
     file = Path(path)
-    file.write_bytes(render(subject, format or format_of(file), marks=marks, runs=runs))
+    shown = _several(runs)
+    content = render(subject, format or format_of(file), marks=marks, runs=shown)
+    with FileIO(file, "wb", opener=open_private if shown else None) as out:
+        write_all(out, content)
     return file
 
 

@@ -15,7 +15,7 @@ from graphexec.errors import HistoryWarning, InputError
 from graphexec.kernel.serialization import parse_json
 from graphexec.memory.history import Turn, file_of
 from graphexec.messages import Image
-from graphexec.runtime.files import is_open_file, lock, private, read_regular, store_entry
+from graphexec.runtime.files import is_open_file, lock, open_private, read_regular, store_entry, write_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,8 @@ class FileHistory:
                 f"no turn and were not read, the {len(turns):,} turns before them were; the next turn takes their "
                 f"place and moves them to {_remains(self.path)}",
                 HistoryWarning,
-                stacklevel=2,
+                # By this line and its text, Python shows a warning once, whoever loads the history.
+                stacklevel=1,
             )
         return turns
 
@@ -102,7 +103,7 @@ class FileHistory:
     def _locked(self) -> Generator[FileIO, None, None]:
         """Open the file for reading and appending, as its only user."""
         while True:
-            with FileIO(self.path, "ab+", opener=private) as file:
+            with FileIO(self.path, "ab+", opener=open_private) as file:
                 lock(file.fileno())
                 # While it waited, the file may have been deleted or replaced: then the turn would be lost.
                 if is_open_file(file.fileno(), self.path):
@@ -176,13 +177,11 @@ def _remains(path: Path) -> Path:
 
 
 def _set_aside(cut: bytes, path: Path) -> None:
-    with FileIO(path, "ab", opener=private) as file:
+    with FileIO(path, "ab", opener=open_private) as file:
         _write(file, cut)
 
 
 def _write(file: FileIO, content: bytes) -> None:
     """Write everything, and return when it is on the disk."""
-    # One call may write only a part, for example on a disk that is nearly full.
-    while content:
-        content = content[file.write(content) :]
+    write_all(file, content)
     os.fsync(file.fileno())

@@ -13,7 +13,7 @@ from pathlib import Path
 _PRIVATE = 0o600
 
 
-def private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file as an `opener` of `open`: one that this creates has the mode 600 from the beginning."""
     return os.open(path, flags, _PRIVATE)
 
@@ -71,3 +71,9 @@ def store_entry(path: Path) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def write_all(file: FileIO, content: bytes) -> None:
+    """Write everything: one call of the system may write only a part, for example on a disk that is nearly full."""
+    while content:
+        content = content[file.write(content) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
-from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, code_of
+from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
+from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.memory_nodes import is_save_node
 from graphexec.executor.result import Ending
@@ -50,7 +52,8 @@ class RunSetup:
 class RunProgress:
     """The progress of a run: its current node, its steps, its usage, and the seconds since it began.
 
-    A run with an `ending` may still fail or be interrupted while its memory is saved.
+    A run with an `ending` may still fail or be interrupted while its memory is saved. `terminated_by` is the signal
+    that interrupted it, unless it was Ctrl-C.
     """
 
     node: str = ""
@@ -58,6 +61,7 @@ class RunProgress:
     spent: Spent = field(default=Spent())
     seconds: float = 0.0
     ending: Ending | None = None
+    terminated_by: Terminated | None = None
 
 
 class RunDisplay(Protocol):
@@ -73,7 +77,7 @@ class RunDisplay(Protocol):
         """Handle the answer, or the limit that stopped the run."""
 
     def on_interrupt(self, progress: RunProgress) -> None:
-        """Handle an interruption from the keyboard."""
+        """Handle an interruption from the keyboard, or by a signal."""
 
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Handle the error that ended the run."""
@@ -83,10 +87,21 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
     begun = time.monotonic()
     seen = RunProgress()
+    ended = threading.Event()
+
+    def interrupt(error: KeyboardInterrupt) -> None:
+        if ended.is_set():
+            return
+        ended.set()
+        by = error if isinstance(error, Terminated) else None
+        progress = replace(_progress_at(error, seen, time.monotonic() - begun), terminated_by=by)
+        for display in displays:
+            display.on_interrupt(progress)
+
     events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
     try:
         # Output of tools must not mix with the answer. A run whose display is interrupted ends, too.
-        with redirect_stdout(sys.stderr), closing(events):
+        with terminable(interrupt), redirect_stdout(sys.stderr), closing(events):
             for display in displays:
                 display.on_start(setup)
             while True:
@@ -113,10 +128,8 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                 for display in displays:
                     display.on_event(event)
     except KeyboardInterrupt as error:
-        progress = _progress_at(error, seen, time.monotonic() - begun)
-        for display in displays:
-            display.on_interrupt(progress)
-        return INTERRUPTED
+        interrupt(error)
+        return code_of(error)
 
 
 def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> RunProgress:

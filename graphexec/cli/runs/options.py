@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import signature
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
 
@@ -27,6 +28,7 @@ from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
 from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
 from graphexec.messages import Image, Model
+from graphexec.runtime.files import open_private
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
@@ -318,7 +320,7 @@ def open_history(file: Path) -> FileHistory:
     try:
         history = FileHistory(file)
         # Check this now, before a download or a run.
-        history.path.open("ab").close()
+        FileIO(history.path, "ab", opener=open_private).close()
         history.turns()
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error}; name another file") from error

@@ -15,6 +15,7 @@ from graphexec.cli.runs.building import AgentOptions, build_executor
 from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
 from graphexec.cli.runs.options import load_images
 from graphexec.cli.runs.question import describe_inputs, find_question, name_inputs, parse_inputs, split_words
+from graphexec.cli.runs.termination import terminable
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
 
 _OUTPUT = "Output"
@@ -108,7 +109,7 @@ def run(  # noqa: PLR0913 - each is an option
     pipe receives only the answer.
     """
     out = sys.stdout
-    with exit_on_error(debug=debug, json_to=out if json else None):
+    with exit_on_error(debug=debug, json_to=out if json else None), terminable():
         target, text = split_words(words or ())
         given = parse_inputs(named_input or ())
         if target is None and given:

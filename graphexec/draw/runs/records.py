@@ -42,7 +42,7 @@ Their fields:
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the
   result, too)
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
-- `error`: `type`, `message`
+- `error`: `type`, `message`; also of a run that a signal such as SIGTERM interrupted
 
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.

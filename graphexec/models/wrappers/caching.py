@@ -20,6 +20,7 @@ from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, loa
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
+from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report
 
@@ -105,6 +106,10 @@ class SQLiteCache:
         # Absolute, because the program may change its working directory.
         self._path = Path(path).absolute()
         try:
+            # SQLite would create it with the mode of the process; the files of its journal have that of the database.
+            # If this fails, SQLite will say so.
+            with suppress(OSError):
+                create_private(self._path)
             with self._connection() as connection:
                 # In WAL mode, writers do not block readers. If two processes create the file, only one of them can set
                 # the mode, which is enough: the file stores it.

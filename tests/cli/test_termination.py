@@ -1,0 +1,296 @@
+"""SIGTERM and SIGHUP leave a result record, whatever blocks; a file is recorded to by one run; records are private."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import stat
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphexec.cli.exit_codes import Terminated, UsageError, open_for_writing
+from graphexec.cli.runs import termination
+from graphexec.cli.runs.termination import terminable, uninterrupted
+from graphexec.errors import WeightsError
+from graphexec.models.local import weights
+from tests.cli.conversations import Reply, Silence, serving, tool_call_text
+from tests.cli.terminals import PATIENCE, Ended, Program, command
+from tests.cli.test_run import SOLVED, asking
+
+TOOLS = """
+import subprocess, sys, threading, time
+from graphexec import tool
+
+@tool
+def sleep() -> str:
+    "Sleep in a system call."
+    print("the tool waits", flush=True)
+    time.sleep(1000)
+
+@tool
+def lock() -> str:
+    "Wait for a lock."
+    print("the tool waits", flush=True)
+    threading.Lock().acquire() and threading.Event().wait()
+
+@tool
+def child() -> str:
+    "Wait for a child."
+    print("the tool waits", flush=True)
+    subprocess.run([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    threading.Event().wait()
+
+@tool
+def stubborn() -> str:
+    "Catch every exception."
+    print("the tool waits", flush=True)
+    while True:
+        try:
+            time.sleep(1000)
+        except BaseException:
+            pass
+"""
+
+
+def result_in(file: Path) -> dict[str, Any]:
+    """Return the only result of the records, which is the last of them."""
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert [record["event"] for record in records].count("result") == 1
+    last: dict[str, Any] = records[-1]
+    return last
+
+
+def run_until_killed(replies: list[Reply], number: int, folder: Path, *options: str) -> tuple[Ended, dict[str, Any]]:
+    """Send a signal to a recorded run that waits; return its end and the result's record."""
+    file = folder / "trace.jsonl"
+    with serving(replies) as server, Program(*asking(server, "--record", str(file), *options), cwd=folder) as running:
+        if isinstance(replies[0], Silence):
+            assert server.waiting.wait(PATIENCE)
+        else:
+            running.until("the tool waits")
+        running.process.send_signal(number)
+        ended = running.end()
+    return ended, result_in(file)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_leaves_a_result(number: signal.Signals, tmp_path: Path) -> None:
+    ended, result = run_until_killed([Silence()], number, tmp_path)
+    assert ended.code == result["exit_code"] == 128 + number
+    assert result["status"] == "interrupted"
+    assert result["error"] == {"type": "Terminated", "message": f"terminated by {number.name}"}
+    assert result["spent"]["model_calls"] == 1
+    assert f"Terminated by {number.name} at plan, after 0 steps" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--max-seconds", "1000"]], ids=["", "deadline"])
+@pytest.mark.parametrize("name", ["sleep", "lock", "child", "stubborn"])
+def test_blocked_tool_is_terminated(name: str, options: list[str], tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(TOOLS, encoding="utf-8")
+    call = tool_call_text(name)
+    ended, result = run_until_killed([call], signal.SIGTERM, tmp_path, "--tools", f"mine.py:{name}", *options)
+    assert ended.code == 143
+    assert (result["status"], result["exit_code"], result["error"]["type"]) == ("interrupted", 143, "Terminated")
+    assert result["spent"]["tool_calls"] == 1
+
+
+# ---- in this process
+
+
+def test_signal_is_raised_where_the_program_waits() -> None:
+    def wait() -> None:
+        with terminable():
+            os.kill(os.getpid(), signal.SIGTERM)
+            threading.Event().wait()
+
+    with pytest.raises(Terminated) as raised:
+        wait()
+    assert (raised.value.number, raised.value.code, str(raised.value)) == (15, 143, "terminated by SIGTERM")
+    assert pickle.loads(pickle.dumps(raised.value)).code == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_later_signal_is_ignored() -> None:
+    def clean_up() -> None:
+        with terminable():
+            try:
+                os.kill(os.getpid(), signal.SIGHUP)
+                threading.Event().wait()
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+                cleaned.append(1)
+
+    cleaned: list[int] = []
+    with pytest.raises(Terminated, match="SIGHUP"):
+        clean_up()
+    assert cleaned == [1]
+
+
+def test_line_is_written_before_the_signal() -> None:
+    def write() -> None:
+        with terminable():
+            with uninterrupted():
+                os.kill(os.getpid(), signal.SIGTERM)
+                lines.append("whole")
+            lines.append("another")
+
+    lines: list[str] = []
+    with pytest.raises(Terminated):
+        write()
+    assert lines == ["whole"]
+
+
+def test_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminable():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_other_threads_change_no_handler() -> None:
+    def enter() -> None:
+        with terminable():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    seen: list[object] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]
+
+
+def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exited(BaseException):
+        pass
+
+    exits: list[int] = []
+    said: list[Terminated] = []
+    over = threading.Event()
+
+    def leave(code: int) -> None:
+        exits.append(code)
+        over.set()
+        raise Exited
+
+    def ignore(_: object) -> None:
+        """Report no exception of a thread."""
+
+    monkeypatch.setattr(termination, "_GRACE", 0.01)
+    monkeypatch.setattr(os, "_exit", leave)
+    monkeypatch.setattr(threading, "excepthook", ignore)
+    with terminable(said.append):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            over.wait(PATIENCE)
+        except Terminated:
+            # As a tool does that catches every exception.
+            assert over.wait(PATIENCE)
+    assert exits == [143]
+    assert [str(one) for one in said] == ["terminated by SIGTERM"]
+
+
+def _wait(ready: Any) -> None:
+    ready.set()
+    threading.Event().wait()
+
+
+def test_signal_to_a_forked_child_is_its_own() -> None:
+    context = multiprocessing.get_context("fork")
+    ready = context.Event()
+    with terminable():
+        child = context.Process(target=_wait, args=[ready])
+        child.start()
+        assert ready.wait(PATIENCE)
+        child.terminate()
+        child.join(PATIENCE)
+    assert child.exitcode == -signal.SIGTERM
+
+
+# ---- the file of --record
+
+
+def test_second_run_may_not_record_to_the_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    with serving(SOLVED) as server, open_for_writing(file) as out:
+        print("the first run", file=out)
+        ended = command(capsys, *asking(server, "--record", str(file)))
+        print("goes on", file=out)
+        assert server.asked == []
+    remedy = "wait for its end, or name another file"
+    assert (ended.code, ended.err) == (2, f"graphexec: {file} is being written by another run; {remedy}\n")
+    assert file.read_text(encoding="utf-8") == "the first run\ngoes on\n"
+
+
+def test_lock_ends_with_a_killed_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
+        assert server.waiting.wait(PATIENCE)
+        with pytest.raises(UsageError, match="is being written by another run"):
+            open_for_writing(file)
+        running.process.kill()
+        running.end()
+    with serving(SOLVED) as server:
+        assert command(capsys, *asking(server, "--record", str(file))).code == 0
+    assert result_in(file)["output"] == "37 * 48 is 1776."
+
+
+def test_prevented_run_has_its_result(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pull(_: str) -> Path:
+        raise WeightsError("there is no net")
+
+    monkeypatch.setattr(weights, "pull", pull)
+    file = tmp_path / "trace.jsonl"
+    assert command(capsys, "run", "Hello", "--record", str(file)).code == 1
+    (record,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert (record["event"], record["status"], record["exit_code"]) == ("result", "error", 1)
+    assert record["error"] == {"type": "WeightsError", "message": "there is no net"}
+
+
+def test_files_of_a_run_are_private(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    options = ["--record", str(trace), "--cache", str(tmp_path / "cache"), "--memory", str(tmp_path / "talk.jsonl")]
+    before = os.umask(0)
+    try:
+        with serving(SOLVED) as server:
+            assert command(capsys, *asking(server, *options)).code == 0
+        for suffix, view in ((".html", []), (".txt", ["--timeline"]), (".mmd", ["--sequence"])):
+            file = tmp_path / f"view{suffix}"
+            assert command(capsys, "view", str(trace), *view, "-o", str(file), "--no-open").code == 0
+        assert command(capsys, "draw", "--run", str(trace), "-o", str(tmp_path / "run.svg")).code == 0
+    finally:
+        os.umask(before)
+    modes = {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(modes, "0o600")
+    assert {"trace.jsonl", "cache", "talk.jsonl", "view.html", "view.txt", "view.mmd", "run.svg"} <= {*modes}
+
+
+def test_mode_of_an_existing_file_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.touch()
+    trace.chmod(0o640)
+    with serving(SOLVED) as server:
+        assert command(capsys, *asking(server, "--record", str(trace))).code == 0
+    assert stat.S_IMODE(trace.stat().st_mode) == 0o640
+
+
+def test_cut_conversation_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    file.write_text('{"input": "Hi", "output": "Hello"}\n{"input": "How a', encoding="utf-8")
+    with serving(SOLVED) as server, warnings.catch_warnings():
+        warnings.simplefilter("default")
+        ended = command(capsys, *asking(server, "--quiet", "--memory", str(file)))
+    assert (ended.code, ended.out, ended.err.count("\n")) == (0, "37 * 48 is 1776.\n", 1)
+    assert ended.err.startswith(f"graphexec: {file}, line 2, was cut by a crash: ")
