@@ -12,6 +12,7 @@ from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.exit_codes import error_line
+from graphexec.cli.runs.advice import advise_on_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
@@ -79,9 +80,6 @@ _NODE = 19
 _OUTCOME = 17
 _NARROW = 80
 
-# The limits that have a command line option.
-_LIMITS = ("iterations", "seconds", "model_calls", "tool_calls", "tokens")
-
 
 class AnswerPrinter:
     """A display of the answer on `out` and of errors on `err`, for `--quiet`."""
@@ -120,9 +118,7 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            limit = ending.limit.limit
-            remedy = f"allow more with {f'--max-{limit}'.replace('_', '-') if limit in _LIMITS else limit}"
-            self.say(Text(f"{ending.reason.rstrip('.')}; {remedy}", "yellow"))
+            self.say(Text(f"{ending.reason.rstrip('.')}; {advise_on_limit(ending.limit)}", "yellow"))
             if not ending.generated:
                 return
         output = ending.output

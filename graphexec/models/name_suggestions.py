@@ -70,15 +70,23 @@ def find_family(name: str) -> tuple[str, ...]:
     return next(found, ())
 
 
+def find_address_owner(name: str) -> str | None:
+    """Return the provider of a name that needs an address of each customer's own, as in `ADDRESS_REMEDIES`, if any."""
+    for before in (name.partition("/")[0], name.partition(":")[0]):
+        owner = find_provider(before)
+        if before != name and owner in ADDRESS_REMEDIES:
+            return owner
+    return "bedrock" if _BEDROCK.match(name) else None
+
+
 def explain_name(name: str) -> str:
     """Return what is wrong with a name that has no known provider, and what to write: the end of a sentence."""
     fact = "without a known provider"
-    maker, slash, _ = name.partition("/")
-    owner = find_provider(maker) if slash else ""
+    slash = "/" in name
     if not name:
         return f"{fact}; write the provider and the model, as in {EXAMPLE}"
-    if owner in ADDRESS_REMEDIES or _BEDROCK.match(name):
-        return f"{fact}; write {ADDRESS_REMEDIES.get(owner, ADDRESS_REMEDIES['bedrock'])}"
+    if (owner := find_address_owner(name)) is not None:
+        return f"{fact}; write {ADDRESS_REMEDIES[owner]}"
     if suggested := suggest_names(name):
         quoted = " or ".join(f"'{suggestion}'" for suggestion in suggested)
         return f"{fact}; did you mean {quoted}?"

@@ -23,6 +23,7 @@ from graphexec.errors import (
     ThreadLimitError,
     WeightsError,
 )
+from graphexec.kernel.meters import Exhausted
 
 E = TypeVar("E", bound=BaseException)
 
@@ -105,6 +106,19 @@ def advise(error: E, named: str | None = None) -> E:
     advised_error.__cause__, advised_error.__context__ = error.__cause__, error.__context__
     advised_error.__traceback__ = error.__traceback__
     return advised_error
+
+
+# The limits with an option of their own, and what to allow instead of nothing.
+_LIMITS: Mapping[str, int] = {"iterations": 15, "seconds": 60, "model_calls": 15, "tool_calls": 15, "tokens": 10_000}
+
+
+def advise_on_limit(reached: Exhausted) -> str:
+    """Return the option that allows a run more than the limit that stopped it: twice as much."""
+    # Tokens are counted after a call, so more than the limit may be spent. Seconds are not whole.
+    more = 2 * (reached.value if reached.limit == "seconds" else max(reached.value, reached.reached))
+    if reached.limit not in _LIMITS:
+        return f"allow more with --limit {reached.limit}={more or 1:.12g}"
+    return f"allow more with --max-{reached.limit.replace('_', '-')} {more or _LIMITS[reached.limit]:.12g}"
 
 
 def _advise_on_server(error: GraphexecError, text: str, named: str) -> str:

@@ -159,16 +159,13 @@ def _host(address: str) -> str:
 def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> ChosenModel:
     from graphexec.models.http.endpoint import OPENAI, has_scheme
     from graphexec.models.local.weights import CATALOGUE
-    from graphexec.models.name_suggestions import suggest_names
+    from graphexec.models.name_suggestions import find_address_owner, suggest_names
     from graphexec.models.naming import create_model, has_provider, split_name
-    from graphexec.models.provider_names import ADDRESS_REMEDIES, LOCAL, find_provider
+    from graphexec.models.provider_names import LOCAL
 
     if has_scheme(name.strip()):
         # The address may contain a password.
         raise UsageError("--model is an address; give the name of the model, and the address with --base-url")
-    before, colon, _ = name.partition(":")
-    if colon and (provider := find_provider(before)) in ADDRESS_REMEDIES:
-        raise UsageError(f"--model is {name!r}, and {before} needs an address of its own; {_ADDRESSES[provider]}")
     # A name alone is one of OpenAI's models, if it looks like one.
     openai = f"openai:{name.strip()}"
     full_name = openai if suggest_names(name.strip()) == (openai,) else name
@@ -183,6 +180,9 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
         local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
         client = create_model(full_name, **local)
     except InputError as error:
+        if (owner := find_address_owner(name.strip())) is not None:
+            fact = f"--model is {name!r}, and {owner} needs an address of its own"
+            raise UsageError(f"{fact}; {_ADDRESSES[owner]}") from error
         otherwise = " Else name" if str(error).endswith("?") else "; or name"
         raise UsageError(
             f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"

@@ -1,0 +1,345 @@
+"""The advice in errors of the command line: options that exist, and nothing that only Python has."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import graphexec
+from graphexec.cli.commands import app
+from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit
+from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
+from graphexec.executor.creation import ExecutorOptions
+from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.models import OpenAICompatible
+from graphexec.models.local import weights
+from graphexec.models.provider_names import is_own_server
+from tests.cli.terminals import command
+
+PACKAGE = Path(graphexec.__file__).parent
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that fails: its arguments, what its server answers, and its environment."""
+
+    arguments: tuple[str, ...]
+    status: int = 200
+    body: Any = ""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    code: int | None = None
+
+
+def fails(*arguments: str, code: int = 2) -> Case:
+    return Case(arguments, code=code)
+
+
+def refused(status: int, body: Any = "", *options: str, code: int = 1) -> Case:
+    """A question that a server refuses."""
+    asking = ("run", "q", "--model", "m", "--base-url", "{url}", "--agent", "tool_calling", "--retries", "0")
+    return Case((*asking, *options), status, body, code=code)
+
+
+def error(message: str, **members: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **members}}
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "today", "arguments": "{}"}}
+CALLING = {
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "", "tool_calls": [CALL]}}],
+    "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+}
+TALK = ("run", "q", "--model", "m", "--base-url", "http://127.0.0.1:9/v1", "--agent", "tool_calling")
+
+CASES: dict[str, Case] = {
+    # The model's name and address.
+    "unknown model": fails("run", "q", "--model", "gtp-5"),
+    "unknown provider": fails("run", "q", "--model", "opnai:gpt-5"),
+    "model without name": fails("run", "q", "--model", "openai:"),
+    "only a provider": fails("run", "q", "--model", "groq"),
+    "local tag": fails("run", "q", "--model", "mistral:7b"),
+    "bare llama": fails("run", "q", "--model", "llama3.2"),
+    "unknown weights": fails("run", "q", "--model", "local:smolm"),
+    "azure": fails("run", "q", "--model", "azure:gpt-5"),
+    "bedrock": fails("run", "q", "--model", "bedrock:nova"),
+    "vertex": fails("run", "q", "--model", "vertexai:gemini-2.5-pro"),
+    "bedrock name": fails("run", "q", "--model", "us.anthropic.claude-sonnet-4-20250514-v1:0"),
+    "address as model": fails("run", "q", "--model", "http://127.0.0.1/v1"),
+    "empty model": fails("run", "q", "--model", ""),
+    "slash": fails("run", "q", "--model", "openai/gpt-5-mini"),
+    "address without scheme": fails("run", "q", "--model", "m", "--base-url", "127.0.0.1:9"),
+    "address without model": fails("run", "q", "--base-url", "http://127.0.0.1:9/v1"),
+    "no such weights file": fails("run", "q", "--gguf", "no.gguf"),
+    "invalid weights file": fails("run", "q", "--gguf", "notes.txt", code=1),
+    "two models": fails("run", "q", "--gguf", "notes.txt", "--model", "m"),
+    "local retries": fails("run", "q", "--model", "local", "--retries", "1"),
+    # Keys.
+    "missing key": fails("run", "q", "--model", "openai:gpt-5-mini", code=1),
+    "missing key of Anthropic": fails("run", "q", "--model", "anthropic:claude-sonnet-4-5", code=1),
+    "missing key of Groq": fails("run", "q", "--model", "groq:llama-3.3-70b", code=1),
+    "blank in key": Case(("run", "q", "--model", "gpt-5-mini"), environment={"OPENAI_API_KEY": "a b"}, code=1),
+    "invalid address": Case(("run", "q", "--model", "m"), environment={"OPENAI_BASE_URL": "here"}, code=1),
+    # Servers.
+    "refused key": refused(401, error("Incorrect API key provided")),
+    "forbidden": refused(403, error("no")),
+    "unknown model at the server": refused(404, error("no such model", code="model_not_found")),
+    "bad request": refused(400, error("temperature is too high")),
+    "bad request with image": refused(400, error("bad"), "--image", "https://example.org/a.png"),
+    "image refused": refused(400, error("images are not supported"), "--image", "https://example.org/a.png"),
+    "too many requests": refused(429, error("slow down")),
+    "no quota": refused(429, error("no quota", code="insufficient_quota")),
+    "server failed": refused(500, error("oops")),
+    "overflow": refused(400, error("maximum context length is 10 tokens", code="context_length_exceeded")),
+    "redirect": refused(302, ""),
+    "not JSON": refused(200, "<html>"),
+    "no choices": refused(200, {"choices": []}),
+    "error in reply": refused(200, error("broken")),
+    "no connection": Case((*TALK, "--retries", "0"), code=1),
+    "no connection to Ollama": Case(
+        ("run", "q", "--model", "ollama:qwen3", "--retries", "0"),
+        environment={"OLLAMA_BASE_URL": "http://127.0.0.1:9/v1"},
+        code=1,
+    ),
+    "timeout": refused(-1, "", "--timeout", "0.2"),
+    # Limits.
+    "iterations": refused(200, CALLING, "--max-iterations", "1", code=3),
+    "no iterations": refused(200, CALLING, "--max-iterations", "0", code=3),
+    "model calls": refused(200, CALLING, "--max-model-calls", "1", code=3),
+    "tool calls": refused(200, CALLING, "--max-tool-calls", "0", code=3),
+    "tokens": refused(200, CALLING, "--max-tokens", "5", code=3),
+    "seconds": refused(200, CALLING, "--max-seconds", "0", code=3),
+    "fan-out": refused(200, CALLING, "--limit", "fan_out=0", code=3),
+    "negative limit": fails(*TALK, "--limit", "tokens=-1"),
+    "fraction": fails(*TALK, "--limit", "iterations=1.5"),
+    "infinite": fails(*TALK, "--limit", "seconds=inf"),
+    "no limit": fails(*TALK, "--limit", "iterations=none"),
+    "unknown limit": fails(*TALK, "--limit", "token=5"),
+    "limit without value": fails(*TALK, "--limit", "tokens"),
+    "cost of nothing": fails(*TALK, "--limit", "cost=0"),
+    "cost without price": Case((*TALK, "--limit", "cost=1")),
+    "set twice": fails(*TALK, "--limit", "tokens=5", "--max-tokens", "5"),
+    # Settings of the agent.
+    "examples": fails(*TALK, "--example", "q => a"),
+    "example": fails("run", "q", "--agent", "structured", "--example", "q"),
+    "memory of react": fails("run", "q", "--agent", "react", "--memory", "talk.jsonl"),
+    "memory is a folder": fails(*TALK, "--memory", "."),
+    "memory in no folder": fails(*TALK, "--memory", "no/talk.jsonl"),
+    "memory has another name": fails(*TALK, "--memory", "x" * 300),
+    "memory is not a conversation": fails(*TALK, "--memory", "notes.txt"),
+    "cache in no folder": fails(*TALK, "--cache", "no/replies.db"),
+    "cache in memory": fails(*TALK, "--cache", ":memory:"),
+    "cache is not a database": fails(*TALK, "--cache", "notes.txt"),
+    "image is not there": fails(*TALK, "--image", "no.png"),
+    "image is text": fails(*TALK, "--image", "notes.txt"),
+    "tools are not there": fails(*TALK, "--tools", "nowhere:tool"),
+    "tools without object": fails(*TALK, "--tools", "mine:"),
+    "tools with a comma": fails(*TALK, "--tools", "mine:a,mine:b"),
+    "record in no folder": fails(*TALK, "--record", "no/trace.jsonl"),
+    "certificate in no folder": fails(*TALK, "--certificate", "no/proof.json"),
+    # Words.
+    "no question": fails("run"),
+    "empty question": fails("run", ""),
+    "two words": fails("run", "two", "words"),
+    "no such file": fails("run", "nowhere.py:executor", "q"),
+    "no such executor": fails("run", "mine.py:executr", "q"),
+    "not an executor": fails("run", "mine.py:number", "q"),
+    "a graph": fails("run", "mine.py:machine", "q"),
+    "option of the agent": fails("run", "mine.py:executor", "q", "--model", "m"),
+    "input": fails("run", "q", "--input", "a=b"),
+    # Options of other programs.
+    **{f"option {name}": fails("run", "q", name, "x") for name in ("-m", "--provider", "--api-key", "--system-prompt")},
+    **{f"option {name}": fails("run", "q", name, "x") for name in ("--prompt", "--tool", "--images", "--max-steps")},
+    **{f"option {name}": fails("run", "q", name) for name in ("--stream", "--verbose")},
+    # The other commands.
+    "check nothing": fails("check", "nowhere"),
+    "check a folder": fails("check", "."),
+    "check with ignore": fails("check", "mine:machine", "--ignore", "GX027"),
+    "check with own limits": fails("check", "mine:executor", "--max-iterations", "3"),
+    "check with a wrong limit": fails("check", "mine:machine", "--limit", "tokens"),
+    "check with a negative limit": fails("check", "mine:machine", "--limit", "tokens=-1"),
+    "check two with a certificate": fails("check", "mine:machine", "mine:executor", "--certificate", "proof.json"),
+    "draw nothing": fails("draw", "mine:nothing"),
+    "draw to no suffix": fails("draw", "mine:machine", "-o", "machine"),
+    "draw no run": fails("draw", "--run", "no.jsonl"),
+    "view nothing": fails("view", "no.jsonl"),
+    "view no trace": fails("view", "notes.txt"),
+    "view twice": fails("view", "notes.txt", "--timeline", "--sequence"),
+    "view a port": fails("view", "notes.txt", "--port", "80"),
+    "view live stdin": fails("view", "-", "--live"),
+    "audit nothing": fails("audit", "no.jsonl", "no.json"),
+    "audit no trace": fails("audit", "notes.txt", "notes.txt"),
+    "export nothing": fails("export", "mine:nothing", "--format", "tla"),
+    "diff nothing": fails("diff", "mine:machine", "mine:nothing"),
+    "pull nothing": fails("models", "pull", "smollm3", code=1),
+    "unknown command": fails("ask", "q"),
+    "unknown command of models": fails("models", "download"),
+}
+
+MINE = """
+from graphexec import AgentExecutor, AgentFinish
+from graphexec.executor import AGENT_EXECUTOR
+executor = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": "yes"}), tools=[])
+machine = AGENT_EXECUTOR
+number = 5
+"""
+
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+OF_COMMAND = re.compile(r"graphexec (\w+) ([^;]*)")
+# Commands of other programs, with their options.
+OTHERS = re.compile(r"\((?:pip|uv) [^)]*\)|\b(?:llama-server|ollama|pip|vllm|lms) [^,;]*")
+PARAMETERS = {
+    *inspect.signature(OpenAICompatible).parameters,
+    *ExecutorOptions.__annotations__,
+    *inspect.signature(Limits).parameters,
+    "system_prompt",
+    "allow_nonterminating",
+}
+# The names of limits are those of `--limit`, too.
+NAMES = {name for name in PARAMETERS if "_" in name} - {"fan_out", "nested_runs", "tool_calling"}
+PYTHON = re.compile(
+    rf"\b({'|'.join(sorted(NAMES))})\b|\b[A-Za-z_]+\([^)]*=|\b\w+=(\.\.\.|\w+\()|\b(create_\w+|OpenAICompatible|Anthropic\("
+    r"|LocalModel|AgentExecutor\(|Limits\(|FileHistory|SQLiteCache|MemoryCache|NoneType|graphexec\.\w+\()"
+)
+
+
+def options_of(arguments: tuple[str, ...]) -> set[str]:
+    """Return the options of the command of these arguments."""
+    found: Any = get_command(app)
+    for word in arguments:
+        if word in getattr(found, "commands", ()):
+            found = found.commands[word]
+    return {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)} | {
+        "-h",
+        "--help",
+    }
+
+
+@contextmanager
+def answering(status: int, body: Any) -> Generator[str]:
+    """Serve every request with a status and a body; -1 is no answer."""
+    closing = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            if status < 0:
+                closing.wait()
+                self.close_connection = True
+                return
+            content = (body if isinstance(body, str) else json.dumps(body)).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called there
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_errors_name_options_of_their_command(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    Path("mine.py").write_text(MINE, encoding="utf-8")
+    Path("notes.txt").write_text("milk, eggs\n" * 9, encoding="utf-8")
+    for variable in ("ANTHROPIC_API_KEY", "GROQ_API_KEY", "OLLAMA_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in case.environment.items():
+        monkeypatch.setenv(variable, value)
+    with answering(case.status, case.body) as url:
+        ended = command(capsys, *(one.replace("{url}", url) for one in case.arguments))
+    printed = f"{ended.out}\n{ended.err}"
+    assert ended.code == case.code or (case.code is None and ended.code), printed
+    assert "graphexec: " in printed or "limit of" in printed
+    assert "Traceback" not in printed
+    advice = OTHERS.sub("", printed)
+    typed = {*case.arguments, "-"}
+    # Options of another command stand after its name.
+    for of_command, rest in OF_COMMAND.findall(advice):
+        assert set(OPTION.findall(rest)) - typed <= options_of((of_command,)), printed
+    assert set(OPTION.findall(OF_COMMAND.sub("", advice))) - typed <= options_of(case.arguments), printed
+    assert PYTHON.search(advice) is None, f"{PYTHON.search(advice)}: {printed}"
+
+
+def test_table_of_errors_is_long() -> None:
+    assert len(CASES) >= 100
+
+
+def test_replaced_remedies_are_those_of_the_library() -> None:
+    """A remedy that the library words anew would be shown as Python says it."""
+    sources = [re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
+    sources = [text for text in sources if "ADVICE: Mapping" not in text]
+    pieces = [piece for phrases in ADVICE.values() for piece, _ in phrases if "path " not in piece]
+    assert [piece for piece in pieces if not any(piece in text for text in sources)] == []
+
+
+@pytest.mark.parametrize("provider", STARTS)
+def test_servers_on_this_machine_are_started(provider: str) -> None:
+    assert is_own_server(provider)
+    text = "no connection to m (refused); is the server running at x? Start it, or change the base URL"
+    advised = advise(ModelConnectionError(text), f"{provider}:qwen3")
+    assert f"Start it with {STARTS[provider].replace('MODEL', 'qwen3')}, or" in str(advised)
+    assert type(advised) is ModelConnectionError
+
+
+def test_absent_model_of_ollama_is_fetched() -> None:
+    advised = advise(ModelNotFoundError("m was not found (404); check the model's name", status=404), "ollama:qwen3:4b")
+    assert "; fetch it with ollama pull qwen3:4b, or see yours with ollama list, or check" in str(advised)
+    assert advised.status == 404
+
+
+def test_other_errors_are_not_copied() -> None:
+    for untouched in (ValueError("pass the path of a GGUF file instead"), WeightsError("no net")):
+        assert advise(untouched) is untouched
+
+
+def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def pull(name: str) -> Path:
+        raise WeightsError("no net; check it, or pass the path of a GGUF file instead")
+
+    monkeypatch.setattr(weights, "pull", pull)
+    ended = command(capsys, "run", "q")
+    assert (ended.code, ended.err) == (1, "graphexec: no net; check it, or name a GGUF file of your own with --gguf\n")
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (Exhausted("iterations", 15, 15), "allow more with --max-iterations 30"),
+        (Exhausted("tokens", 50, 110), "allow more with --max-tokens 220"),
+        (Exhausted("seconds", 0.3, 0.3012), "allow more with --max-seconds 0.6"),
+        (Exhausted("tool_calls", 0, 0), "allow more with --max-tool-calls 15"),
+        (Exhausted("cost", 0.5, 0.75), "allow more with --limit cost=1.5"),
+        (Exhausted("revisions", 2, 2), "allow more with --limit revisions=4"),
+    ],
+)
+def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> None:
+    assert advise_on_limit(limit) == expected
