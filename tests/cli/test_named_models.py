@@ -106,7 +106,7 @@ WRONG = [
     ("mistral:7b", "--model is 'mistral:7b', and 7b looks like the tag of a local model; write 'ollama:mistral:7b'"),
     ("http://127.0.0.1:8080/v1", "--model is an address; give the name of the model"),
     ("openai:", "--model is 'openai:', without a model; write 'openai:<model>'"),
-    ("azure:gpt-5", "--model is 'azure:gpt-5', and azureopenai needs an address of its own; write "),
+    ("azure:gpt-5", "--model is 'azure:gpt-5', and Azure needs an address of its own; write "),
     ("local:other", "--model is 'local:other', which is neither known weights nor a GGUF file"),
 ]
 

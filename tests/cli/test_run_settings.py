@@ -109,7 +109,7 @@ def test_examples_are_shown_to_the_model(capsys: pytest.CaptureFixture[str]) -> 
         (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),
         (
             ["--model", "azure:gpt-5"],
-            "and azureopenai needs an address of its own; write --model DEPLOYMENT --base-url https://",
+            "and Azure needs an address of its own; write --model DEPLOYMENT --base-url https://",
         ),
         (["--model", " "], "--model is empty; write a provider and its model, such as --model openai:gpt-5-mini"),
     ],

@@ -181,8 +181,8 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
         client = create_model(full_name, **local)
     except InputError as error:
         if (owner := find_address_owner(name.strip())) is not None:
-            fact = f"--model is {name!r}, and {owner} needs an address of its own"
-            raise UsageError(f"{fact}; {_ADDRESSES[owner]}") from error
+            service, remedy = _ADDRESSES[owner]
+            raise UsageError(f"--model is {name!r}, and {service} needs an address of its own; {remedy}") from error
         otherwise = " Else name" if str(error).endswith("?") else "; or name"
         raise UsageError(
             f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"
@@ -190,13 +190,19 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
     return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, named=name)
 
 
-# The remedies for providers whose address differs for each customer.
+# The services whose address differs for each customer, and what to write instead.
 _ADDRESSES = {
-    "azureopenai": "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set "
-    "OPENAI_API_KEY to its key",
-    "bedrock": "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set "
-    "OPENAI_API_KEY to its key",
-    "vertexai": "write --model gemini:NAME, and set GEMINI_API_KEY to a key of the Gemini API",
+    "azureopenai": (
+        "Azure",
+        "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set OPENAI_API_KEY to its "
+        "key",
+    ),
+    "bedrock": (
+        "Bedrock",
+        "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set OPENAI_API_KEY to "
+        "its key",
+    ),
+    "vertexai": ("Vertex AI", "write --model gemini:NAME, and set GEMINI_API_KEY to a key of the Gemini API"),
 }
 
 
