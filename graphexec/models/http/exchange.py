@@ -131,17 +131,21 @@ class Exchange:
             # Only the end of the stream is missing.
             self.attempts.end_within(LINGER)
         try:
+            data = await self._next_data(opened)
+            return None if data is None else tuple(opened.draft.take(data))
+        finally:
+            self.attempts.pause()
+
+    async def _next_data(self, opened: OpenStream) -> str | None:
+        try:
             with self.attempts.attempt():
                 async with self._io.timeout(self.attempts.seconds_left):
-                    data = await opened.events.next()
+                    return await opened.events.next()
         except ModelError:
             # The reply is complete, so a broken connection does not matter.
             if opened.draft.complete:
                 return None
             raise
-        finally:
-            self.attempts.pause()
-        return None if data is None else tuple(opened.draft.take(data))
 
     async def close(self, opened: OpenStream) -> None:
         """Release the connection; it can be reused if the stream was read to its end."""

@@ -26,6 +26,7 @@ from graphexec.errors import (
     ServerError,
 )
 from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.receiving import REPLY_LIMITS, find_excess
 
 # Seconds. If a server asks for a longer wait, the error is raised at once, and the caller decides.
 LONGEST_ADVISED = 60.0
@@ -103,8 +104,10 @@ class ErrorReport:
 
     @classmethod
     def from_bytes(cls, body: bytes) -> ErrorReport:
-        """Read a raw body: as JSON if possible, otherwise as text."""
+        """Read a raw body: as JSON if possible, otherwise as text, and so JSON of too many values."""
         text = body.decode("utf-8", "replace")
+        if find_excess(body, REPLY_LIMITS) is not None:
+            return cls(text)
         try:
             return cls.from_json(json.loads(text))
         except (ValueError, RecursionError):

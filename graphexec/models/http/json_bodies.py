@@ -15,7 +15,7 @@ from graphexec._parsing.json import read_object, valid_json
 from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
 from graphexec.models.http.endpoint import Endpoint
-from graphexec.models.http.receiving import find_excess, reply_limit_error
+from graphexec.models.http.receiving import MOST_PARTS, find_excess, reply_limit_error
 from graphexec.models.secret import Secret
 
 # A JSON object to send; its values are arbitrary.
@@ -23,6 +23,12 @@ JSON = dict[str, Any]
 
 # A negative count would increase the budget of a run, a huge one is no float, and `true` must not count as 1.
 TokenCount = Annotated[int, Field(ge=0, le=10**12, strict=True)]
+
+T = TypeVar("T")
+
+# Calls, messages and their parts. A list that is too long, or has a wrong item, is not read to its end: each item would
+# take a kilobyte, and so would its error.
+Parts = Annotated[list[T], Field(max_length=MOST_PARTS, fail_fast=True)]
 
 
 class Wire(BaseModel):
@@ -52,7 +58,10 @@ def read(body: bytes, kind: type[W], endpoint: Endpoint) -> W:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "too_long":
+            seen: int = first.get("ctx", {}).get("actual_length", MOST_PARTS)
+            raise reply_limit_error(endpoint, endpoint.limits, "calls", seen) from error
         place = ".".join(str(part) for part in first["loc"])
         problem = f"{place}: {first['msg']}" if place else first["msg"]
         shown = endpoint.quote(body.decode("utf-8", "replace"))

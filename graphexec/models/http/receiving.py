@@ -19,6 +19,11 @@ from graphexec.kernel.meters import is_whole
 # The nesting at which the JSON parser stops.
 _DEEPEST = 200
 _DEPTH = Constraint(f"a whole number from 1 to {_DEEPEST}", lambda value: is_whole(value) and 1 <= value <= _DEEPEST)
+# The calls, or other parts, of one message that are read at all; providers limit calls to about a hundred.
+MOST_PARTS = 10_000
+_CALLS = Constraint(
+    f"a whole number from 1 to {MOST_PARTS}", lambda value: is_whole(value) and 1 <= value <= MOST_PARTS
+)
 # How many times its content a stream may be: a token has four characters, and comes in an event of 200 to 400.
 _FRAMES = 16
 # Bytes of decompressed data that are held at once.
@@ -26,7 +31,7 @@ _PIECE = 65_536
 
 _WORDS = {
     "bytes": "sent a reply of more than {} bytes",
-    "calls": "asks for more than {} tool calls in one reply",
+    "calls": "sent a reply of more than {} tool calls or other parts",
     "depth": "sent JSON that is nested more than {} levels deep",
     "values": "sent a reply of more than {} JSON values or events",
 }
@@ -37,11 +42,11 @@ class ReplyLimits:
     """The limits of one reply. A reply that exceeds one raises `ReplyLimitError`, and no more of it is read.
 
     `bytes` bounds a body, compressed and decompressed. In a stream it bounds each event, and the content of all events
-    together; the whole stream may have 16 times as many bytes, because each event has a frame. `calls` bounds the tool
-    calls, `depth` (1 to 200) the nesting of JSON, also in the arguments of a call, and `values` the values of one JSON
-    document (which take up to 600 bytes of memory each) and the events of a stream.
+    together; the whole stream may have 16 times as many bytes, because each event has a frame. `calls` (1 to 10,000)
+    bounds the tool calls, `depth` (1 to 200) the nesting of JSON, also in the arguments of a call, and `values` the
+    values of one JSON document and the events of a stream.
 
-    Raises `InputError` unless they are whole numbers above 0.
+    Raises `InputError` unless they are whole numbers in these ranges, `bytes` and `values` 1 or more.
     """
 
     # The name of a limit in user code, not a type.
@@ -52,7 +57,7 @@ class ReplyLimits:
 
     def __post_init__(self) -> None:
         least_one = whole(1)
-        known = {"depth": _DEPTH}
+        known = {"depth": _DEPTH, "calls": _CALLS}
         validate(
             "ReplyLimits",
             *((one.name, getattr(self, one.name), known.get(one.name, least_one)) for one in fields(self)),

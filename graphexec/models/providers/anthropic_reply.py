@@ -14,7 +14,7 @@ from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, 
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import Parts, TokenCount, Wire, arguments_text, invalid_reply, read
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -55,7 +55,7 @@ class _Details(Wire):
 
 
 class _Message(Wire):
-    content: list[_Block] | None = None
+    content: Parts[_Block] | None = None
     model: str | None = None
     stop_reason: str | None = None
     # The reason if the API's own filter stopped the model: the only text of such a reply.

@@ -14,7 +14,7 @@ from graphexec.messages import FinishReason, ModelReply, Reasoning, ReplyDelta, 
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import JSON, TokenCount, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import JSON, Parts, TokenCount, Wire, arguments_text, invalid_reply, read
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "stop": "stop",
@@ -66,19 +66,19 @@ class _Part(Wire):
 
     type: str = ""
     text: str | None = None
-    thinking: list[_Part] | str | None = None
-    summary: list[_Part] | None = None
+    thinking: Parts[_Part] | str | None = None
+    summary: Parts[_Part] | None = None
 
 
 class _Message(Wire):
-    content: str | list[_Part] | None = None
+    content: str | Parts[_Part] | None = None
     # Any: invalid reasoning must not make a reply invalid.
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
     # OpenAI writes a refusal here, and leaves the content null.
     refusal: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: Parts[_Call] | None = None
 
 
 class _Choice(Wire):
@@ -90,7 +90,7 @@ class _Choice(Wire):
 
 
 class _Body(Wire):
-    choices: list[_Choice] | None = None
+    choices: Parts[_Choice] | None = None
     model: str | None = None
     usage: _Usage | None = None
     # Any: errors have any shape, even with status 200.
@@ -191,7 +191,7 @@ class ChatStream(Draft):
         text = "".join(self._thoughts)
         data: JSON = {}
         if self._details:
-            data["reasoning_details"] = self._details
+            data["reasoning_details"] = [_join(detail) for detail in self._details]
         elif self._member and (text or self.calls):
             # DeepSeek requires the member beside calls even if it is empty.
             data[self._member] = text
@@ -281,16 +281,25 @@ def _add_detail(details: list[JSON], piece: JSON) -> None:
 
     Pieces of one part have the same type, index and id, as far as they have them.
     """
-    last = details[-1] if details else {}
+    last: JSON = details[-1] if details else {}
     if not details or any(last.get(key) != piece.get(key, last.get(key)) for key in ("type", "index", "id")):
-        details.append(dict(piece))
-        return
+        last = {}
+        details.append(last)
     for key, value in piece.items():
-        before = last.get(key)
-        if key in {"text", "summary", "data"} and isinstance(before, str) and isinstance(value, str):
-            last[key] = before + value
-        elif value is not None:
+        if key in {"text", "summary", "data"} and isinstance(value, str):
+            before = last.get(key)
+            last[key] = before if isinstance(before, _Pieces) else _Pieces()
+            last[key].append(value)
+        elif value is not None or key not in last:
             last[key] = value
+
+
+class _Pieces(list[str]):
+    """The pieces of a string, which are joined once."""
+
+
+def _join(detail: JSON) -> JSON:
+    return {key: "".join(value) if isinstance(value, _Pieces) else value for key, value in detail.items()}
 
 
 def _usage(usage: _Usage) -> Usage:

@@ -14,7 +14,7 @@ from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models.http.dialect import Draft
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import ErrorReport, error_in_body
-from graphexec.models.http.json_bodies import TokenCount, Wire, arguments_text, invalid_reply, read
+from graphexec.models.http.json_bodies import Parts, TokenCount, Wire, arguments_text, invalid_reply, read
 
 
 class _Cached(Wire):
@@ -40,11 +40,11 @@ class _Item(Wire):
     name: str | None = None
     # Any: an object's values are arbitrary JSON.
     arguments: str | dict[str, Any] | None = None
-    content: list[_Part] | None = None
+    content: Parts[_Part] | None = None
     # "commentary" before calls; "final_answer", or nothing, otherwise.
     phase: str | None = None
     # The reasoning as a summary, and encrypted; open models write it as the content.
-    summary: list[_Part] | None = None
+    summary: Parts[_Part] | None = None
     encrypted_content: str | None = None
 
 
@@ -53,7 +53,7 @@ class _Incomplete(Wire):
 
 
 class _Response(Wire):
-    output: list[_Item] | None = None
+    output: Parts[_Item] | None = None
     status: str | None = None
     incomplete_details: _Incomplete | None = None
     model: str | None = None
