@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -16,7 +15,7 @@ from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
-from graphexec.runtime.calls import ask_within, current_call
+from graphexec.runtime.calls import ForkSafeLock, ask_within, current_call
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 
@@ -83,7 +82,7 @@ class SummaryMemory(TurnMemory):
     timeout: float | None = field(default=None, kw_only=True)
     _template: Template = field(init=False, repr=False)
     # The holder asks the model; no one waits for the lock.
-    _asking: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _asking: ForkSafeLock = field(default_factory=ForkSafeLock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         TurnMemory.__post_init__(self)

@@ -11,7 +11,7 @@ import math
 import os
 import threading
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
 
@@ -102,6 +102,37 @@ def reset_after_fork(owner: Forked) -> None:
     """
     key = id(owner)
     _owners[key] = ReferenceType(owner, lambda _: _owners.pop(key, None))
+
+
+@final
+class ForkSafeLock:
+    """A lock that is free in a forked process, although a thread of the old process may hold it."""
+
+    __slots__ = ("__weakref__", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        reset_after_fork(self)
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Acquire the lock; return False if it is held and this is not to wait."""
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        """Release the lock."""
+        # The thread that forked may have held it.
+        with suppress(RuntimeError):
+            self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def reset_after_fork(self) -> None:
+        """Free the lock."""
+        self._lock = threading.Lock()
 
 
 def _reset_all() -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Generator
+from typing import Any
 
 import httpx
 import httpx2
 import pytest
 
-from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError
+from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models import OpenAICompatible
+from graphexec.models.http.connections import Connections
+from graphexec.runtime.calls import ForkSafeLock
 from tests.models.actors import (
     HELLO,
     FakeTime,
@@ -258,6 +263,95 @@ def test_cancelling_a_call_closes_its_connection() -> None:
             assert await asyncio.to_thread(server.gone.wait, 10)
 
         asyncio.run(talk())
+
+
+class TestForks:
+    """What the hook of a fork does, without one; tests/models/test_forks.py forks."""
+
+    def test_forked_process_opens_its_own_connections(self) -> None:
+        connections = Connections()
+        used = connections.blocking_client()
+        assert connections.blocking_client() is used
+        connections.reset_after_fork()
+        assert connections.blocking_client().client is not used.client
+        # The parent uses it, and its locks may be held.
+        assert not used.client.is_closed
+        used.client.close()
+        connections.close()
+
+    def test_passed_client_belongs_to_one_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with httpx.Client() as client:
+            connections = Connections(client)
+            assert connections.blocking_client().client is client
+            monkeypatch.setattr(os, "getpid", lambda: -1)
+            with pytest.raises(ModelConnectionError, match="used before this process was forked"):
+                connections.blocking_client()
+
+    def test_lock_is_free_after_a_fork(self) -> None:
+        lock = ForkSafeLock()
+        with lock:
+            assert not lock.acquire(blocking=False)
+            lock.reset_after_fork()
+        assert lock.acquire(blocking=False)
+
+
+class TestProxies:
+    """Servers on this machine are called directly, others through the proxy of the environment."""
+
+    @pytest.fixture
+    def proxy(self, monkeypatch: pytest.MonkeyPatch) -> Generator[LoopbackServer, None, None]:
+        with LoopbackServer(*[send(response(b"", status="502 Bad Gateway"))] * 4) as proxy:
+            for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+                monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+                monkeypatch.setenv(name.lower(), proxy.url.removesuffix("/v1"))
+            monkeypatch.delenv("NO_PROXY", raising=False)
+            monkeypatch.delenv("no_proxy", raising=False)
+            yield proxy
+
+    @pytest.mark.parametrize("way", [ask, ask_async])
+    @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]"])
+    def test_loopback_server_is_called_directly(
+        self, proxy: LoopbackServer, host: str, way: Callable[[OpenAICompatible], ModelReply]
+    ) -> None:
+        with LoopbackServer(GOOD) as server:
+            model = OpenAICompatible("tiny", base_url=server.url.replace("127.0.0.1", host), max_retries=0)
+            try:
+                assert way(model) == CHAT_REPLY
+            except ModelConnectionError:
+                # This machine may not resolve the name, or not have the address.
+                assert server.connections == 0
+            model.close()
+        assert proxy.connections == 0
+
+    @pytest.mark.parametrize("way", [ask, ask_async])
+    def test_other_servers_are_called_through_the_proxy(
+        self,
+        proxy: LoopbackServer,
+        way: Callable[[OpenAICompatible], ModelReply],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        options: dict[str, Any] = {"base_url": "http://models.invalid/v1", "api_key": "k" * 8, "max_retries": 0}
+        with OpenAICompatible("tiny", **options) as model, pytest.raises(ServerError, match="502"):
+            way(model)
+        assert proxy.connections == 1
+        monkeypatch.setenv("NO_PROXY", "models.invalid")
+        monkeypatch.setenv("no_proxy", "models.invalid")
+        with OpenAICompatible("tiny", **options) as model, pytest.raises(ModelConnectionError):
+            way(model)
+        assert proxy.connections == 1
+
+    @pytest.mark.parametrize("way", [ask, ask_async])
+    def test_unusable_proxy_is_an_error_without_its_password(
+        self, way: Callable[[OpenAICompatible], ModelReply], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ALL_PROXY", "gopher://me:hunter2-at-home@127.0.0.1:9")
+        monkeypatch.setenv("all_proxy", "gopher://me:hunter2-at-home@127.0.0.1:9")
+        model = OpenAICompatible("tiny", base_url="http://models.invalid/v1", api_key="")
+        with model, pytest.raises(ModelConnectionError, match="the proxy of the environment cannot be used") as caught:
+            way(model)
+        assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+        with LoopbackServer(GOOD) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+            assert way(model) == CHAT_REPLY
 
 
 class TestClientsOfTheUsers:

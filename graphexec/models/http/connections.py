@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import weakref
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from graphexec.errors import ModelConnectionError
-from graphexec.runtime.calls import reset_after_fork
+from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 
 
 class HTTPClient(Protocol):
@@ -78,7 +78,7 @@ class Connections:
         self._own: OpenClient | None = None
         self._own_async: dict[asyncio.AbstractEventLoop, OpenClient] = {}
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         reset_after_fork(self)
 
     def blocking_client(self) -> OpenClient:
@@ -119,7 +119,6 @@ class Connections:
             self._finalizer.detach()
         _inherited.append((self._own, self._own_async))
         self._own, self._own_async, self._finalizer = None, {}, None
-        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Close the blocking client; a later call creates a new one."""
@@ -139,13 +138,31 @@ class Connections:
         self.close()
 
 
+@contextmanager
+def _explain_proxies() -> Generator[None, None, None]:
+    """Raise `ModelConnectionError` if a client cannot be made, which is because of a proxy of an unknown kind."""
+    try:
+        yield
+    except (ImportError, ValueError) as error:
+        kind = type(error).__name__
+        # The message of the error may show the proxy with its password.
+        fact = "SOCKS needs the package socksio" if isinstance(error, ImportError) else f"{kind}: unknown scheme"
+    else:
+        return
+    raise ModelConnectionError(
+        f"the proxy of the environment cannot be used ({fact}); set ALL_PROXY, HTTP_PROXY and HTTPS_PROXY to an "
+        "address such as http://127.0.0.1:3128, or remove them"
+    )
+
+
 # Any: httpx is imported by the first call only.
 def _make_client(*, is_local: bool) -> Any:
     import httpx
 
     from graphexec.models.http.network import bind_to_deadlines
 
-    client = httpx.Client(trust_env=not is_local, verify=_make_context())
+    with _explain_proxies():
+        client = httpx.Client(trust_env=not is_local, verify=_make_context())
     bind_to_deadlines(client)
     return client
 
@@ -164,5 +181,7 @@ async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
     """
     import httpx
 
-    async with httpx.AsyncClient(trust_env=not is_local, verify=_make_context()) as client:
+    with _explain_proxies():
+        made = httpx.AsyncClient(trust_env=not is_local, verify=_make_context())
+    async with made as client:
         yield client

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import httpcore
 
 from graphexec.models.http.attempts import bound_seconds
+from graphexec.runtime.calls import reset_after_fork
 from graphexec.runtime.threads import NotDone, wait_for
 
 # Bytes. A single write may wait once for each of its parts, so a large body is written in pieces.
@@ -30,6 +31,11 @@ class _Stream(httpcore.NetworkStream):
 
     def __init__(self, inner: httpcore.NetworkStream) -> None:
         self._inner = inner
+        reset_after_fork(self)
+
+    def reset_after_fork(self) -> None:
+        """Close the socket in a forked process, which does not use it; the connection stays open in the parent."""
+        self._inner.get_extra_info("socket").close()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return self._inner.read(max_bytes, _time_left(timeout, httpcore.ReadTimeout))

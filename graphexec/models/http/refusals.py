@@ -8,7 +8,6 @@ the type or the range of a value is no refusal, because the user has to choose a
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from typing import Any, TypeAlias, final
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_bodies import JSON
 from graphexec.models.progress_reports import Refused
+from graphexec.runtime.calls import ForkSafeLock
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class Refusals:
         self._known = known
         # Paths, and other names of parameters. Replaced as a whole, so that it can be read without the lock.
         self._refused: frozenset[str] = frozenset()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def apply(self, body: JSON) -> None:
         """Remove the refused parameters from a body, or rename them."""

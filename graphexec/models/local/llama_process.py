@@ -133,6 +133,22 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
+def _forget_servers() -> None:
+    """Leave the servers to the parent process, in a process that was forked from it."""
+    for process in _RUNNING:
+        if process.stdin is not None:
+            # Otherwise a server would outlive the parent, since its input would stay open here.
+            with suppress(OSError):
+                process.stdin.close()
+        # To this process it has ended: it neither sends requests to it nor kills it.
+        process.returncode = 0
+    _RUNNING.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_servers)
+
+
 @atexit.register
 def _close_pipes() -> None:
     """Let the servers end when the system closes their pipes after this program, and not earlier.

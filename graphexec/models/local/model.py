@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from graphexec.models.local.llama_process import LlamaProcess, Settings, require
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
 from graphexec.models.secret import Secret
+from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
 _ABSENT = {
@@ -68,7 +68,8 @@ class LocalModel(ClosableModel):
     is started without the projector of a model that sees.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
-    the call. The server ends with `close` or with the program. It answers one call at a time. Needs `pip install
+    the call. The server ends with `close` or with the program; a forked
+    process starts one of its own. It answers one call at a time. Needs `pip install
     "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or invalid weights are a `WeightsError`.
     """
 
@@ -129,7 +130,7 @@ class LocalModel(ClosableModel):
         )
         self._download = download
         # Only one thread starts the server; the others wait.
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._running: _Running | None = None
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -20,6 +19,7 @@ from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, loa
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
+from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report
@@ -62,7 +62,7 @@ class MemoryCache:
         validate("MemoryCache", ("max_entries", max_entries, optional(whole(1), "no limit")))
         self._max_entries = max_entries
         self._entries: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def get(self, key: str) -> str | None:
         """Return the entry, which then counts as used."""

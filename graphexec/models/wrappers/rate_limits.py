@@ -5,7 +5,6 @@ The libraries for rate limits support either threads or one event loop; a model 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from concurrent.futures import Future
 
@@ -15,6 +14,7 @@ from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import Waited
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 from graphexec.runtime.progress import report
 
 
@@ -87,12 +87,21 @@ def rate_limited(
 
 
 class Gate:
-    """A semaphore that admits waiting callers in their order. Threads and event loops may share it."""
+    """A semaphore that admits waiting callers in their order. Threads and event loops may share it.
+
+    A forked process has places of its own: the threads that have taken or await one are not there.
+    """
 
     def __init__(self, places: int) -> None:
-        self._free = places
+        self._free = self._places = places
         self._waiting: deque[Future[None]] = deque()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
+        reset_after_fork(self)
+
+    def reset_after_fork(self) -> None:
+        """Free all places."""
+        self._free = self._places
+        self._waiting.clear()
 
     def enter(self) -> Future[None]:
         """Return a turn, a future that is done when its holder may proceed. Every turn must `leave`."""
@@ -119,7 +128,8 @@ class Gate:
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
-            self._free += 1
+            # The thread that forked may have had a place.
+            self._free = min(self._free + 1, self._places)
             return None
 
 
@@ -134,7 +144,7 @@ class Pace:
         self._longest = max((span for _, span in limits), default=0.0)
         # The reserved times that still matter, in ascending order.
         self._starts: deque[float] = deque()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def take(self, now: float, *, latest: float | None) -> tuple[float | None, str]:
         """Reserve the time at which a call may start; return it with the limit that the call waits for.
