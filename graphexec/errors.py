@@ -22,8 +22,90 @@ _SHOWN = 120
 _LONG = 10**30
 
 
-class GraphexecError(Exception):
-    """The base class of every exception that graphexec defines."""
+class Portable:
+    """Makes an exception picklable, and copyable, with its attributes, notes and cause, whatever its constructor takes.
+
+    What cannot be pickled, such as an effect with a lambda or the machine in a verdict, becomes its `repr`; a cause is
+    left out. A copy shares it.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        assert isinstance(self, BaseException), "it is a part of exceptions"
+        args = tuple(one if type(one) is str else _to_portable(one) for one in self.args)
+        state = {name: _to_portable(value) for name, value in vars(self).items()}
+        if self.__cause__ is not None and (cause := _pickle(self.__cause__)) is not None:
+            state["__cause__"] = cause
+        return _make_exception, (type(self), args), {**state, "__suppress_context__": self.__suppress_context__}
+
+    def __copy__(self) -> BaseException:
+        assert isinstance(self, BaseException), "it is a part of exceptions"
+        return _with_state(_make_exception(type(self), self.args), self, vars(self))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BaseException:
+        assert isinstance(self, BaseException), "it is a part of exceptions"
+        copied = _make_exception(type(self), self.args)
+        memo[id(self)] = copied
+        return _with_state(copied, self, {name: _deep_copy(value, memo) for name, value in vars(self).items()})
+
+
+class _Pickled:
+    """The bytes of a pickled value, from which the value itself is unpickled."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, content: bytes) -> None:
+        self._bytes = content
+
+    def __reduce__(self) -> tuple[object, ...]:
+        import pickle
+
+        return pickle.loads, (self._bytes,)
+
+
+def _pickle(value: object) -> _Pickled | None:
+    """Pickle a value once, so that the time is linear in a chain of causes; `None` if that or the reverse fails."""
+    import pickle
+
+    try:
+        content = pickle.dumps(value)
+        # Some exceptions of other libraries can be pickled, and not unpickled.
+        pickle.loads(content)  # noqa: S301 - our own bytes
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
+        return None
+    return _Pickled(content)
+
+
+def _to_portable(value: object) -> _Pickled | str:
+    return _pickle(value) or format_value(value)
+
+
+def _make_exception(kind: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    # Without the constructor, which makes the message from other arguments.
+    error = kind.__new__(kind)
+    error.args = args
+    return error
+
+
+def _with_state(copied: BaseException, error: BaseException, state: dict[str, Any]) -> BaseException:
+    copied.__dict__.update(state)
+    copied.__cause__, copied.__context__ = error.__cause__, error.__context__
+    copied.__suppress_context__ = error.__suppress_context__
+    return copied.with_traceback(error.__traceback__)
+
+
+def _deep_copy(value: Any, memo: dict[int, Any]) -> Any:
+    import copy
+
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:  # noqa: BLE001 - a user's class may raise anything
+        return value
+
+
+class GraphexecError(Portable, Exception):
+    """The base class of every exception that graphexec defines for its users."""
 
 
 class NodeError(GraphexecError, TypeError):

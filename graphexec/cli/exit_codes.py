@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from graphexec.cli.terminal import clean, discard_streams
-from graphexec.errors import InputError, LimitsError, ToolDefinitionError
+from graphexec.errors import InputError, LimitsError, Portable, ToolDefinitionError
 from graphexec.runtime.files import lock, open_private, read_regular, write_all
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Debug = Annotated[
 ]
 
 
-class UsageError(Exception):
+class UsageError(Portable, Exception):
     """An invalid command line, such as an unknown name. `each` are its problems, printed on lines of their own."""
 
     def __init__(self, text: str, *, each: Sequence[str] = ()) -> None:

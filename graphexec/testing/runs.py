@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from graphexec.errors import SnapshotError
+from graphexec.errors import Portable, SnapshotError
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All
 from graphexec.kernel.events import Asked, Done, Entered, Event, Moved
@@ -30,7 +30,7 @@ from graphexec.testing.setup import Trial
 MOST_ASKS = 100
 
 
-class AskedTooOftenError(AssertionError):
+class AskedTooOftenError(Portable, AssertionError):
     """A node asks endlessly in one visit: `node` is its name, `fact` what it does, and `remedy` what to change."""
 
     def __init__(self, node: str, fact: str, remedy: str) -> None:

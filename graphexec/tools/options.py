@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict, final
 
 from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
-from graphexec.errors import ToolDefinitionError, did_you_mean
+from graphexec.errors import Portable, ToolDefinitionError, did_you_mean
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample
 
@@ -32,7 +32,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 @final
-class ToolRaisedError(Exception):
+class ToolRaisedError(Portable, Exception):
     """A tool raised `error`. The wrapper separates errors of the tool from errors of the code that calls it."""
 
     def __init__(self, error: BaseException) -> None:

@@ -24,7 +24,7 @@ from graphexec._arguments import FLAG, NAME, STRING, TIMEOUT, is_executor, optio
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import TOOL_ATTRIBUTES, TOOL_OPTIONS
 from graphexec._parsing.json import is_broken_container, read_container, read_value
-from graphexec.errors import ToolDefinitionError, described, format_value
+from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
@@ -65,7 +65,7 @@ Q = ParamSpec("Q")
 _MAX_ERRORS = 5
 
 
-class InvalidArgumentsError(ValueError):
+class InvalidArgumentsError(Portable, ValueError):
     """The arguments of a call do not fit the tool; the message tells the model what to correct.
 
     `arguments` are the names of those that do not fit, if that is known.

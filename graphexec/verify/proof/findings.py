@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
-from graphexec.errors import Fault, GraphError, GraphexecError
+from graphexec.errors import Fault, GraphError, GraphexecError, format_value
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Limits
@@ -111,6 +111,7 @@ class Verdict:
 
     `proved`: every run ends; `certificate` holds the proof and the bounds. `refuted`: some run never ends, or the table
     is invalid, as the `findings` show. `unproved`: neither is known. A proof holds under its `assumptions`.
+    In a pickled verdict, the `graph` is its `repr`.
     """
 
     status: Status
@@ -149,6 +150,23 @@ class Verdict:
             rows.append((name, max(known) if len(known) == len(counts) else None, whole))
         rows += [(name, None, None) for name in self.graph.meters if name not in bounds.meters]
         return NestedRuns(meter, 1, tuple(rows))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Functions that became nodes cannot be pickled; the rest of a verdict explains it in another process, too.
+        return Verdict, (
+            self.status,
+            format_value(self.graph),
+            self.limits,
+            self.findings,
+            self.certificate,
+            self.assumptions,
+        )
+
+    def __copy__(self) -> Verdict:
+        return self
+
+    def __deepcopy__(self, _: object) -> Verdict:
+        return self
 
     def require_proof(self) -> None:
         """Raise `UnprovedError` unless every run is proved to end."""
