@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from graphexec import __version__
+from graphexec.cli.chat.command import chat
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
 from graphexec.cli.runs.running import run
@@ -82,6 +83,12 @@ app.command(
     epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
     "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP."
 )(run)
+
+
+app.command(
+    epilog="Exit codes: 0 the chat was left, or every line of the input was answered; else as graphexec run, that of "
+    "the first failure. Example: graphexec chat --memory talk.jsonl"
+)(chat)
 
 
 app.command(epilog="Example: graphexec draw my_agent:executor -o agent.svg")(draw)

@@ -90,6 +90,7 @@ _OPTIONS = {
     "--provider": "write it before the model, as in --model openai:gpt-5-mini",
     "--api-key": "set the variable of the provider, such as OPENAI_API_KEY",
     **dict.fromkeys(("--system-prompt", "--instructions", "--prompt"), "write --system"),
+    **dict.fromkeys(("--history", "--session", "--resume", "--continue"), "write --memory FILE"),
     "--tool": "write --tools",
     "--images": "write --image for each",
     "--max-steps": "write --max-iterations",

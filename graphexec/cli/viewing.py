@@ -125,11 +125,11 @@ def view(
             from graphexec.draw.page import html
 
             page = html(recording.machine, recording)
-            place = _make_temporary_file() if output is None else output
+            place = make_temporary_file() if output is None else output
             write(page, place, private=True)
             print(place, flush=True)
             if not no_open:
-                _open(place.resolve().as_uri())
+                open_in_browser(place.resolve().as_uri())
 
 
 def _check_suffix(trace: str, view: str, output: Path) -> None:
@@ -164,7 +164,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
         try:
             with _file_leading_to(url) if opened else nullcontext() as file:
                 if file is not None:
-                    _open(file.as_uri())
+                    open_in_browser(file.as_uri())
                 while True:
                     time.sleep(3600)
         except KeyboardInterrupt:
@@ -175,7 +175,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
 @contextmanager
 def _file_leading_to(url: str) -> Generator[Path]:
     """Make a file that leads to the address: every user of the computer can read a browser's command line."""
-    file = _make_temporary_file()
+    file = make_temporary_file()
     try:
         file.write_text(_LEADING.format(url), encoding="utf-8")
         yield file
@@ -183,13 +183,14 @@ def _file_leading_to(url: str) -> Generator[Path]:
         file.unlink(missing_ok=True)
 
 
-def _make_temporary_file() -> Path:
+def make_temporary_file() -> Path:
     """Make a file that only this user can read. It stays: the browser may read it after this program has ended."""
     handle, name = tempfile.mkstemp(prefix="graphexec-", suffix=".html")
     os.close(handle)
     return Path(name)
 
 
-def _open(address: str) -> None:
+def open_in_browser(address: str) -> None:
+    """Open an address in the browser of this system, or print a note to stderr."""
     if not webbrowser.open(address):
         print("graphexec: cannot open a browser; open the address in yours", file=sys.stderr)

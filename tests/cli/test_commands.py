@@ -173,7 +173,7 @@ def test_missing_extra_is_one_line(package: str) -> None:
 # The arguments of a beginner, and a part of the error.
 BEGINNERS = [
     (["What is 2+2?"], "No such command 'What is 2+2?'; to ask a question, write graphexec run \"What is 37 * 48?\""),
-    (["chat"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
+    (["ask"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
     (["run", "What", "is", "2+2?"], "(is 2+2?); write the question in quotes"),
     (["--model", "gpt-5", "q"], "; write options after the command, as in graphexec run --model ... "),
     (["run", "q", "-m", "gpt-5"], "No such option: -m; write --model; see graphexec run --help"),

@@ -1,0 +1,224 @@
+"""The command `chat` on a real terminal: prompts, line editing, Ctrl-C and Ctrl-D."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from graphexec.memory import FileHistory
+from tests.cli.conversations import Reply, Silence, answer_text, serving, tool_call_text
+from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")]
+
+PROMPT = "> "
+# Makes the standard input the terminal that sends Ctrl-C, and becomes the program.
+TAKE_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+# Styles, cursor movements, and the mode of pasting.
+SEQUENCES = re.compile(r"\x1b\[[0-?]*[@-~]")
+
+
+class TerminalSession:
+    """A program on a terminal of its own: `type` presses keys, `until` waits for text after what was seen before."""
+
+    def __init__(self, *arguments: str, **more: str) -> None:
+        master, slave = os.openpty()
+        self._master = master
+        self._seen = 0
+        self._read = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE_TERMINAL, *ARGUMENTS, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            env=environment(TERM="xterm", COLUMNS="200", **more),
+        )
+        os.close(slave)
+
+    @property
+    def screen(self) -> str:
+        """What was printed, without escape sequences."""
+        text = SEQUENCES.sub("", self._read.decode("utf-8", "replace"))
+        return text.replace("\r\n", "\n")
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._master, keys.encode())
+
+    def until(self, text: str) -> str:
+        """Wait for the text, and return what came before it since the last call."""
+        ends = time.monotonic() + PATIENCE
+        while (found := self.screen.find(text, self._seen)) < 0:
+            assert time.monotonic() < ends, f"{text!r} was not printed, but {self.screen[self._seen :]!r}"
+            assert self._pump(), f"the program ended before {text!r}, after {self.screen[self._seen :]!r}"
+        before, self._seen = self.screen[self._seen : found], found + len(text)
+        return before
+
+    def end(self) -> int:
+        """Wait for the end, and return the exit code."""
+        while self._pump():
+            pass
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        """Kill the program if it is still there."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        os.close(self._master)
+
+    def _pump(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], PATIENCE)
+        assert ready, f"nothing was printed after {self.screen[-200:]!r}"
+        try:
+            read = os.read(self._master, 65536)
+        except OSError:
+            # Linux: the program has closed the terminal.
+            return False
+        self._read += read
+        return bool(read)
+
+
+@contextmanager
+def chatting(replies: list[Reply], *arguments: str, **more: str) -> Generator[TerminalSession]:
+    """A chat with a server that gives these replies."""
+    with serving(replies) as server:
+        session = TerminalSession("chat", "--model", "test", "--base-url", server.url, *arguments, **more)
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+def test_conversation_with_commands(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    replies: list[Reply] = [
+        tool_call_text("calculator", expression="2 * 2"),
+        answer_text("It is 4."),
+        answer_text("8."),
+    ]
+    with chatting(replies, "--memory", str(file)) as chat:
+        chat.until("Write a message, or /help for the commands. Ctrl-D leaves.\n> ")
+        chat.type("What is 2 * 2?\n")
+        chat.until('calculator(expression="2 * 2") \N{RIGHTWARDS ARROW} 4\n')
+        chat.until("It is 4.\n> ")
+        chat.type("/mach\t\n")
+        assert "plan" in chat.until("Proved: every run ends")
+        chat.until("\n> ")
+        chat.type("And twice \\\n")
+        chat.until("... ")
+        chat.type("that?\n")
+        chat.until("8.\n> ")
+        chat.type("\x04")
+        assert chat.end() == 0
+    assert [turn.input for turn in FileHistory(file).turns()] == ["What is 2 * 2?", "And twice \nthat?"]
+    with chatting([], "--memory", str(file)) as chat:
+        chat.until(f"Continues the conversation in {file}: 2 turns.")
+        chat.until(PROMPT)
+        chat.type("/quit\n")
+        assert chat.end() == 0
+
+
+def test_ctrl_c_interrupts_the_answer_and_not_the_chat() -> None:
+    with serving([Silence(), answer_text("Here.")]) as server:
+        chat = TerminalSession("chat", "--model", "test", "--base-url", server.url)
+        try:
+            chat.until(PROMPT)
+            chat.type("Are you there?\n")
+            assert server.waiting.wait(PATIENCE)
+            chat.type("\x03")
+            chat.until("Interrupted after 0 steps; this turn is not remembered\n> ")
+            chat.type("half a line\x03")
+            chat.until("(Ctrl-D or /quit leaves)\n> ")
+            chat.type("And now?\n")
+            chat.until("Here.\n> ")
+            chat.type("\x04")
+            assert chat.end() == 0
+        finally:
+            chat.close()
+    assert "Are you there?" not in str(server.asked[1])
+    assert "half a line" not in str(server.asked[1])
+
+
+def test_pasted_lines_and_earlier_lines() -> None:
+    with chatting([answer_text("One."), answer_text("Two."), answer_text("Three.")]) as chat:
+        chat.until(PROMPT)
+        chat.type("first\nsecond\n")
+        chat.until("One.\n")
+        chat.until("Two.\n> ")
+        # The arrow up brings the last line back.
+        chat.type("\x1b[A\n")
+        chat.until("Three.\n> ")
+        chat.type("/quit\n")
+        assert chat.end() == 0
+
+
+@pytest.mark.parametrize("more", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"NO_COLOR": "1"}])
+def test_plain_terminals(more: dict[str, str]) -> None:
+    with chatting([answer_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}")], **more) as chat:
+        chat.until(PROMPT)
+        chat.type("na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve\n")
+        chat.until("caf")
+        chat.until(PROMPT)
+        chat.type("/limits\n")
+        chat.until("this is proved")
+        chat.until(PROMPT)
+        chat.type("/machine\n")
+        chat.until("Proved")
+        chat.until(PROMPT)
+        chat.type("\x04")
+        assert chat.end() == 0
+        assert "Traceback" not in chat.screen
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_sigterm_ends_the_chat(waits: bool) -> None:
+    with serving([Silence()]) as server:
+        chat = TerminalSession("chat", "--model", "test", "--base-url", server.url)
+        try:
+            chat.until(PROMPT)
+            if waits:
+                chat.type("Are you there?\n")
+                assert server.waiting.wait(PATIENCE)
+            chat.process.terminate()
+            chat.until("Terminated by SIGTERM" if waits else "SIGTERM")
+            assert chat.end() == 143
+        finally:
+            chat.close()
+
+
+def test_bytes_from_a_pipe_are_utf_8_in_any_locale() -> None:
+    with serving([answer_text("One."), answer_text("Two.")]) as server:
+        ended = subprocess.run(
+            [*ARGUMENTS, "chat", "--model", "test", "--base-url", server.url],
+            input="\ufeffna\u00efve\n".encode() + b"\xff\xfe\x00\n",
+            capture_output=True,
+            check=False,
+            env=environment(LC_ALL="C", PYTHONUTF8="0", PYTHONIOENCODING="ascii"),
+            timeout=PATIENCE,
+        )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"One.\nTwo.\n", b"")
+    assert server.asked[0]["messages"][-1]["content"].endswith("na\u00efve")
+    assert "\ufffd\ufffd\x00" in server.asked[1]["messages"][-1]["content"]
+
+
+def test_no_standard_input_is_no_turn() -> None:
+    ended = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *ARGUMENTS, "chat"],
+        capture_output=True,
+        check=False,
+        env=environment(),
+        timeout=PATIENCE,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
