@@ -11,7 +11,6 @@ import pytest
 
 from graphexec import AgentAction, AgentExecutor, Limits, tool
 from graphexec.errors import AbandonedError
-from graphexec.runtime import IO, RunOptions
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 from graphexec.tools import AnyTool
 
@@ -94,9 +93,9 @@ def test_other_runs_of_a_failed_batch_stop() -> None:
         return AgentAction("nothing", "")
 
     class Watched(AgentExecutor):
-        async def _invoke(self, inputs: Any, io: IO, options: RunOptions, *, only_outputs: bool = False) -> Any:
+        async def _invoke(self, *arguments: Any, **options: Any) -> Any:
             try:
-                return await super()._invoke(inputs, io, options, only_outputs=only_outputs)
+                return await super()._invoke(*arguments, **options)
             except AbandonedError:
                 ended.set()
                 raise
