@@ -6,9 +6,10 @@ import hmac
 import os
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, Never, Protocol, final, runtime_checkable
 from urllib.parse import quote, quote_plus
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, SecretError
@@ -143,13 +144,47 @@ def secrets_in(value: Any) -> Iterator[Secret]:
             yield from secrets_in(item)
 
 
+# The secrets that are removed from the log of the HTTP clients, which has addresses and the headers of responses.
+_logged: WeakSet[_Handle] = WeakSet()
+_LOGGERS = ("connection", "http11", "http2", "proxy", "socks")
+
+
+def hide_in_logs(secrets: Iterable[Secret]) -> None:
+    """Write `***` for these secrets in the log of httpx, httpx2 and what they use, as long as the secrets live."""
+    _logged.update(secret._handle for secret in secrets if secret)  # pyright: ignore[reportPrivateUsage]
+    _filter_logs()
+
+
+@cache
+def _filter_logs() -> None:
+    # It is loaded by the clients only.
+    import logging
+
+    def clean(record: logging.LogRecord) -> bool:
+        values = [_values[handle] for handle in list(_logged)]
+        message = record.getMessage()
+        cleaned = _remove(message, values)
+        if cleaned != message:
+            record.msg, record.args = cleaned, None
+        return True
+
+    for package in ("httpx", "httpx2"):
+        logging.getLogger(package).addFilter(clean)
+        for name in _LOGGERS:
+            logging.getLogger(f"{package.replace('httpx', 'httpcore')}.{name}").addFilter(clean)
+
+
 def redact(text: str, secrets: Iterable[Secret]) -> str:
     """Return a text with `***` for the secrets in it, also where they are encoded for a URL or in base64.
 
     Secrets of fewer than 8 characters are kept. Linear in the length of the text.
     """
-    for secret in secrets:
-        value = secret.get_secret_value()
+    return _remove(text, [secret.get_secret_value() for secret in secrets])
+
+
+def _remove(text: str, values: Iterable[str]) -> str:
+    # A secret may be a part of another one.
+    for value in sorted(values, key=len, reverse=True):
         if len(value) >= SHORTEST:
             for form in _forms(value):
                 text = text.replace(form, HIDDEN)

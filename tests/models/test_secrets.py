@@ -6,6 +6,8 @@ import asyncio
 import copy
 import pickle
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ from pydantic import SecretStr
 
 from graphexec.errors import InputError, ModelError, SecretError
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, create_model
+from graphexec.models.http.endpoint import hide_credentials
 from graphexec.models.http.remote import RemoteModel
 from tests.models.actors import HELLO, Answer, FakeTime, LoopbackServer, Script, read_stream, response, send
 from tests.models.leaks import Search, record_log
@@ -240,5 +243,107 @@ def test_failures_on_sockets_show_no_key(mode: Callable[[RemoteModel], object]) 
             search.in_error(caught.value)
             search.in_object(model, "model")
             model.close()
+    search.in_text(log.getvalue(), "log")
+    assert search.hits == []
+
+
+EXTRA: dict[str, dict[str, Any]] = {
+    "user name and password": {"base_url": f"https://me:{quote(KEY, safe='')}@models.example/v1"},
+    "user name": {"base_url": f"https://{quote(KEY, safe='')}@models.example/v1"},
+    "parameter": {"base_url": f"https://models.example/v1?api-version=3&api-key={quote(KEY, safe='')}"},
+    "another parameter": {"base_url": f"https://models.example/v1/?key={quote(KEY, safe='')}"},
+    "header": {"extra_headers": {"Authorization": f"Bearer {KEY}"}},
+    "another header": {"extra_headers": {"X-My-Token": KEY, "X-Title": "graphexec"}},
+    "member": {"extra_body": {"provider": {"api_key": KEY}, "list": [{"secret": KEY}]}},
+}
+
+
+def echo_request(request: httpx.Request) -> httpx.Response:
+    shown = f"{request.url} {dict(request.headers)} {request.content.decode()}"
+    return httpx.Response(400, json={"error": {"message": shown}}, headers={"location": str(request.url)})
+
+
+@pytest.mark.parametrize("name", EXTRA)
+@pytest.mark.parametrize("kind", CLASSES)
+def test_keys_in_other_places_are_hidden(kind: type[RemoteModel], name: str) -> None:
+    script = Script(echo_request, echo_request)
+    options: dict[str, Any] = {"base_url": "https://models.example/v1", "api_key": "unused"} | EXTRA[name]
+    model = kind("tiny", client=httpx.Client(transport=script.transport), **options)
+    search = Search(KEY)
+    with record_log() as log:
+        for mode in (complete, stream):
+            with pytest.raises(ModelError) as caught:
+                mode(model)
+            search.in_error(caught.value, name)
+    search.in_object(model, name)
+    search.in_text(model.identity + model.provider, "identity")
+    search.in_text(log.getvalue(), "log")
+    assert search.hits == []
+    # It was sent.
+    search.in_text(str(echo_request(script.requests[0]).json()), "sent")
+    assert search.hits
+
+
+def test_address_keeps_its_parameters() -> None:
+    script = Script(httpx.Response(401))
+    client = httpx.Client(transport=script.transport)
+    with pytest.raises(ModelError, match=r"tiny at https://a\.example/v1\?api-version=3&api-key=\*\*\* "):
+        OpenAICompatible(
+            "tiny", base_url="https://me:pa%20ss@a.example/v1/?api-version=3&api-key=k", api_key="", client=client
+        ).complete(HELLO)
+    (request,) = script.requests
+    assert str(request.url) == "https://a.example/v1/chat/completions?api-version=3&api-key=k"
+    assert request.headers["authorization"] == "Basic bWU6cGEgc3M="
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://me:p@ss@host/v1", "https://host/v1"),
+        ("https://me:pa/ss@host/v1", "https://host/v1"),
+        ("me:password@host/v1", "host/v1"),
+        ("//me@host", "//host"),
+        ("https://host/v1/@cf/x", "https://host/v1/@cf/x"),
+        ("https://host:port/v1", "https://host:port/v1"),
+        ("https://host/v1?key=1&a=b&token=", "https://host/v1?key=***&a=b&token=***"),
+        ("https://[::1", "https://[::1"),
+    ],
+)
+def test_shown_address_has_no_credentials(url: str, shown: str) -> None:
+    assert hide_credentials(url) == shown
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_key_is_not_sent_to_another_host(mode: Callable[[RemoteModel], object]) -> None:
+    hosts: list[str] = []
+
+    def redirect(request: httpx.Request) -> httpx.Response:
+        hosts.append(request.url.host)
+        return httpx.Response(307, headers={"location": "https://elsewhere.example/v1/messages"})
+
+    transport = httpx.MockTransport(redirect)
+    model = Anthropic(
+        "tiny",
+        api_key=KEY,
+        client=httpx.Client(transport=transport, follow_redirects=True),
+        async_client=httpx.AsyncClient(transport=transport, follow_redirects=True),
+    )
+    with pytest.raises(ModelError, match=r"redirects to https://elsewhere\.example/v1/messages; use that address"):
+        mode(model)
+    assert hosts == ["api.anthropic.com"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_log_of_a_socket_has_no_key(mode: Callable[[RemoteModel], object]) -> None:
+    # The client logs the URL, and the headers of the response.
+    headers = f"Location: http://127.0.0.1/?key={KEY}\r\nX-Echo: Bearer {KEY}\r\nContent-Length: 0"
+    head = f"HTTP/1.1 302 Found\r\n{headers}\r\n\r\n"
+    search = Search(KEY)
+    with record_log() as log, LoopbackServer(send(head.encode())) as server:
+        model = OpenAICompatible("tiny", base_url=f"{server.url}?api-key={KEY}", api_key=KEY)
+        with pytest.raises(ModelError):
+            mode(model)
+        model.close()
+    assert "api-key=***" in log.getvalue()
     search.in_text(log.getvalue(), "log")
     assert search.hits == []

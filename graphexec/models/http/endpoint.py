@@ -137,13 +137,13 @@ class Address:
     @classmethod
     def parse(cls, url: str) -> Address:
         """Read a base URL. Of an invalid one, only the credentials are separated."""
-        shown = hide_credentials(url)
         try:
             parts = urlsplit(url)
         except ValueError:
-            return cls(shown, Secret(url))
+            return cls(hide_credentials(url), Secret(url))
+        parts = parts._replace(path=parts.path.rstrip("/"), fragment="")
         before, at, host = parts.netloc.rpartition("@")
-        path = parts._replace(netloc=host, query="", fragment="").geturl().rstrip("/")
+        path = parts._replace(netloc=host, query="").geturl()
         secrets = [Secret(value) for name, value in parse_qsl(parts.query) if is_secret_name(name)]
         authorization = NO_SECRET
         if at:
@@ -151,7 +151,7 @@ class Address:
             encoded = b64encode(f"{user}:{password}".encode()).decode()
             authorization = Secret(f"Basic {encoded}")
             secrets += [Secret(encoded), Secret(password or user)]
-        return cls(shown.rstrip("/"), Secret(path), Secret(parts.query), authorization, tuple(secrets))
+        return cls(hide_credentials(parts.geturl()), Secret(path), Secret(parts.query), authorization, tuple(secrets))
 
     def join(self, route: str) -> Secret:
         """Return the URL of a path below the address, with the address's parameters."""

@@ -18,7 +18,7 @@ from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.http.json_bodies import JSON, write
-from graphexec.models.http.receiving import Body, EventReader
+from graphexec.models.http.receiving import Body, EventReader, is_event_stream, skip_blanks
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.progress_reports import report_retry
@@ -162,24 +162,29 @@ class Exchange:
                 self.attempts.answer(begun=False)
                 response = await self._post(used)
                 self.attempts.answer(begun=True)
-                streams = self.streams and _is_stream(response)
                 pieces: Items[bytes] | None = None
                 try:
-                    body = self._body(response, streams=streams)
+                    body = self._body(response)
                     pieces = _raw_pieces(response, self._io)
+                    streams, beginning = await self._begin(response, pieces, body)
+                    body.expect(streams=streams)
                     if not streams:
-                        content = await self._read(pieces, body)
+                        content = await self._read(pieces, body, beginning)
                         await self._close(response, pieces)
                         return self._reply(response, content)
                     endpoint = self.attempts.endpoint
                     events = _Events(pieces, body, EventReader(endpoint, endpoint.limits), self.attempts)
                     draft = self.dialect.make_draft(self.request, endpoint)
+                    events.waiting.extend(events.reader.take(beginning))
                     deltas = None
                     while (data := await events.next()) is not None:
                         self.attempts.check_time()
                         deltas = tuple(draft.take(data))
-                        if deltas or draft.complete:
+                        if self.streams and (deltas or draft.complete):
                             break
+                    if not self.streams:
+                        await self._close(response, pieces)
+                        return draft.reply()
                 except BaseException:
                     await self._close(response, pieces)
                     raise
@@ -194,19 +199,36 @@ class Exchange:
             headers=reveal_headers(self.headers),
             timeout=self.attempts.timeouts,
         )
-        send = partial(used.client.send, request, stream=True)
+        # A key in a header would follow a redirect to another host, as httpx removes only one of these headers.
+        options = {"follow_redirects": False} if getattr(used.client, "follow_redirects", False) else {}
+        send = partial(used.client.send, request, stream=True, **options)
         response = await self._io.either(send, send)
         used.warm = True
         return response
 
     # Any: the class of the response is the client's own, here and below.
-    def _body(self, response: Any, *, streams: bool) -> Body:
+    def _body(self, response: Any) -> Body:
         endpoint = self.attempts.endpoint
         encoding = "" if _is_decoded(response) else response.headers.get("content-encoding", "")
-        return Body(endpoint, endpoint.limits, encoding, streams=streams, status=response.status_code)
+        return Body(endpoint, endpoint.limits, encoding, status=response.status_code)
 
-    async def _read(self, pieces: Items[bytes], body: Body) -> bytes:
-        content = bytearray()
+    async def _begin(self, response: Any, pieces: Items[bytes], body: Body) -> tuple[bool, bytes]:
+        """Return whether the body is a stream of events, and its beginning, which tells."""
+        if not response.is_success:
+            return False, b""
+        content_type = response.headers.get("content-type", "")
+        beginning = b""
+        async for piece in pieces:
+            for data in body.take(piece):
+                self.attempts.check_time()
+                beginning = skip_blanks(beginning + data)
+            found = is_event_stream(beginning, content_type, ended=False)
+            if found is not None:
+                return found, beginning
+        return bool(is_event_stream(beginning, content_type, ended=True)), beginning
+
+    async def _read(self, pieces: Items[bytes], body: Body, beginning: bytes) -> bytes:
+        content = bytearray(beginning)
         async for piece in pieces:
             for data in body.take(piece):
                 self.attempts.check_time()
@@ -224,11 +246,6 @@ class Exchange:
             images = next(images_of(self.request), None) is not None
             raise self.attempts.response_error(response.status_code, response.headers, body, images=images)
         return self.dialect.decode(body, self.request, self.attempts.endpoint)
-
-
-def _is_stream(response: Any) -> bool:
-    kind: str = response.headers.get("content-type", "")
-    return response.is_success and kind.partition(";")[0].strip().lower() == "text/event-stream"
 
 
 def _is_decoded(response: Any) -> bool:

@@ -140,6 +140,10 @@ class Body:
         # Any: the class of zlib's decompressors has no public name.
         self._inflater: Any = None
 
+    def expect(self, *, streams: bool) -> None:
+        """Set whether the body is a stream, which may be longer than a whole reply."""
+        self._most = self._limits.bytes * (_FRAMES if streams else 1)
+
     def take(self, piece: bytes) -> Iterator[bytes]:
         """Yield the data of the next piece. Raises `ReplyLimitError`, and `InvalidReplyError` for invalid data."""
         self._received += len(piece)
@@ -180,6 +184,31 @@ def _window(encoding: str, piece: bytes) -> int:
         return 31
     # The compression method of a header is 8.
     return 15 if piece[0] & 0x0F == 8 else -15  # noqa: PLR2004
+
+
+# How a stream of events begins: with the name of a field, or a comment.
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+# A byte order mark.
+_MARK = b"\xef\xbb\xbf"
+
+
+def skip_blanks(beginning: bytes) -> bytes:
+    """Return the beginning of a body without a byte order mark and blanks, which mean nothing there."""
+    return beginning.removeprefix(_MARK).lstrip(_BLANKS)
+
+
+def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool | None:
+    """Return whether a body is a stream of events; `None` if its beginning is too short to tell.
+
+    The beginning decides, as far as it can: some servers and gateways send a stream as JSON, and JSON as a stream.
+    """
+    if _MARK.startswith(beginning) and not ended:
+        return None
+    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+        return not beginning.startswith((b"{", b"["))
+    if beginning.startswith(_FIELDS):
+        return True
+    return False if ended or not any(field.startswith(beginning) for field in _FIELDS) else None
 
 
 class EventReader:

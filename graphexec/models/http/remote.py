@@ -38,7 +38,7 @@ from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers
+from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers, hide_in_logs
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -295,6 +295,7 @@ class RemoteModel(ClosableModel):
 
     def _call(self, request: ModelRequest, timeout: float | None, io: IO, *, stream: bool) -> Exchange:
         endpoint = self._endpoint()
+        hide_in_logs(endpoint.secrets)
         seconds = self._timeout if timeout is None else min(self._timeout, timeout)
         headers = {
             "Content-Type": "application/json",
