@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import httpx
 import pytest
@@ -41,10 +41,10 @@ class Pieces(httpx.SyncByteStream, httpx.AsyncByteStream):
     def __init__(self, body: bytes) -> None:
         self._pieces: Sequence[bytes] = [body[i : i + 1] for i in range(len(body))]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]  # pyright: ignore
+    def __iter__(self) -> Iterator[bytes]:
         yield from self._pieces
 
-    async def __aiter__(self):  # type: ignore[no-untyped-def]  # pyright: ignore
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         for piece in self._pieces:
             yield piece
 
