@@ -194,13 +194,13 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
 _ADDRESSES = {
     "azureopenai": (
         "Azure",
-        "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set OPENAI_API_KEY to its "
-        "key",
+        "write --model DEPLOYMENT --base-url https://RESOURCE.openai.azure.com/openai/v1, and set OPENAI_API_KEY to "
+        "its key",
     ),
     "bedrock": (
         "Bedrock",
-        "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set OPENAI_API_KEY to "
-        "its key",
+        "write --model NAME --base-url https://bedrock-runtime.REGION.amazonaws.com/openai/v1, and set OPENAI_API_KEY "
+        "to its key",
     ),
     "vertexai": ("Vertex AI", "write --model gemini:NAME, and set GEMINI_API_KEY to a key of the Gemini API"),
 }
