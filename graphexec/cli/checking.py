@@ -24,7 +24,7 @@ from graphexec.cli.exit_codes import (
     write,
     write_proof,
 )
-from graphexec.cli.terminal import Screen
+from graphexec.cli.terminal import Screen, encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean
 from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
@@ -49,17 +49,17 @@ def print_report(
     here = str(Path.cwd())
     match output_format:
         case "json":
-            out.write(document(subjects, root=here))
+            write_utf8(document(subjects, root=here), out)
         case "sarif":
-            out.write(sarif(subjects, root=here, version=__version__))
+            write_utf8(sarif(subjects, root=here, version=__version__), out)
         case "github":
-            out.write(github(subjects, root=here))
+            write_utf8(github(subjects, root=here), out)
         case "text":
             plain = text(subjects, root=here)
             if not out.isatty():
-                out.write(plain)
+                out.write(encodable(plain, out))
                 return
-            coloured = Text(plain.rstrip("\n"))
+            coloured = Text(encodable(plain, out).rstrip("\n"))
             for pattern, style in _COLOURS.items():
                 coloured.highlight_regex(pattern, style)
             # The terminal wraps long lines itself, so that people can copy them.
@@ -194,7 +194,7 @@ def audit(
 
         records = _records(trace)
         found = audit_records(records, _proof(str(certificate)))
-        print(f"{'standard input' if trace == '-' else trace}  {found}")
+        print(encodable(f"{'standard input' if trace == '-' else trace}  {found}", sys.stdout))
         if not found.conforms:
             raise typer.Exit(FAILED)
 
@@ -269,9 +269,9 @@ def export(
             steps = int(verdict.bounds.transitions.number)
         if output_format == "promela":
             name = "machine.pml" if output is None else output.name
-            write(promela(flow, limits, bound=steps, file=name), output)
+            write(promela(flow, limits, bound=steps, file=name), output, data=True)
         elif output is None:
-            write(tla(flow, limits, bound=steps), None)
+            write(tla(flow, limits, bound=steps), None, data=True)
         else:
             # TLC requires that the module has the file's name.
             write(tla(flow, limits, bound=steps, name=output.stem), output)
@@ -299,6 +299,6 @@ def diff(
         limits = parse_limits(max_iterations, limit or ())
         before, after = machine_at(old), machine_at(new)
         found = compare(before.graph, after.graph, limits_of(after, limits), limits_before=limits_of(before, limits))
-        print(found)
+        print(encodable(str(found), sys.stdout))
         if found:
             raise typer.Exit(FAILED)

@@ -84,7 +84,7 @@ def draw(
         elif wanted == "png":
             sys.stdout.buffer.write(content)
         else:
-            write(content.decode(), None)
+            write(content.decode(), None, data=wanted != "text")
 
 
 def _chosen_format(output: Path | None) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from graphexec.cli.terminal import clean, discard_streams
+from graphexec.cli.terminal import clean, discard_streams, encodable, write_utf8
 from graphexec.errors import InputError, LimitsError, Portable, ToolDefinitionError
 from graphexec.runtime.files import lock, open_private, read_regular, write_all
 
@@ -142,20 +142,32 @@ def exit_on_error(*, debug: bool, json_to: TextIO | None = None) -> Generator[No
         raise typer.Exit(code) from error
 
 
+def read_input() -> str:
+    """Return the text of the standard input, which is UTF-8 in any locale. Raises `OSError` or `UnicodeDecodeError`."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    # A stream in memory has no bytes.
+    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig")
+
+
 def read(file: str) -> str:
     """Return the text of a file; `-` is the standard input. Raises `UsageError`, also for a pipe or a device."""
     try:
-        return sys.stdin.read() if file == "-" else read_regular(Path(file)).decode()
+        return read_input() if file == "-" else read_regular(Path(file)).decode()
     except (OSError, ValueError) as error:
         raise UsageError(f"{file} cannot be read: {error}; name a text file") from error
 
 
-def write(text: str, file: Path | None, *, private: bool = False) -> None:
-    """Write text to a file, or print it. Raises `UsageError`."""
-    if file is None:
-        print(text, end="")
+def write(text: str, file: Path | None, *, private: bool = False, data: bool = False) -> None:
+    """Write text to a file in UTF-8, or print it: as the terminal can show it, or in UTF-8 if it is `data`.
+
+    Raises `UsageError`.
+    """
+    if file is not None:
+        write_bytes(text.encode(errors="backslashreplace"), file, private=private)
+    elif data:
+        write_utf8(text, sys.stdout)
     else:
-        write_bytes(text.encode(), file, private=private)
+        print(encodable(text, sys.stdout, drawn=True), end="")
 
 
 def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, NoReturn, TextIO
 
@@ -90,6 +91,65 @@ def is_same_file(one: TextIO, other: TextIO) -> bool:
     except OSError:
         # An in-memory stream has no file.
         return False
+
+
+# ASCII for the signs of our reports and drawings; every other character is escaped. One sign stands for one, so that a
+# drawing keeps its columns.
+_BOXES = {
+    **dict.fromkeys("─━═╌╍┄┅┈┉╴╶╸╺", "-"),
+    **dict.fromkeys("│┃║╎╏┆┇┊┋╵╷╹╻", "|"),
+    **{chr(code): "+" for code in (*range(0x250C, 0x254C), *range(0x2552, 0x2571))},
+    **dict.fromkeys("→▶►▸▷", ">"),
+    **dict.fromkeys("←◀◄◂◁", "<"),
+    **dict.fromkeys("↑▲△", "^"),
+    **dict.fromkeys("↓▼▽", "v"),
+    **dict.fromkeys("·•●○◆◇", "*"),
+    "◎": "@",
+    "↻": "~",
+    **dict.fromkeys("█▉▊▋▌▍▎▏", "#"),
+    **dict.fromkeys("\u2013\u2014\u2212", "-"),
+    **dict.fromkeys("‘’", "'"),
+    **dict.fromkeys("“”", '"'),
+    "×": "x",
+}
+# Those of more columns, for text that is not drawn.
+_WORDS = {"→": "->", "←": "<-", "↔": "<->", "⇒": "=>", "…": "...", "≤": "<=", "≥": ">=", "≠": "!="}
+
+
+def encodable(text: str, stream: TextIO, *, drawn: bool = False) -> str:
+    """Return a report as `stream` can encode it: with ASCII for its signs, and with escapes for the rest.
+
+    In a text that is `drawn`, a sign takes one column, as before.
+    """
+    encoding = stream.encoding or "ascii"
+    signs = _BOXES if drawn else {**_BOXES, **_WORDS}
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        replaced = "".join(one if one.isascii() else _encodable_sign(one, encoding, signs) for one in text)
+        return replaced.encode(encoding, "backslashreplace").decode(encoding)
+    return text
+
+
+def _encodable_sign(sign: str, encoding: str, signs: Mapping[str, str]) -> str:
+    try:
+        sign.encode(encoding)
+    except UnicodeEncodeError:
+        return signs.get(sign, sign)
+    return sign
+
+
+def write_utf8(text: str, stream: TextIO) -> None:
+    """Write data for a program in UTF-8, also to a stream of another encoding; lone surrogates are escaped."""
+    buffer = getattr(stream, "buffer", None)
+    content = text.encode(errors="backslashreplace")
+    if buffer is None:
+        # A stream in memory has no bytes.
+        stream.write(content.decode())
+        return
+    stream.flush()
+    buffer.write(content)
+    buffer.flush()
 
 
 def make_writable() -> None:

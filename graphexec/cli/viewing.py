@@ -120,7 +120,7 @@ def view(
         elif sequence:
             from graphexec.draw import sequence_mermaid
 
-            write(sequence_mermaid(recording), output, private=True)
+            write(sequence_mermaid(recording), output, private=True, data=True)
         else:
             from graphexec.draw.page import html
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.exit_codes import UsageError, read_input
 from graphexec.errors import did_you_mean
 from graphexec.executor.executor import AgentExecutor
 
@@ -59,17 +59,15 @@ def _is_target(word: str) -> bool:
     return False
 
 
-def read_question(stream: TextIO) -> str:
-    """Return the question on a stream, which is UTF-8 in any locale. Raises `UsageError`."""
-    buffer = getattr(stream, "buffer", None)
+def read_question() -> str:
+    """Return the question on the standard input, which is UTF-8 in any locale. Raises `UsageError`."""
     try:
-        # A stream in memory has no bytes.
-        text = stream.read() if buffer is None else buffer.read().decode("utf-8-sig")
+        text = read_input()
     except UnicodeDecodeError as error:
         raise UsageError(
             f"the standard input is not UTF-8: byte {error.start + 1} is invalid; write the question in UTF-8"
         ) from None
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"the standard input cannot be read: {error}; write the question in quotes") from error
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -83,7 +81,7 @@ def find_question(question: str | None, target: str | None, given: Mapping[str, 
     `None` if the inputs are `given` by name. Raises `UsageError`.
     """
     if question == "-":
-        return read_question(sys.stdin)
+        return read_question()
     if question is not None or given:
         return question
     # A program without a terminal may have no standard input.
@@ -92,7 +90,7 @@ def find_question(question: str | None, target: str | None, given: Mapping[str, 
     if piped is None or piped.isatty():
         raise UsageError(f"there is no question for {target}; write {example}")
     try:
-        return read_question(piped)
+        return read_question()
     except UsageError as error:
         raise UsageError(f"there is no question for {target}, and {error}; or write {example}") from error
 

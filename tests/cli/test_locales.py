@@ -1,0 +1,245 @@
+"""Every command and every format in locales that cannot encode the text: nothing fails, and nothing is lost."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+from xml.etree import ElementTree as ET
+
+import pytest
+from typer.main import get_command
+
+from graphexec.cli.commands import app
+from graphexec.cli.startup import enter
+from graphexec.cli.terminal import encodable
+from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
+
+MINE = '''
+from graphexec import END, AgentExecutor, AgentFinish, edges, graph, node, on
+from typing import final
+
+@final
+class Größe(str): pass
+
+@final
+class 完了(str): pass
+
+@node
+def wähle(text: str) -> Größe:
+    """Wähle → die Größe “…” ≤ 5."""
+    return Größe(text)
+
+@node
+def 完成(text: Größe) -> 完了:
+    """完成 ✓."""
+    return 完了(text)
+
+def antworte(steps, inputs):
+    return AgentFinish({"output": f"37 °C → {inputs['input']} 完了 \\ud800"})
+
+executor = AgentExecutor(agent=antworte, tools=[])
+maschine = graph(edges(wähle, on(Größe, 完成)) | edges(完成, on(完了, END)), start=wähle)
+'''
+
+ENCODINGS = ["ascii", "latin-1", "cp1252"]
+# Programs read these formats, in UTF-8.
+DATA = {"json", "sarif", "github", "mermaid", "mermaid-state", "dot", "svg", "html", "markdown", "promela", "tla"}
+
+# The arguments of each command, by its name; each is run with every format that it has.
+COMMANDS: Mapping[str, list[list[str]]] = {
+    "run": [
+        ["mine.py:executor", "wie groß → ?"],
+        ["mine.py:executor", "wie groß → ?", "--json"],
+        ["mine.py:executor", "wie groß → ?", "--quiet"],
+        ["mine.py:größe", "wie groß?"],
+        ["größe.py:executor", "wie groß?"],
+        ["größe.py:executor", "wie groß?", "--json"],
+    ],
+    "chat": [["größe.py:executor"]],
+    "check": [["mine.py"], ["mine.py:maschine"], ["größe.py:executor"], ["mine.py:größe"]],
+    "draw": [["mine.py:maschine"], ["mine.py:executor", "--run", "spur.jsonl"], ["größe.py:executor"]],
+    "view": [
+        ["spur.jsonl", "--no-open"],
+        ["spur.jsonl", "--no-open", "-o", "größe.html"],
+        ["spur.jsonl", "--timeline"],
+        ["spur.jsonl", "--sequence"],
+        ["größe.jsonl"],
+        ["-", "--timeline"],
+    ],
+    "audit": [["spur.jsonl", "beweis.json"], ["größe.jsonl", "beweis.json"]],
+    "export": [["mine.py:maschine"], ["größe.py:executor"]],
+    "diff": [["mine.py:maschine", "mine.py:executor"], ["mine.py:maschine", "größe.py:executor"]],
+    "models": [[]],
+    "models list": [[]],
+    "models pull": [["größe"]],
+}
+
+
+def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every command of the program with its name."""
+    if path and (path == "models" or not hasattr(command, "commands")):
+        yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from leaves(inner, f"{path} {name}".strip())
+
+
+LEAVES = dict(leaves(get_command(app)))
+
+
+def formats_of(name: str) -> list[str]:
+    for parameter in LEAVES[name].params:
+        if "--format" in parameter.opts:
+            # Newer versions of typer have a description of the type.
+            described = getattr(parameter, "type_descriptor", None)
+            return list(get_args(described.annotation)) if described is not None else list(parameter.type.choices)
+    return [""]
+
+
+MATRIX = [
+    (name, arguments, wanted)
+    for name, several in COMMANDS.items()
+    if name in LEAVES
+    for arguments in several
+    for wanted in formats_of(name)
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    for name in ("mine", "größe"):
+        monkeypatch.setitem(sys.modules, name, sys)
+        monkeypatch.delitem(sys.modules, name)
+    Path("mine.py").write_text(MINE, encoding="utf-8")
+    Path("größe.py").write_text(MINE, encoding="utf-8")
+
+
+@pytest.fixture
+def traced(here: None) -> None:
+    record = ["--record", "spur.jsonl", "--certificate", "beweis.json"]
+    assert in_locale("utf-8", "run", "mine.py:executor", "wie groß → ?", *record)[0] == 0
+
+
+def in_locale(encoding: str, *arguments: str) -> tuple[object, bytes, bytes]:
+    """Run a command with streams of this encoding; return its exit code and its output."""
+    printed, reported = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(stream, encoding=encoding) for stream in (printed, reported))
+    trace = Path("spur.jsonl").read_bytes() if Path("spur.jsonl").exists() else b""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(trace), encoding=encoding))
+        with pytest.raises(SystemExit) as exited:
+            enter(arguments)
+        out.flush()
+        err.flush()
+    return exited.value.code, printed.getvalue(), reported.getvalue()
+
+
+def test_every_command_is_in_the_matrix() -> None:
+    assert set(LEAVES) <= set(COMMANDS), "add the command to COMMANDS"
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_format_is_written_in_every_locale(encoding: str) -> None:
+    for name, arguments, wanted in MATRIX:
+        options = ["--format", wanted] if wanted else []
+        code, out, err = in_locale(encoding, *name.split(), *arguments, *options)
+        shown = (name, arguments, wanted, code, out[-300:], err[-600:])
+        assert code in (0, 1, 2, 3), shown
+        assert b"Traceback" not in err, shown
+        assert b"UnicodeEncodeError" not in err, shown
+        err.decode(encoding)
+        if wanted != "png":
+            out.decode("utf-8" if wanted in DATA or "--sequence" in arguments else encoding)
+
+
+@pytest.mark.usefixtures("traced")
+def test_data_is_the_same_in_every_locale() -> None:
+    for wanted in ("svg", "html", "mermaid", "mermaid-state", "dot", "markdown", "png"):
+        drawing = ("draw", "mine.py:maschine", "--format", wanted)
+        expected = in_locale("utf-8", *drawing)
+        assert expected[0] == 0, expected
+        assert in_locale("ascii", *drawing)[:2] == expected[:2]
+    for wanted in ("json", "sarif", "github"):
+        checking = ("check", "mine.py:maschine", "--format", wanted)
+        assert in_locale("ascii", *checking)[:2] == in_locale("utf-8", *checking)[:2]
+    ET.fromstring(in_locale("ascii", "draw", "mine.py:maschine", "--format", "svg")[1].decode())
+
+
+@pytest.mark.usefixtures("traced")
+def test_files_are_utf_8_in_every_locale() -> None:
+    for file in ("m.svg", "m.mmd", "m.dot", "m.html", "m.md", "m.txt"):
+        assert in_locale("utf-8", "draw", "mine.py:maschine", "-o", file)[0] == 0
+        expected = Path(file).read_bytes()
+        assert in_locale("ascii", "draw", "mine.py:maschine", "-o", file)[0] == 0
+        assert Path(file).read_bytes() == expected
+        assert "wähle" in expected.decode()
+
+
+def test_text_has_ascii_for_its_signs() -> None:
+    code, out, _ = in_locale("ascii", "draw", "mine.py:maschine", "--format", "text")
+    assert code == 0
+    assert b"w\\xe4hle" in out
+    assert not any(sign in out for sign in (b"\\u25", b"\\u21"))
+    ascii_stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    assert encodable("a → b … ≤ “c” × 完", ascii_stream) == 'a -> b ... <= "c" x \\u5b8c'
+    assert encodable("┌─┐│→…", ascii_stream, drawn=True) == "+-+|>\\u2026"
+    assert encodable("a → ü", io.TextIOWrapper(io.BytesIO(), encoding="latin-1")) == "a -> ü"
+
+
+def test_answer_keeps_every_character() -> None:
+    code, out, _ = in_locale("ascii", "run", "mine.py:executor", "groß?", "--quiet")
+    assert (code, out) == (0, b"37 \\xb0C \\u2192 gro\\xdf? \\u5b8c\\u4e86 \\ud800\n")
+
+
+def test_arguments_of_another_locale_are_read_as_utf_8() -> None:
+    """In the C locale, Python keeps the bytes of an argument as lone surrogates."""
+    question = os.fsdecode(b"gr\xc3\xb6\xc3\x9fe").encode().decode("ascii", "surrogateescape")
+    code, out, _ = in_locale("utf-8", "run", "mine.py:executor", question, "--json")
+    assert code == 0
+    assert json.loads(out.splitlines()[0])["input"] == "größe"
+    code, _, err = in_locale("utf-8", "run", "mine.py:executor", "gr\udcf6\udcdfe")
+    assert (code, b"it is not UTF-8; write it in UTF-8, or write ASCII" in err) == (2, True)
+
+
+def test_names_with_lone_surrogates_are_reported() -> None:
+    for arguments in (
+        ["run", "gr\udcf6.py:executor", "q"], ["check", "gr\udcf6.py:executor"], ["draw", "gr\udcf6:executor"],
+        ["view", "gr\udcf6.jsonl"], ["run", "q", "--model", "gr\udcf6:m"], ["run", "q", "--tools", "gr\udcf6:m"],
+        ["check", "gr\udcf6.py:executor", "--format", "json"], ["diff", "gr\udcf6:m", "mine:m"], ["gr\udcf6"],
+        ["audit", "gr\udcf6", "gr\udcf6"], ["export", "gr\udcf6:m", "--format", "tla"], ["run", "q", "--gr\udcf6"],
+        ["models", "pull", "gr\udcf6"], ["run", "q", "--memory", "gr\udcf6/talk.jsonl"],
+    ):  # fmt: skip
+        code, _, err = in_locale("utf-8", *arguments)
+        assert code in (1, 2), (arguments, err)
+        assert b"gr\\udcf6" in err or "--format" in arguments, (arguments, err)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}, {}])
+def test_commands_work_in_the_c_locale(variables: dict[str, str]) -> None:
+    own = environment(LC_ALL="C", PYTHONUTF8="0", **variables)
+    for arguments in (
+        ["run", "größe.py:executor", "wie groß → ?"],
+        ["run", "größe.py:executor", "wie groß → ?", "--json", "--record", "größe.jsonl"],
+        ["check", "größe.py:maschine"],
+        ["draw", "größe.py:maschine", "--format", "text"],
+        ["draw", "größe.py:maschine", "-o", "größe.svg"],
+        ["view", "größe.jsonl", "--no-open", "-o", "größe.html"],
+        ["--help"],
+        ["run", "--help"],
+    ):
+        ended = subprocess.run([*ARGUMENTS, *arguments], capture_output=True, check=False, env=own, timeout=PATIENCE)
+        assert ended.returncode in (0, 3), (arguments, ended.stderr[-600:])
+        ended.stdout.decode("latin-1" if variables.get("PYTHONIOENCODING") == "latin-1" else "ascii")
+    assert json.loads(Path("größe.jsonl").read_text(encoding="utf-8").splitlines()[0])["input"] == "wie groß → ?"
