@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphexec import (
     AgentExecutor,
@@ -24,7 +26,7 @@ from graphexec import (
 from graphexec.cli.chat.command import answer_lines, hold_chat
 from graphexec.cli.chat.reading import MessageReader
 from graphexec.cli.chat.session import Chat
-from graphexec.cli.chat.slash import COMMANDS
+from graphexec.cli.chat.slash import COMMANDS, run_command
 from graphexec.cli.chat.turns import EarlierTurns, make_earlier_turns
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.building import NamedExecutor
@@ -105,7 +107,7 @@ class Session:
 
     @property
     def notes(self) -> str:
-        """What is beside the answers, without styles, spinners and the space that a table leaves."""
+        """The text beside the answers, without styles and trailing blanks."""
         plain = re.sub(r"\x1b\[[0-?]*[@-~]", "", self.err.getvalue())
         return "\n".join(line.rstrip() for line in plain.splitlines())
 
@@ -162,7 +164,7 @@ def test_executor_keeps_its_own_memory(tmp_path: Path) -> None:
     assert memory.history.turns() == ()
 
 
-def test_agent_without_history_is_told_apart(tmp_path: Path) -> None:
+def test_agent_without_history_has_no_memory(tmp_path: Path) -> None:
     executor = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [double]), tools=[double])
     assert make_earlier_turns(executor, None) == EarlierTurns("input")
     with pytest.raises(UsageError, match="--memory: the react agent takes no earlier messages; leave it out"):
@@ -187,7 +189,7 @@ def test_function_agent_gets_the_conversation() -> None:
 
 def test_answer_is_printed_while_it_comes() -> None:
     session = Session([answer_text("A somewhat longer answer.")])
-    session.say("Tell me.")
+    session.say("What is it?")
     assert isinstance(session.out, Terminal)
     pieces = [one for one in session.out.writes if one.strip()]
     assert len(pieces) > 3
@@ -199,11 +201,11 @@ def test_first_piece_comes_before_the_last() -> None:
     session = Session([], model=Streaming([answer_text("A somewhat longer answer.")], seen))
     assert isinstance(session.out, Terminal)
     session.out.on_write = seen.set
-    assert session.say("Tell me.") == 0
+    assert session.say("What is it?") == 0
     assert session.out.getvalue() == "A somewhat longer answer.\n"
 
 
-def test_text_before_a_call_stays_on_a_line_of_its_own() -> None:
+def test_text_before_a_call_has_its_own_line() -> None:
     call = ModelReply("Let me see what this is.", (ToolCall("1", "double", '{"number": 2}'),))
     model = Streaming([call, "It is 4."])
     executor = AgentExecutor(agent=create_tool_calling_agent(model, [double]), tools=[double])
@@ -242,10 +244,14 @@ def test_output_controls_no_terminal() -> None:
 
 
 def test_stopped_run_says_which_limit_and_what_to_do() -> None:
-    session = Session([tool_call_text("double", number=2)] * 2, terminal=False)
+    session = Session([*[tool_call_text("double", number=2)] * 2, answer_text("4 and 4.")], terminal=False)
     assert session.say("/limits iterations=1", "Double 2 twice.") == 3
-    assert "Stopped after 1 step: the limit of 1 iteration" in session.notes.replace("iterations", "iteration")
-    assert "allow more with /limits iterations=N" in session.notes
+    stopped = session.notes.splitlines()[-1]
+    assert stopped.startswith("Stopped after 1 step: ")
+    _, remedy = stopped.split("; allow more with ")
+    assert remedy == "/limits iterations=2"
+    assert session.say(remedy, "Go on.") == 0
+    assert session.out.getvalue().endswith("4 and 4.\n")
 
 
 def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
@@ -277,11 +283,11 @@ def test_ctrl_c_in_mid_answer_ends_the_line() -> None:
             raise KeyboardInterrupt
 
     out.on_write = interrupt
-    hold_chat(session.chat, MessageReader(reader_of(["Tell me.", "Again."])))
+    hold_chat(session.chat, MessageReader(reader_of(["What is it?", "Again."])))
     first, second = out.getvalue().splitlines()
     assert "A somewhat longer answer.".startswith(first)
     assert second == "Your name is Ada."
-    assert "Tell me." not in session.requested(1)
+    assert "What is it?" not in session.requested(1)
 
 
 def test_ctrl_c_at_the_prompt_says_how_to_leave(capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,6 +315,16 @@ def test_unsaved_turn_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert session.out.getvalue() == "Hello, Ada.\n"
     assert "this turn is not remembered" in capsys.readouterr().err
     assert session.say("two") == 0
+
+
+def test_damaged_file_does_not_end_the_chat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "talk.jsonl"
+    session = Session([HELLO, KNOWN], file=file, terminal=False)
+    assert session.say("one") == 0
+    file.write_text("no turn\n", encoding="utf-8")
+    assert session.say("two") == 2
+    assert capsys.readouterr().err.startswith(f"graphexec: {file}, line 1, is not a turn: ")
+    assert session.say("/clear", "two") == 0
 
 
 @pytest.mark.parametrize(
@@ -352,12 +368,16 @@ def test_help_lists_every_command() -> None:
     assert {"/machine", "/page", "/limits", "/tools", "/clear", "/quit"} < set(COMMANDS)
 
 
-def test_machine_is_drawn_with_its_proof() -> None:
+@pytest.mark.parametrize(("encoding", "line"), [("utf-8", "│ plan "), ("ascii", "| plan ")])
+def test_machine_is_drawn_with_its_proof(encoding: str, line: str) -> None:
     session = Session([], terminal=False)
+    drawn = io.BytesIO()
+    session.chat.out = io.TextIOWrapper(drawn, encoding)
     assert session.say("/machine") == 0
-    drawn = session.out.getvalue()
-    assert "│ plan" in drawn
-    assert "Proved: every run ends" in drawn
+    session.chat.out.flush()
+    text = drawn.getvalue().decode(encoding)
+    assert line in text
+    assert "Proved: every run ends" in text
 
 
 def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -465,7 +485,7 @@ def test_clear_forgets_and_empties_the_file(tmp_path: Path, capsys: pytest.Captu
     session = Session([HELLO, KNOWN], file=file, terminal=False)
     assert session.say("My name is Ada.", "/clear", "What is my name?") == 0
     assert "My name is Ada." not in session.requested(1)
-    assert capsys.readouterr().err == f"1 turn of the conversation forgotten; {file} is empty\n"
+    assert capsys.readouterr().err == f"The conversation is forgotten; {file} is empty\n"
     assert len(FileHistory(file).turns()) == 1
 
 
@@ -486,6 +506,20 @@ def test_unknown_command_has_a_suggestion(capsys: pytest.CaptureFixture[str], li
     assert (
         capsys.readouterr().err == f"graphexec: there is no command {line.partition(' ')[0]}; did you mean {meant}?\n"
     )
+
+
+# Without /page, which writes files, and /quit.
+@given(st.sampled_from(["/limits", "/tools", "/machine", "/help", "/clear", "/"]), st.text())
+def test_no_command_raises(name: str, rest: str) -> None:
+    session = Session([], terminal=False)
+    line = f"{name}{rest}"
+    with pytest.MonkeyPatch.context() as patch:
+        errors = io.StringIO()
+        patch.setattr("sys.stderr", errors)
+        code = run_command(session.chat, line)
+    assert (code == 0) == (not errors.getvalue().startswith("graphexec: "))
+    assert errors.getvalue().count("\n") <= 1
+    assert code in (0, 2)
 
 
 @pytest.mark.parametrize("line", ["/etc/passwd is what?", "/", "/quit now", "/machine x"])
@@ -546,7 +580,7 @@ def test_options_of_run_apply(
     assert ended.code == 3
     assert "twice(number: integer)" in ended.out
     assert "save_memory" in ended.out
-    assert "allow more with /limits iterations=N" in ended.err
+    assert "allow more with /limits iterations=2" in ended.err
     assert len(FileHistory(file).turns()) == 1
 
 

@@ -49,7 +49,7 @@ class TerminalSession:
 
     @property
     def screen(self) -> str:
-        """What was printed, without escape sequences."""
+        """The text that was printed, without escape sequences."""
         text = SEQUENCES.sub("", self._read.decode("utf-8", "replace"))
         return text.replace("\r\n", "\n")
 

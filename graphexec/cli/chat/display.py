@@ -14,7 +14,7 @@ from graphexec.cli.terminal import TraceScreen, clean, symbols_for
 from graphexec.cli.trace import format_effects
 from graphexec.draw.model.text import format_quantity, truncate
 from graphexec.draw.runs.labels import format_call
-from graphexec.effects import CallTool, ToolResult
+from graphexec.effects import CallTool, LoadMemory, SaveMemory, ToolResult
 from graphexec.executor.result import Ending
 from graphexec.executor.streams import AnswerDiscarded, AnswerExtractor
 from graphexec.kernel.effects import CallId, Effect
@@ -58,7 +58,7 @@ class TurnDisplay:
         """Print a piece of the answer, or a call that has returned."""
         assert self._extractor is not None, "a run begins"
         match event:
-            case Asked(_, effect, call):
+            case Asked(_, effect, call) if not isinstance(effect, (LoadMemory, SaveMemory)):
                 self._waiting[None if call is None else call.id] = effect
             case Answered(_, effect, reply, _, _, call):
                 self._waiting.pop(None if call is None else call.id, None)
@@ -79,7 +79,9 @@ class TurnDisplay:
         self._stop_waiting()
         if isinstance(ending, StoppedResponse):
             self._end_line()
-            self._say(f"{ending.reason.rstrip('.')}; allow more with /limits {ending.limit.limit}=N", "yellow")
+            limit = ending.limit
+            more = f"/limits {limit.limit}={max(2 * limit.value, 1):g}"
+            self._say(f"{ending.reason.rstrip('.')}; allow more with {more}", "yellow")
             if not ending.generated:
                 return
         answer = format_observation(ending.output if isinstance(ending, StoppedResponse) else ending.answer)

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from graphexec.cli.chat.display import TurnDisplay
 from graphexec.cli.chat.turns import EarlierTurns
-from graphexec.cli.exit_codes import FAILED, print_error
+from graphexec.cli.exit_codes import FAILED, code_of, print_error
 from graphexec.cli.records import RunRecorder
 from graphexec.cli.runs.building import NamedExecutor
 from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
@@ -52,7 +52,7 @@ class Chat:
                 inputs = self.earlier.inputs(message)
         except Exception as error:  # noqa: BLE001 - a history may raise anything, and the chat goes on
             print_error(error, debug=self._debug)
-            return FAILED
+            return code_of(error)
         recorder, shown = RunRecorder(), TurnDisplay(self.out, self._err, quiet=self._quiet)
         displays: list[RunDisplay] = [recorder, shown]
         setup = RunSetup(

@@ -14,9 +14,8 @@ from rich.text import Text
 
 from graphexec.cli.chat.session import Chat
 from graphexec.cli.exit_codes import ANSWERED, UsageError, code_of, print_error, write
-from graphexec.cli.terminal import Screen, clean
+from graphexec.cli.terminal import Screen, clean, drawing_for
 from graphexec.cli.viewing import make_temporary_file, open_in_browser
-from graphexec.draw.model.text import format_quantity
 from graphexec.draw.runs.data import limits_data, read_limits, spent_data
 from graphexec.errors import did_you_mean
 from graphexec.executor.executor import AgentExecutor
@@ -103,7 +102,7 @@ def _print_help(chat: Chat, _arguments: Sequence[str]) -> None:
 def _draw_machine(chat: Chat, _arguments: Sequence[str]) -> None:
     from graphexec.draw import draw
 
-    chat.out.write(draw(chat.executor.verify(), "text"))
+    chat.out.write(drawing_for(draw(chat.executor.verify(), "text"), chat.out))
 
 
 def _write_page(chat: Chat, arguments: Sequence[str]) -> None:
@@ -200,12 +199,9 @@ def _list_tools(chat: Chat, _arguments: Sequence[str]) -> None:
 
 
 def _clear(chat: Chat, _arguments: Sequence[str]) -> None:
-    conversation = chat.earlier
-    length = conversation.length
-    conversation.clear()
-    turns = "The conversation is" if length is None else f"{format_quantity(length, 'turn')} of the conversation"
-    file = "" if conversation.file is None else f"; {conversation.file} is empty"
-    print(f"{turns} forgotten{file}", file=sys.stderr)
+    chat.earlier.clear()
+    file = "" if chat.earlier.file is None else f"; {chat.earlier.file} is empty"
+    print(f"The conversation is forgotten{file}", file=sys.stderr)
 
 
 def _quit(chat: Chat, _arguments: Sequence[str]) -> None:
