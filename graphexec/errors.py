@@ -255,6 +255,13 @@ class ThreadLimitError(GraphexecError, RuntimeError):
     """No thread is available for a call: too many abandoned calls still run, or the system starts no more threads."""
 
 
+class EventLoopError(GraphexecError, RuntimeError):
+    """Async code runs without asyncio's event loop, or uses what belongs to another event loop.
+
+    `__cause__` is asyncio's own error, if there was one.
+    """
+
+
 class AbandonedError(GraphexecError):
     """A run in an abandoned thread: its call was cut, or its batch failed, so its result is not needed."""
 

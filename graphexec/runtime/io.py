@@ -290,11 +290,17 @@ class _AsyncIO:
     async def sleep(self, seconds: float) -> None:
         import asyncio
 
+        from graphexec.runtime.tasks import require_event_loop
+
+        require_event_loop()
         await asyncio.sleep(seconds)
 
     async def wait(self, future: Future[T], seconds: float | None) -> T:
         import asyncio
 
+        from graphexec.runtime.tasks import require_event_loop
+
+        require_event_loop()
         return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
@@ -313,8 +319,10 @@ class _AsyncIO:
         return await await_for(call(), seconds)
 
     async def gather(self, calls: Sequence[Call[T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-        from graphexec.runtime.tasks import await_all
+        from graphexec.runtime.tasks import await_all, require_event_loop
 
+        # Before coroutines are made, which nobody would await.
+        require_event_loop()
         return await await_all([call() for call in calls], seconds, at_once=at_once)
 
     def call_group(self) -> AbstractAsyncContextManager[CallGroup[Any]]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, final
 
-from graphexec.errors import MissingHandlerError
+from graphexec.errors import EventLoopError, MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext, members_of
 from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, attach_journal
 from graphexec.kernel.execution import Cut, Execution
@@ -66,8 +66,13 @@ def follow(
     """Return the coroutine that drives a run to its end, for every kind of run.
 
     `notify` is called with each event, then `on_event` is awaited with it. `on_event` may wait for a stream's consumer,
-    so a call with a deadline gets its own thread or task then.
+    so a call with a deadline gets its own thread or task then. Raises `EventLoopError` if an async run has no loop.
     """
+    if not io.blocking:
+        # Loads asyncio, which sync runs never need.
+        from graphexec.runtime.tasks import require_event_loop
+
+        require_event_loop()
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow(Loop())
 
 
@@ -208,6 +213,7 @@ class RunLoop:
         plain = not self.observed and self.run_context.around_call is None
         cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
+        item: Any = None
         asked = 0
         # When the current node started or resumed.
         back = clock() - began
@@ -215,7 +221,6 @@ class RunLoop:
             while True:
                 if cancel_scope is not None and cancel_scope.cancelled:
                     cancel_scope.check()
-                item: Any
                 if waiting is None:
                     try:
                         # `answer` is None at the start of the path and after an event.
@@ -301,6 +306,14 @@ class RunLoop:
                 answer = (reply, now, now - asked_at)
                 parts.extend(answer if item.charged is None else (keep_charged(reply, item), now, now - asked_at))
         except BaseException as error:
+            from graphexec._mistakes.event_loops import raise_loop_error
+
+            try:
+                raise_loop_error(error, _describe_request(item))
+            except EventLoopError as explained:
+                if deadline is None:
+                    self._fail(explained)
+                raise
             if deadline is None:
                 self._fail(error)
             raise
@@ -421,3 +434,10 @@ class RunLoop:
                     await self.report(call, (news,))
             finally:
                 close_calls((call,))
+
+
+# Any: a request or an event of a path, which are not all calls.
+def _describe_request(item: Any) -> str:
+    calls: Sequence[CallContext[Any]] = getattr(item, "calls", (item,))
+    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls if isinstance(call, CallContext)))
+    return f"the handler of {effects}" if effects else "a function of the run"

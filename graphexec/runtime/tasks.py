@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,14 +13,50 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
+from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
 from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, CallUpdate, NotDone, open_cancel_scope, start_in_thread
 
 T = TypeVar("T")
 
 
+def require_event_loop() -> None:
+    """Raise `EventLoopError` unless a task on asyncio's event loop runs this code."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    if task is not None:
+        return
+    library = _running_library()
+    fact = f"{library} runs it" if library else "no event loop runs it"
+    remedy = (
+        "write await trio.to_thread.run_sync(executor.invoke, inputs), or another sync method"
+        if library == "trio"
+        else "call a sync method, such as executor.invoke(inputs), or run it with asyncio.run(...)"
+    )
+    raise EventLoopError(f"an async call of graphexec needs asyncio, and {fact}; {remedy}")
+
+
+def _running_library() -> str | None:
+    """Return the name of the async library that runs this code, if another one than asyncio does."""
+    # Any: a module that only these libraries load.
+    sniffio: Any = sys.modules.get("sniffio")
+    trio: Any = sys.modules.get("trio")
+    if trio is not None and getattr(trio.lowlevel, "in_trio_run", bool)():
+        return "trio"
+    if sniffio is None:
+        return None
+    try:
+        library: str = sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return None
+    return None if library == "asyncio" else library
+
+
 async def call_in_thread(call: Callable[[], T]) -> T:
     """Run `call` in a separate thread and await its result; cancelling this abandons the thread."""
+    require_event_loop()
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
@@ -87,8 +124,9 @@ def result_of(task: asyncio.Task[T]) -> T:
 
 def make_check() -> Callable[[], None]:
     """Return a function that raises `CancelledError` if the current task was cancelled since and suppressed it."""
+    require_event_loop()
     task = asyncio.current_task()
-    assert task is not None, "a coroutine waits in a task"
+    assert task is not None, "it runs this code"
     cancelled = task.cancelling()
 
     def check() -> None:

@@ -409,10 +409,13 @@ class ThreadGroup(Generic[T]):
 def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
     """Run an async function in a sync run: in a separate thread with its own event loop, so also under a running loop.
 
-    It must not await objects of another loop. It is cancelled with its caller.
+    It is cancelled with its caller. Raises `EventLoopError` if another thread, such as that of another loop, sets what
+    it awaits.
     """
     # Importing asyncio takes half of the import time, and a run may never need it.
     import asyncio
+
+    from graphexec._mistakes.event_loops import guard_loop
 
     with open_cancel_scope() as scope:
 
@@ -426,6 +429,6 @@ def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:
                     loop.call_soon_threadsafe(task.cancel)
 
             with scope.on_cancel(cancel):
-                return await call()
+                return await guard_loop(loop, task, call)
 
         return start_in_thread(lambda: asyncio.run(main()), scope).result()

@@ -192,7 +192,13 @@ def _call_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
         # Blocking calls are not cancelled, so a CancelledError comes from the tool's own code.
         if not isinstance(error, (Exception, CancelledError)):
             raise
-        return ToolRaisedError(error)
+        return _raised(tool, error)
+
+
+def _raised(tool: AnyTool, error: BaseException) -> ToolRaisedError:
+    from graphexec._mistakes.event_loops import explain_loop_error
+
+    return ToolRaisedError(explain_loop_error(error, f"the tool {tool.name}"))
 
 
 async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult:
@@ -209,7 +215,7 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult
         is_from_tool = isinstance(error, CancelledError) and task is not None and not task.cancelling()
         if not isinstance(error, Exception) and not is_from_tool:
             raise
-        return ToolRaisedError(error)
+        return _raised(tool, error)
 
 
 # Any: the value that the tool returned.

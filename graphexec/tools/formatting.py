@@ -73,6 +73,33 @@ _MOST_PARTS = 10_000
 _MOST_BITS = 1_000
 
 
+# The arguments of most calls have fewer characters.
+FEW = 2_000
+_FEW_PARTS, _SHORT, _SMALL = 8, 100, 10**18
+_SHORT_KINDS = frozenset[type]({str, bool, float, type(None)})
+
+
+def has_few_characters(value: Any) -> bool:
+    """Return whether a value is an object of a few short parts, with certainly fewer characters than `FEW`.
+
+    It calls no other function, because each step of a run would pay for the calls.
+    """
+    if value.__class__ is not dict:
+        return False
+    left = _FEW_PARTS
+    for name in value:
+        part = value[name]
+        kind = part.__class__
+        left -= 1
+        if not left or name.__class__ is not str or name[_SHORT:]:
+            return False
+        if not (-_SMALL < part < _SMALL if kind is int else kind in _SHORT_KINDS):
+            return False
+        if kind is str and part[_SHORT:]:
+            return False
+    return True
+
+
 def measure_json(value: Any, most: int) -> tuple[int, bool]:
     """Return the characters of a value as JSON without spaces and escapes, and whether that is all of it.
 

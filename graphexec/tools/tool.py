@@ -29,7 +29,7 @@ from graphexec.kernel.effects import NestedRuns
 from graphexec.messages import ToolSpec
 from graphexec.runtime.retry_policy import RetryPolicy
 from graphexec.tools.examples import ToolExample, check_examples, describe_examples
-from graphexec.tools.formatting import measure_json
+from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.options import ASYNC_FUNCTION, LENGTH, POLICY, ErrorPolicy, read_options
 from graphexec.tools.schemas import format_schema
 
@@ -241,10 +241,17 @@ class Tool(Generic[P, R_co]):
 
         A string is the only (required) argument, or a JSON object with all arguments. Raises `InvalidArgumentsError`.
         """
-        self._require_length(tool_input)
+        most = self.max_tool_input
+        if most is not None and (most < FEW or not has_few_characters(tool_input)):
+            self._require_length(tool_input, most)
         import pydantic_core
 
-        *preferred, last = self._interpretations(tool_input) if isinstance(tool_input, str) else (tool_input,)
+        preferred: Sequence[Mapping[str, Any]] = ()
+        # The usual class first: it saves a function call at each step of a run.
+        if tool_input.__class__ is dict or not isinstance(tool_input, str):
+            last: str | Mapping[str, Any] = tool_input
+        else:
+            *preferred, last = self._interpretations(tool_input)
         validate = self.arguments.validator.validate_python
         for arguments in preferred:
             with contextlib.suppress(pydantic_core.ValidationError):
@@ -262,10 +269,7 @@ class Tool(Generic[P, R_co]):
             message = f"{self.name} was not called: {what}. Call it as {self.signature}."
             raise InvalidArgumentsError(message, tuple(names)) from None
 
-    def _require_length(self, tool_input: str | Mapping[str, Any]) -> None:
-        most = self.max_tool_input
-        if most is None:
-            return
+    def _require_length(self, tool_input: str | Mapping[str, Any], most: int) -> None:
         length, complete = (len(tool_input), True) if isinstance(tool_input, str) else measure_json(tool_input, most)
         if length > most:
             number = f"{length:,}" if complete else f"at least {length:,}"

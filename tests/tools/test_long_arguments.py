@@ -23,7 +23,7 @@ from graphexec.models import ScriptedModel
 from graphexec.tools import AnyTool, Tool, tool_from_schema, tools_of
 from graphexec.tools.calling import make_tool_handler
 from graphexec.tools.everyday import calculator, convert_units
-from graphexec.tools.formatting import measure_json
+from graphexec.tools.formatting import FEW, has_few_characters, measure_json
 from graphexec.tools.units import UNITS
 from tests.counting import count_calls
 from tests.executor.actors import act, answer, observations, reply_of, run_executor, scripted, statuses
@@ -333,7 +333,20 @@ JSON = st.recursive(
 def test_arguments_are_measured_as_json(value: Any) -> None:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     escapes = sum(len(found) - 1 for found in re.findall(r"\\u[0-9a-f]{4}|\\.", text))
-    assert measure_json(value, 10**9) == (len(text) - escapes, True)
+    length = len(text) - escapes
+    assert measure_json(value, 10**9) == (length, True)
+    assert not has_few_characters(value) or length < FEW
+
+
+@pytest.mark.parametrize("part", ["x" * 101, 10**18, -(10**18), [], {}, 1j])
+def test_only_short_parts_are_not_measured(part: Any) -> None:
+    assert has_few_characters({"name": "x" * 100, "count": 10**18 - 1, "size": 0.5, "is_new": True, "to": None})
+    assert has_few_characters({f"{number}" * 100: "x" * 100 for number in range(7)})
+    assert not has_few_characters({"name": part})
+    assert not has_few_characters({"x" * 101: 1})
+    assert not has_few_characters({f"{number}": 1 for number in range(8)})
+    assert not has_few_characters({1: 1})
+    assert not has_few_characters([part])
 
 
 def test_measuring_ends_for_any_value() -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from graphexec._mistakes.event_loops import raise_loop_error
 from graphexec.errors import ModelError, RateLimitError, ServerError
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.failures import (
@@ -140,6 +141,7 @@ class Attempts:
         except Exception as error:
             failure = classify_exception(self.endpoint, error, seconds=self._timeout, phase=self._phase(error))
             if failure is None:
+                raise_loop_error(error, f"the async_client of {self.endpoint.model}")
                 raise
             self._failure = failure
             raise failure.error from error

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 
 from graphexec.errors import ModelConnectionError
 from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
+from graphexec.runtime.tasks import require_event_loop
 
 
 class HTTPClient(Protocol):
@@ -97,6 +98,7 @@ class Connections:
         """Return the async client of the running event loop. Raises `ModelConnectionError` as `blocking_client`."""
         if self._given_async is not None:
             return self._given_async.check_process()
+        require_event_loop()
         loop = asyncio.get_running_loop()
         used = self._own_async.get(loop)
         if used is None:
@@ -131,6 +133,7 @@ class Connections:
 
     async def aclose(self) -> None:
         """Close the async client of the running loop and the blocking client; a later call creates new ones."""
+        require_event_loop()
         with self._lock:
             used = self._own_async.pop(asyncio.get_running_loop(), None)
         if used is not None and used.keeper is not None:

@@ -1,0 +1,439 @@
+"""Event loops: none, as under trio, and other ones than the run's. Each gives one clear error, and at once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import types
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from graphexec import AgentExecutor, snapshot_of, tool
+from graphexec.errors import EventLoopError
+from graphexec.memory import BufferMemory, FileHistory
+from graphexec.messages import ChatRequest, UserMessage
+from graphexec.models import OpenAICompatible, retrying
+from graphexec.runtime.threads import run_on_own_loop
+from graphexec.tools import AnyTool
+from tests.executor.actors import act, answer, scripted
+
+REQUEST = ChatRequest([UserMessage("Hello")])
+
+
+def executor_of(one: AnyTool, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=scripted(act(one.name), answer()), tools=[one], **options)
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def drain(items: AsyncIterable[Any]) -> list[Any]:
+    return [item async for item in items]
+
+
+def model() -> OpenAICompatible:
+    return OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k")
+
+
+def memory(folder: Path) -> BufferMemory:
+    return BufferMemory(history=FileHistory(folder / "history"))
+
+
+ASYNC_CALLS: dict[str, Callable[[Path], Awaitable[Any]]] = {
+    "arun": lambda _: executor_of(look).arun("q"),
+    "ainvoke": lambda _: executor_of(look).ainvoke("q"),
+    "abatch": lambda _: executor_of(look).abatch(["q", "r"]),
+    "astream": lambda _: drain(executor_of(look).astream("q")),
+    "astream_chunks": lambda _: drain(executor_of(look).astream_chunks("q")),
+    "astream_answer": lambda _: drain(executor_of(look).astream_answer("q")),
+    "iter": lambda _: drain(executor_of(look).iter("q")),
+    "within a time": lambda _: executor_of(look, max_execution_time=60).arun("q"),
+    "acomplete": lambda _: model().acomplete(REQUEST),
+    "model astream": lambda _: drain(model().astream(REQUEST)),
+    "model aclose": lambda _: model().aclose(),
+    "wrapper": lambda _: retrying(model()).acomplete(REQUEST),
+    "wrapper astream": lambda _: drain(retrying(model()).astream(REQUEST)),
+    "aload": lambda folder: memory(folder).aload({}),
+    "asave": lambda folder: memory(folder).asave({"input": "q"}, {"output": "a"}),
+}
+
+
+def step(call: Callable[[Path], Awaitable[Any]], folder: Path) -> None:
+    """Run a coroutine as another library does, which knows nothing of asyncio."""
+    made: Any = call(folder)
+    try:
+        made.send(None)
+    finally:
+        made.close()
+        # A coroutine that nobody awaits is reported when it is collected.
+        gc.collect()
+
+
+@pytest.mark.parametrize("name", ASYNC_CALLS)
+def test_async_call_without_asyncio_says_so(name: str, tmp_path: Path) -> None:
+    with pytest.raises(EventLoopError, match=r"needs asyncio, and no event loop runs it; call a sync method, such as"):
+        step(ASYNC_CALLS[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", ASYNC_CALLS)
+def test_async_call_under_trio_names_its_threads(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trio = types.SimpleNamespace(lowlevel=types.SimpleNamespace(in_trio_run=lambda: True))
+    monkeypatch.setitem(__import__("sys").modules, "trio", trio)
+    with pytest.raises(EventLoopError, match=r"and trio runs it; write await trio\.to_thread\.run_sync\(executor\.inv"):
+        step(ASYNC_CALLS[name], tmp_path)
+
+
+@pytest.mark.parametrize(("found", "says"), [("curio", "curio runs it"), ("asyncio", "no event loop"), (None, "no ev")])
+def test_error_names_the_library_that_runs_the_call(
+    found: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def current() -> str:
+        if found is None:
+            raise LookupError
+        return found
+
+    sniffio = types.SimpleNamespace(current_async_library=current, AsyncLibraryNotFoundError=LookupError)
+    monkeypatch.setitem(__import__("sys").modules, "sniffio", sniffio)
+    with pytest.raises(EventLoopError, match=says):
+        step(ASYNC_CALLS["arun"], tmp_path)
+
+
+def test_sync_methods_need_no_event_loop() -> None:
+    # As `trio.to_thread.run_sync` calls it.
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(executor_of(look).invoke("q")))
+    thread.start()
+    thread.join()
+    assert results == [{"input": "q", "output": "done"}]
+
+
+@pytest.fixture
+def other_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """A loop that runs in another thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+async def _cancel_tasks() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def waiting(loop: asyncio.AbstractEventLoop, wait: Callable[[], Awaitable[object]]) -> None:
+    """Bind a lock or a queue to a loop, as a task there does that waits for it."""
+    begun = threading.Event()
+
+    async def bind() -> None:
+        task = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run_coroutine_threadsafe(bind(), loop)
+    assert begun.wait(10)
+
+
+async def hold(lock: asyncio.Lock) -> None:
+    await lock.acquire()
+    await lock.acquire()
+
+
+async def await_in_condition(condition: asyncio.Condition) -> None:
+    async with condition:
+        await condition.wait()
+
+
+async def take(queue: asyncio.Queue[Any]) -> None:
+    await queue.get()
+
+
+async def await_future(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+async def await_in_group(future: asyncio.Future[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(await_future(future))
+
+
+async def await_completed(future: asyncio.Future[Any]) -> None:
+    for one in asyncio.as_completed([future]):
+        await one
+
+
+async def await_gathered(future: asyncio.Future[Any]) -> None:
+    await asyncio.gather(future)
+
+
+async def await_for(future: asyncio.Future[Any]) -> None:
+    await asyncio.wait_for(future, 60)
+
+
+async def await_shielded(future: asyncio.Future[Any]) -> None:
+    await asyncio.shield(future)
+
+
+def bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]], again: Callable[[Any], Any]) -> Any:
+    def in_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Any]]:
+        one = make()
+        waiting(loop, partial(wait, one))
+        return partial(again, one)
+
+    return in_loop
+
+
+# What a tool may await that belongs to another loop.
+FOREIGN: dict[str, Callable[[asyncio.AbstractEventLoop], Callable[[], Awaitable[Any]]]] = {
+    "future": lambda loop: partial(await_future, loop.create_future()),
+    "gather": lambda loop: partial(await_gathered, loop.create_future()),
+    "wait_for": lambda loop: partial(await_for, loop.create_future()),
+    "shield": lambda loop: partial(await_shielded, loop.create_future()),
+    "group": lambda loop: partial(await_in_group, loop.create_future()),
+    "as_completed": lambda loop: partial(await_completed, loop.create_future()),
+    "lock": bound(asyncio.Lock, hold, asyncio.Lock.acquire),
+    "semaphore": bound(lambda: asyncio.Semaphore(0), asyncio.Semaphore.acquire, asyncio.Semaphore.acquire),
+    "event": bound(asyncio.Event, asyncio.Event.wait, asyncio.Event.wait),
+    "queue": bound(asyncio.Queue, take, take),
+    "condition": bound(asyncio.Condition, await_in_condition, await_in_condition),
+}
+
+# Seconds: no test waits so long.
+DEADLINE = 60.0
+
+
+def run_sync(executor: AgentExecutor) -> Any:
+    return executor.run("q")
+
+
+def run_async(executor: AgentExecutor) -> Any:
+    return asyncio.run(executor.arun("q"))
+
+
+def run_under_a_loop(executor: AgentExecutor) -> Any:
+    async def main() -> Any:
+        return executor.run("q")
+
+    return asyncio.run(main())
+
+
+def run_twice(executor: AgentExecutor) -> Any:
+    # A pending future that was awaited in the wrong loop once gives another message of asyncio's.
+    first = run_async(executor)
+    assert first.steps[0].status == "error"
+    return run_async(executor)
+
+
+RUNS = [run_sync, run_async, run_under_a_loop, run_twice]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("name", FOREIGN)
+def test_tool_that_awaits_another_loop_gets_an_error(
+    name: str, run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
+) -> None:
+    wait = FOREIGN[name](other_loop)
+
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        return str(await wait())
+
+    result = run(executor_of(weather, max_execution_time=DEADLINE))
+    assert result.steps[0].observation == (
+        "weather failed: EventLoopError: the tool weather awaited something that belongs to another event loop; "
+        "create it in the function that awaits it"
+    )
+    assert result.spent.seconds < DEADLINE / 2
+
+
+@pytest.mark.parametrize("run", RUNS[:3])
+def test_future_of_a_closed_loop_gets_an_error(run: Callable[[AgentExecutor], Any]) -> None:
+    loop = asyncio.new_event_loop()
+    future: asyncio.Future[str] = loop.create_future()
+    loop.close()
+
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        return await future
+
+    assert "belongs to another event loop" in run(executor_of(weather)).steps[0].observation
+
+
+@pytest.mark.parametrize("run", RUNS[:3])
+def test_raised_error_names_its_cause(
+    run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
+) -> None:
+    future: asyncio.Future[str] = other_loop.create_future()
+
+    @tool(on_error="raise")
+    async def weather() -> str:
+        """The weather."""
+        return await future
+
+    with pytest.raises(EventLoopError, match="the tool weather awaited something") as raised:
+        run(executor_of(weather))
+    assert isinstance(raised.value.__cause__, RuntimeError)
+    assert snapshot_of(raised.value) is not None
+
+
+def test_error_is_retried_as_the_runtime_error_that_it_is(other_loop: asyncio.AbstractEventLoop) -> None:
+    calls: list[int] = []
+
+    @tool(retries=1, retry_on=RuntimeError)
+    async def weather() -> str:
+        """The weather."""
+        calls.append(1)
+        return str(await await_future(other_loop.create_future()))
+
+    run_async(executor_of(weather))
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("run", RUNS[:3])
+def test_function_that_needs_a_loop_must_be_async(run: Callable[[AgentExecutor], Any]) -> None:
+    @tool
+    def weather() -> str:
+        """The weather."""
+        return str(asyncio.get_running_loop())
+
+    if run is run_under_a_loop:
+        # A sync call in the thread of the loop finds it.
+        assert "EventLoop" in run(executor_of(weather)).steps[0].observation
+        return
+    says = "the tool weather needs an event loop and ran in a thread without one; write an async def"
+    assert says in run(executor_of(weather)).steps[0].observation
+
+
+def test_own_errors_of_a_tool_stay_as_they_are() -> None:
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        raise RuntimeError("no rain")
+
+    assert run_async(executor_of(weather)).steps[0].observation == "weather failed: RuntimeError: no rain"
+
+
+@pytest.mark.parametrize("run", [run_sync, run_under_a_loop])
+def test_future_that_another_loop_sets_is_not_awaited_to_the_deadline(
+    run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
+) -> None:
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        event = asyncio.Event()
+        # The loop of the tool sleeps when the other one sets the event.
+        other_loop.call_soon_threadsafe(other_loop.call_later, 0.02, event.set)
+        await event.wait()
+        return "set"
+
+    result = run(executor_of(weather, max_execution_time=DEADLINE))
+    assert "awaited something that another thread has set" in result.steps[0].observation
+    assert result.spent.seconds < DEADLINE / 2
+
+
+def test_future_in_a_wait_set_is_not_awaited_to_the_deadline(other_loop: asyncio.AbstractEventLoop) -> None:
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        future: asyncio.Future[str] = other_loop.create_future()
+        other_loop.call_soon_threadsafe(other_loop.call_later, 0.02, future.set_result, "rain")
+        await asyncio.wait([future])
+        return "set"
+
+    result = run_sync(executor_of(weather, max_execution_time=DEADLINE))
+    assert "awaited something that another thread has set" in result.steps[0].observation
+
+
+def test_another_thread_may_wake_the_loop() -> None:
+    async def work() -> str:
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(event.set))
+        thread.start()
+        await event.wait()
+        thread.join()
+        return await asyncio.to_thread(lambda: "woken")
+
+    assert run_on_own_loop(work) == "woken"
+
+
+def test_future_of_another_loop_may_be_wrapped(other_loop: asyncio.AbstractEventLoop) -> None:
+    @tool
+    async def weather() -> str:
+        """The weather."""
+        future = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "rain"), other_loop)
+        return await asyncio.wrap_future(future)
+
+    for run in RUNS[:3]:
+        assert run(executor_of(weather)).steps[0].observation == "rain"
+
+
+def test_sync_run_in_an_async_tool_works() -> None:
+    @tool
+    async def inner() -> str:
+        """Wait within."""
+        await asyncio.sleep(0)
+        return "inside"
+
+    @tool
+    async def outer() -> str:
+        """Run another executor, and block the loop."""
+        return str(executor_of(inner).run("q").steps[0].observation)
+
+    for run in RUNS[:3]:
+        assert run(executor_of(outer, max_execution_time=DEADLINE)).steps[0].observation == "inside"
+
+
+def test_model_of_an_agent_gets_the_error(other_loop: asyncio.AbstractEventLoop) -> None:
+    async def decide(steps: Any, inputs: Any) -> Any:
+        del steps, inputs
+        return await await_future(other_loop.create_future())
+
+    executor = AgentExecutor(agent=decide, tools=[])
+    for run in RUNS[:3]:
+        with pytest.raises(EventLoopError, match=r"the handler of CallAgent awaited something that belongs") as raised:
+            run(executor)
+        assert snapshot_of(raised.value) is not None
+
+
+class KeptConnection(httpx.AsyncBaseTransport):
+    """A transport whose connection belongs to the loop of its first request, as those of a pool do."""
+
+    def __init__(self) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.loop is None:
+            self.loop = asyncio.get_running_loop()
+        future = self.loop.create_future()
+        self.loop.call_soon(future.set_result, None)
+        await future
+        return httpx.Response(200, json={"choices": [{"message": {"content": "Hello"}}]}, request=request)
+
+
+def test_shared_async_client_under_two_loops_gets_an_error() -> None:
+    client = httpx.AsyncClient(transport=KeptConnection())
+    shared = OpenAICompatible("small", base_url="http://127.0.0.1:9/v1", api_key="k", async_client=client)
+    assert asyncio.run(shared.acomplete(REQUEST)).content == "Hello"
+    with pytest.raises(EventLoopError, match="the async_client of small used something of an event loop"):
+        asyncio.run(shared.acomplete(REQUEST))
