@@ -13,6 +13,7 @@ from graphexec.cli.chat.command import chat
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
 from graphexec.cli.runs.running import run
+from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen
 from graphexec.cli.viewing import view
 
@@ -123,5 +124,5 @@ def pull(
     """Download a model's weights, and print their path."""
     from graphexec.models.local import weights
 
-    with exit_on_error(debug=debug):
+    with exit_on_error(debug=debug), terminable():
         print(weights.pull(name))

@@ -12,9 +12,10 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,7 +176,7 @@ def test_interrupted_pull_can_be_repeated(index: Path, cache: Path, monkeypatch:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("last", ["subprocess.run", "os.fsync"], ids=["at the start", "just before the end"])
+@pytest.mark.parametrize("last", ["subprocess.Popen", "os.fsync"], ids=["at the start", "just before the end"])
 def test_killed_pull_can_be_repeated(index: Path, cache: Path, last: str) -> None:
     killed = f"import subprocess\n{last} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)\npull('toy')"
     program = subprocess.run([sys.executable, "-c", KNOWS_TOY + killed], check=False)
@@ -215,6 +216,119 @@ def test_weights_of_wrong_size_are_not_installed(index: Path, cache: Path) -> No
     (cache / "toy.gguf").write_bytes(BYTES[:100])
     assert installed() == ()
     assert pull("toy").read_bytes() == BYTES
+
+
+def test_altered_weights_are_refused(index: Path, cache: Path) -> None:
+    path = pull("toy")
+    status = path.stat()
+    altered = BYTES[:-1] + b"x"
+    path.write_bytes(altered)
+    # An attacker can set the time of the last change of the content.
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_mtime_ns == status.st_mtime_ns
+    fact = f"its sha256 is {hashlib.sha256(altered).hexdigest()}, not {TOY.sha256} as toy has"
+    remedy = "delete the file and run graphexec models pull toy"
+    with pytest.raises(WeightsError, match=f"{path} has been altered: {fact}; {remedy}"):
+        pull("toy")
+    assert path.read_bytes() == altered
+    path.unlink()
+    assert pull("toy").read_bytes() == BYTES
+
+
+def test_altered_weights_are_not_served(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(_: Settings) -> None:
+        raise AssertionError("altered weights are served")
+
+    monkeypatch.setattr("graphexec.models.local.model.LlamaProcess", serve)
+    cache.mkdir()
+    (cache / "toy.gguf").write_bytes(BYTES[:-1] + b"x")
+    for model in (LocalModel(model="toy"), LocalModel(model="toy", download=False)):
+        with pytest.raises(WeightsError, match="has been altered"):
+            model.complete(CompletionRequest("hello"))
+
+
+def test_unchanged_weights_are_read_once(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[object] = []
+    digest = hashlib.file_digest
+
+    def file_digest(file: Any, kind: str) -> Any:
+        read.append(file)
+        return digest(file, kind)
+
+    pull("toy")
+    monkeypatch.setattr(hashlib, "file_digest", file_digest)
+    assert pull("toy") == pull("toy")
+    assert read == []
+    os.utime(pull("toy"))
+    pull("toy")
+    assert len(read) == 1
+
+
+# A pip that starts a process and waits for it; both hold the pipe open that the test reads.
+SLOW_PIP = """
+import os, subprocess, sys
+pipe = os.open(os.environ["PIPE"], os.O_WRONLY)
+os.write(pipe, b"waiting\\n")
+subprocess.run([sys.executable, "-c", "import threading; threading.Event().wait()"], pass_fds=[pipe])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("command", [False, True], ids=["python", "command line"])
+def test_interrupted_download_leaves_no_process(
+    number: signal.Signals, command: bool, index: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, pipe = tmp_path / "packages" / "pip", tmp_path / "pipe"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(SLOW_PIP)
+    os.mkfifo(pipe)
+    run = "from graphexec.cli.startup import enter\nenter(['models', 'pull', 'toy'])" if command else "pull('toy')"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "packages"), "PIPE": str(pipe)}
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", KNOWS_TOY + run], stderr=subprocess.DEVNULL, env=environment
+        ) as program,
+        pipe.open("rb") as waiting,
+    ):
+        assert waiting.readline() == b"waiting\n"
+        program.send_signal(number)
+        program.wait(60)
+        # The end of the pipe: pip and the process that it started have ended.
+        assert waiting.read() == b""
+    assert program.returncode != 0
+    assert installed() == ()
+    assert pull("toy").read_bytes() == BYTES
+    assert left_in(cache) == {"toy.gguf"}
+
+
+def test_interrupt_ends_pip(index: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        """The errors of pip, which Ctrl-C interrupts."""
+
+        def read(self) -> bytes:
+            raise KeyboardInterrupt
+
+    class Pip(subprocess.Popen[bytes]):
+        def __init__(self, command: Sequence[str], **options: Any) -> None:
+            super().__init__([sys.executable, "-c", "import sys; sys.stdin.read()"], **options)
+            programs.append(self)
+            assert self.stderr is not None
+            self.stderr.close()
+            self.stderr = Interrupted()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+
+        def __exit__(self, *_: object) -> None:
+            assert self.stdin is not None
+            self.wait(60)
+            self.stdin.close()
+
+    programs: list[Pip] = []
+    monkeypatch.setattr(subprocess, "Popen", Pip)
+    with pytest.raises(KeyboardInterrupt):
+        pull("toy")
+    assert [pip.returncode for pip in programs] == [-signal.SIGKILL]
+    assert left_in(cache) == set()
 
 
 def test_unknown_weights_error_lists_known_names() -> None:

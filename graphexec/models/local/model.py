@@ -22,7 +22,7 @@ from graphexec.models.http.options import SEED, TEMPERATURE, TOP_P, copy_extra_b
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
-from graphexec.models.local.weights import DEFAULT, check_gguf, pull, weights_path
+from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verified, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
@@ -148,8 +148,10 @@ class LocalModel(ClosableModel):
         require_llama()
         if self._path is None and self._download:
             weights_path(self._name)
+        elif self._path is None:
+            self._require_there()
         else:
-            self._weights()
+            check_gguf(self._path)
 
     def __repr__(self) -> str:
         what = f"model={self._name!r}" if self._path is None else repr(str(self._path))
@@ -214,15 +216,18 @@ class LocalModel(ClosableModel):
     def _weights(self) -> Path:
         if self._path is not None:
             return check_gguf(self._path)
-        there = weights_path(self._name)
         if self._download:
             return pull(self._name)
+        self._require_there()
+        return verified(self._name)
+
+    def _require_there(self) -> None:
+        there = weights_path(self._name)
         if not there.is_file():
             raise WeightsError(
                 f"the weights {self._name} are not at {there}, and download=False; fetch them with "
                 f"graphexec.models.pull({self._name!r}), or pass the path of a GGUF file instead"
             )
-        return there
 
 
 def _has_tools(request: ModelRequest) -> bool:
