@@ -146,7 +146,8 @@ def help_of(*command: str) -> str:
 def commands_in(text: str) -> list[str]:
     """Return the commands that a help lists."""
     _, _, listed = text.partition("\nCommands:\n")
-    return re.findall(r"(?m)^  ([a-z][a-z-]*) ", listed)
+    # An empty line ends the list; examples follow.
+    return re.findall(r"(?m)^  ([a-z][a-z-]*) ", listed.partition("\n\n")[0])
 
 
 def command_line_page() -> str:

@@ -70,7 +70,10 @@ def print_report(
 checks = typer.Typer()
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
-_TARGET = "module:object or file.py:object: a Graph, or an object whose .graph is one, such as an executor."
+_TARGET = (
+    "module:object or file.py:object: a Graph, or an object whose .graph is one, such as an executor. The file is "
+    "imported, and so run."
+)
 
 MaxIterations = Annotated[
     int | None, option(_LIMITS, "N", "Iterations: entries into metered nodes. Default: 15.", min=0)
@@ -126,7 +129,8 @@ def check(
 ) -> None:
     """Prove that every run ends and within how many steps, or show a run that does not end.
 
-    Invalid tables and executors are reported with their findings.
+    The file of a target is imported, and so run: check only files that you trust. No agent is run. Invalid tables and
+    executors are reported with their findings.
     """
     with exit_on_error(debug=debug):
         from graphexec.cli.check_targets import parse_limits, subjects_at
@@ -284,7 +288,12 @@ def export(
 )
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help=_TARGET, show_default=False)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The machine to compare OLD with.", show_default=False)],
+    new: Annotated[
+        str,
+        typer.Argument(
+            metavar="NEW", help="The machine to compare OLD with, which is imported, too.", show_default=False
+        ),
+    ],
     *,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,

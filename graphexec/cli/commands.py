@@ -45,10 +45,26 @@ def print_models(out: TextIO) -> None:
     Screen(out).print(table)
 
 
+def examples(heading: str, *lines: str) -> str:
+    """Return lines of a help text, which typer would join."""
+    return "\n\n".join([heading, *lines])
+
+
 app = typer.Typer(
     name="graphexec",
     help="LLM agents as an explicit, typed state machine.",
-    epilog='Start with: graphexec run "What is 37 * 48?"',
+    epilog=examples(
+        "Start with:",
+        'graphexec run "What is 37 * 48?"  # the built-in agent and a small local model',
+        'graphexec run --model openai:gpt-5-mini "What is 37 * 48?"  # key: OPENAI_API_KEY',
+        'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
+        "graphexec chat --memory talk.jsonl  # talk with an agent that remembers; /help there",
+        'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # show a run as a page',
+        "graphexec check my_agent.py  # prove that every run ends, or see a run that does not",
+        "graphexec draw my_agent.py:executor -o agent.svg  # draw the machine",
+        "graphexec COMMAND --help  # the options of a command, its examples and its exit codes",
+        "A run that a limit stops exits with 3, and says which limit, how much was spent, and what allows more.",
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -81,8 +97,20 @@ def root_command(
 
 
 app.command(
-    epilog="Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
-    "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP."
+    epilog=examples(
+        "Examples:",
+        'graphexec run --model ollama:qwen3 "How many feet are 12 metres?"',
+        'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 "Who are you?"',
+        'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
+        "echo 'from graphexec import create_agent; executor = create_agent(\"openai:gpt-5-mini\")' > my_agent.py",
+        'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
+        "graphexec run my_agent.py:executor - < question.txt  # the question from standard input",
+        'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # every step, as a page',
+        "A stopped run: the last lines say which limit, how much was spent, and which option allows more; the trace "
+        "above shows what it was spent on. --early-stopping generate asks for an answer from the steps so far.",
+        "Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or without), "
+        "130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP.",
+    )
 )(run)
 
 
@@ -92,12 +120,23 @@ app.command(
 )(chat)
 
 
-app.command(epilog="Example: graphexec draw my_agent:executor -o agent.svg")(draw)
+app.command(
+    epilog=examples(
+        "Examples:",
+        "graphexec draw my_agent.py:executor -o agent.svg",
+        "graphexec draw my_agent.py:executor --format text  # on the terminal",
+        "graphexec draw --run trace.jsonl -o run.svg  # a run over its machine",
+    )
+)(draw)
 
 
 app.command(
-    epilog="Example: graphexec run --record trace.jsonl ...; graphexec view trace.jsonl. During the run: "
-    "graphexec view --live trace.jsonl, until Ctrl-C."
+    epilog=examples(
+        "Examples:",
+        'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
+        "graphexec view trace.jsonl --timeline  # on the terminal",
+        "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
+    )
 )(view)
 
 

@@ -29,7 +29,7 @@ def draw(
         typer.Argument(
             metavar="[MODULE:OBJECT]",
             help="A Graph, or an object whose .graph is one, such as an executor; also file.py:object. "
-            "Default: the machine of the run, else that of the built-in agent executor.",
+            "The file is imported, and so run. Default: the machine of the run, else that of the built-in agent.",
             show_default=False,
         ),
     ] = None,

@@ -123,7 +123,7 @@ def test_help_has_an_example_or_exit_codes(capsys: pytest.CaptureFixture[str], o
     ended = command(capsys, *of, "--help")
     assert (ended.code, ended.err) == (0, "")
     assert "graphexec " in ended.out
-    assert any(word in ended.out for word in ("Example:", "Start with:", "Exit codes:"))
+    assert any(word in ended.out for word in ("Example:", "Examples:", "Start with:", "Exit codes:"))
 
 
 def test_help_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
