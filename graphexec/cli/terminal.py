@@ -52,28 +52,6 @@ def symbols_for(stream: TextIO) -> Symbols:
     return symbols
 
 
-# The characters of a drawing, and what stands for each in ASCII; the columns stay the same.
-_LINES = str.maketrans(
-    {
-        **dict.fromkeys("╭╮╯╰╔╗╝╚┏┓┛┗╒╕╛╘┌┐┘└┬╤┯├", "+"),
-        **dict.fromkeys("─━", "-"),
-        **dict.fromkeys("┄┈╌…", "."),
-        **dict.fromkeys("│║┃╎┆·", "|"),
-        **dict.fromkeys("▶▸", ">"),
-        "═": "=",
-        "▼": "v",
-        "▲": "^",
-        "●": "o",
-        "◎": "@",
-    }
-)
-
-
-def drawing_for(drawing: str, stream: TextIO) -> str:
-    """Return a drawing made of characters, with those of its lines that `stream` can encode."""
-    return drawing.translate(_LINES) if symbols_for(stream) is ASCII else drawing
-
-
 class Screen(Console):
     """A rich console without markup, emoji and highlighting. A closed pipe is an error."""
 

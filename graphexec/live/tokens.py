@@ -76,7 +76,13 @@ class Access:
                 answer = HTMLResponse(_ONWARD.format(address.replace("&", "&amp;")), headers=_PRIVATE)
             folder = f"{scope.get('root_path', '').rstrip('/')}/"
             answer.set_cookie(
-                _cookie_name(request), self._cookie(request), path=folder, httponly=True, samesite="strict"
+                _cookie_name(request),
+                self._cookie(request),
+                path=folder,
+                # Over TLS it is never sent without.
+                secure=request.url.scheme == "https",
+                httponly=True,
+                samesite="strict",
             )
             await answer(scope, receive, send)
 

@@ -652,6 +652,16 @@ def test_wrong_usage_exits_2(capsys: pytest.CaptureFixture[str], monkeypatch: py
     assert ended.err.startswith("graphexec: --memory is not for the react agent")
 
 
+def test_missing_key_is_reported_before_the_first_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat_lines(monkeypatch, "one", "two")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    ended = command(capsys, "chat", "--model", "anthropic:claude-sonnet-4-5")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "ANTHROPIC_API_KEY" in ended.err
+
+
 def test_no_input_is_no_turn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     chat_lines(monkeypatch)
     with serving([]) as server:

@@ -119,6 +119,14 @@ def test_first_visit_sets_a_cookie_and_drops_the_token(path: str) -> None:
         assert client.get(path).status_code == (404 if "nowhere" in path else 200)
 
 
+def test_cookie_of_a_server_with_tls_stays_on_tls() -> None:
+    app = live_page(recorder_of(), token=TOKEN)
+    with TestClient(app, base_url="https://127.0.0.1", follow_redirects=False) as client:
+        cookie = client.get("/", params={"token": TOKEN}).headers["set-cookie"]
+        assert "; Secure" in cookie
+        assert client.get("/").status_code == 200
+
+
 def test_visit_from_another_site_goes_on_by_itself() -> None:
     with open_client() as client:
         answer = client.get(f"/?run=%22%3E&x=1&token={TOKEN}", headers={"Sec-Fetch-Site": "cross-site"})

@@ -25,11 +25,12 @@ from graphexec.cli.exit_codes import (
     option,
 )
 from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, build_executor
+from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
 from graphexec.cli.runs.question import parse_inputs
 from graphexec.cli.runs.running import run
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen, symbols_for
+from graphexec.errors import GraphexecError
 
 
 # Any: the signature is that of the command line.
@@ -95,6 +96,7 @@ def chat(
         conversation = make_earlier_turns(named.executor, options.memory, given, target or "the agent")
         # Last: a download may take minutes, and wrong usage is reported before it.
         named.fetch_weights()
+        _check_access(named)
         session = Chat(named, conversation, sys.stdout, sys.stderr, quiet=quiet, debug=debug)
         reader = make_reader(tuple(COMMANDS))
         interactive = is_terminal(sys.stdin)
@@ -143,6 +145,14 @@ def _answer(session: Chat, message: str, *, debug: bool) -> int:
     if is_command(message):
         return run_command(session, message, debug=debug)
     return session.ask(unescape(message))
+
+
+def _check_access(named: NamedExecutor) -> None:
+    """Raise the error of a missing key or missing weights before the first message, not after it."""
+    try:
+        named.executor.check_access()
+    except GraphexecError as error:
+        raise named.explain(error) from error.__cause__
 
 
 def _greet(session: Chat, model: str, agent: str) -> None:

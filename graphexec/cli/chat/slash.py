@@ -14,7 +14,7 @@ from rich.text import Text
 
 from graphexec.cli.chat.session import Chat
 from graphexec.cli.exit_codes import ANSWERED, UsageError, code_of, print_error, write
-from graphexec.cli.terminal import Screen, clean, drawing_for
+from graphexec.cli.terminal import Screen, clean, encodable
 from graphexec.cli.viewing import make_temporary_file, open_in_browser
 from graphexec.draw.runs.data import limits_data, read_limits, spent_data
 from graphexec.errors import did_you_mean
@@ -102,7 +102,7 @@ def _print_help(chat: Chat, _arguments: Sequence[str]) -> None:
 def _draw_machine(chat: Chat, _arguments: Sequence[str]) -> None:
     from graphexec.draw import draw
 
-    chat.out.write(drawing_for(draw(chat.executor.verify(), "text"), chat.out))
+    chat.out.write(encodable(draw(chat.executor.verify(), "text"), chat.out, drawn=True))
 
 
 def _write_page(chat: Chat, arguments: Sequence[str]) -> None:
