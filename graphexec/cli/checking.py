@@ -24,6 +24,7 @@ from graphexec.cli.exit_codes import (
     write,
     write_proof,
 )
+from graphexec.cli.runs.advice import advise_on_limits
 from graphexec.cli.terminal import Screen, encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean
 from graphexec.verify.proof.findings import CODES
@@ -55,7 +56,7 @@ def print_report(
         case "github":
             write_utf8(github(subjects, root=here), out)
         case "text":
-            plain = text(subjects, root=here)
+            plain = _format_subjects(subjects, here)
             if not out.isatty():
                 out.write(encodable(plain, out))
                 return
@@ -64,6 +65,18 @@ def print_report(
                 coloured.highlight_regex(pattern, style)
             # The terminal wraps long lines itself, so that people can copy them.
             Screen(out).print(coloured, soft_wrap=True)
+
+
+def _format_subjects(subjects: Sequence[Subject], root: str) -> str:
+    """Return the report for people. The limits of graphs are options, and those of executors Python."""
+    from graphexec.cli.check_targets import GraphSubject
+
+    whole = text(subjects, root=root)
+    for subject in subjects:
+        if isinstance(subject, GraphSubject):
+            part = text([subject], root=root)
+            whole = whole.replace(part, advise_on_limits(part), 1)
+    return whole
 
 
 # Without a name, so that its commands are at the top level.

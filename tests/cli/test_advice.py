@@ -19,7 +19,7 @@ from typer.main import get_command
 
 import graphexec
 from graphexec.cli.commands import app
-from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit
+from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit, advise_on_limits
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.kernel.meters import Exhausted, Limits
@@ -319,6 +319,8 @@ def test_absent_model_of_ollama_is_fetched() -> None:
 def test_other_errors_are_not_copied() -> None:
     for untouched in (ValueError("pass the path of a GGUF file instead"), WeightsError("no net")):
         assert advise(untouched) is untouched
+    own = WeightsError("no net; or pass the path of a GGUF file instead")
+    assert advise(own, own=True) is own
 
 
 def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,3 +345,43 @@ def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], mon
 )
 def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> None:
     assert advise_on_limit(limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("remedy", "expected"),
+    [
+        ("set max_execution_time, or Limits(seconds=30)", "set --limit seconds=30"),
+        ("Set max_iterations, or Limits(iterations=...).", "set --limit iterations=N."),
+        ("set Limits(iterations=...)", "set --limit iterations=N"),
+        ("set max_tokens, or agent_limits(tokens=...)", "set --limit tokens=N"),
+        ("set a limit on payments: Limits({PAYMENTS: 5})", "set a limit on payments: --limit payments=5"),
+        ('Budget("n", 3), or Limits(budgets={"n": 3})', 'Budget("n", 3), or --limit n=3'),
+        ("set Limits({PAYMENTS: 5}) or Limits(fan_out=5)", "set --limit payments=5 or --limit fan_out=5"),
+        ("no bound; set max_iterations\n", "no bound; set --limit iterations=N\n"),
+        ("no bound; set max_tool_calls or max_fan_out\n", "no bound; set --limit tool_calls=N\n"),
+    ],
+)
+def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
+    assert advise_on_limits(remedy) == expected
+
+
+def test_check_names_options_for_graphs_and_python_for_executors(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    Path("mine.py").write_text(MINE, encoding="utf-8")
+    ended = command(capsys, "check", "mine:executor", "mine:machine")
+    assert ended.code == 0
+    of_executor, of_machine = ended.out.split("mine:machine  ")
+    assert "set max_execution_time, or Limits(seconds=30)" in of_executor
+    assert "no bound; set --limit seconds=30" in of_machine
+    assert PYTHON.search(of_machine.replace("as_tool", "").partition("assuming")[0]) is None
+    assert command(capsys, "check", "mine:machine", "--limit", "seconds=30").code == 0
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_ollama_is_started_by_its_address(own: bool) -> None:
+    text = "no connection to m at http://127.0.0.1:11434/v1 (refused); is the server running? Start it, or change it"
+    assert "Start it with ollama serve, or" in str(advise(ModelConnectionError(text), "openai:m" if own else None))

@@ -7,6 +7,7 @@ class of Python is replaced by that of the command line, by the class of the err
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
@@ -83,19 +84,22 @@ STARTS: Mapping[str, str] = {
     "vllm": "vllm serve MODEL",
     "llamacpp": "llama-server -m FILE.gguf",
 }
+# The ports that only these servers use.
+_PORTS: Mapping[str, str] = {"ollama": "127.0.0.1:11434", "lmstudio": "127.0.0.1:1234"}
 _FETCHES: Mapping[str, str] = {"ollama": "fetch it with ollama pull {}, or see yours with ollama list"}
 
 
-def advise(error: E, named: str | None = None) -> E:
+def advise(error: E, named: str | None = None, *, own: bool = False) -> E:
     """Return a copy of the error that says what to write on the command line, or the error itself.
 
-    `named` is the model as `--model` names it, such as `ollama:qwen3`. Only errors of the library change.
+    `named` is the model as `--model` names it, such as `ollama:qwen3`. The settings of the user's `own` executor are
+    Python, and so is the advice on them. Only errors of the library change.
     """
     if not isinstance(error, GraphexecError):
         return error
     text = before = str(error)
     for kind, phrases in ADVICE.items():
-        if isinstance(error, kind):
+        if isinstance(error, kind) and not own:
             for remedy, advised in phrases:
                 text = text.replace(remedy, advised)
     text = _advise_on_server(error, text, named or "")
@@ -121,9 +125,30 @@ def advise_on_limit(reached: Exhausted) -> str:
     return f"allow more with --max-{reached.limit.replace('_', '-')} {more or _LIMITS[reached.limit]:.12g}"
 
 
+# The code that sets a limit, in the remedies of findings and reports, and the options of an executor for it.
+_OPTION_OF_EXECUTORS = re.compile(r"\bset max_\w+, or (?=(?:agent_)?Limits|agent_limits)", re.IGNORECASE)
+_LIMIT_IN_PYTHON = re.compile(
+    r"\b(?:agent_limits|Limits)\((?:budgets=)?\{?\"?(?P<name>\w+)\"?(?:=|: )(?P<value>\d+|\.\.\.)\}?\)"
+)
+_MISSING_BOUND = re.compile(r"\bset max_(iterations|model_calls|tool_calls)(?: or max_fan_out)?$", re.MULTILINE)
+
+
+def advise_on_limits(report: str) -> str:
+    """Return a report on a graph with the options of the command line in place of code that sets limits."""
+
+    def option_of(found: re.Match[str]) -> str:
+        value = found["value"]
+        return f"--limit {found['name'].lower()}={'N' if value == '...' else value}"
+
+    report = _OPTION_OF_EXECUTORS.sub("set ", report)
+    report = _MISSING_BOUND.sub(lambda found: f"set --limit {found[1]}=N", report)
+    return _LIMIT_IN_PYTHON.sub(option_of, report)
+
+
 def _advise_on_server(error: GraphexecError, text: str, named: str) -> str:
     """Return the message with how to start a server on this machine, or to fetch its model."""
     provider, _, model = named.partition(":")
+    provider = next((one for one, port in _PORTS.items() if f"{port}/v1 (" in text), provider)
     if isinstance(error, ModelConnectionError) and provider in STARTS:
         return text.replace("Start it,", f"Start it with {STARTS[provider].replace('MODEL', model)},")
     if isinstance(error, ModelNotFoundError) and provider in _FETCHES:

@@ -110,8 +110,8 @@ class NamedExecutor:
                 raise advise(error) from error.__cause__
 
     def explain(self, error: Exception) -> Exception:
-        """Return an error of a run with the advice of the command line, unless the executor is the user's Python."""
-        return error if self.chosen is None else advise(error, self.chosen.named)
+        """Return an error of a run with the advice of the command line."""
+        return advise(error, None if self.chosen is None else self.chosen.named, own=self.chosen is None)
 
 
 def build_executor(options: AgentOptions) -> NamedExecutor:
