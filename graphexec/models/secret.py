@@ -7,12 +7,14 @@ import os
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Never, Protocol, final, runtime_checkable
+from typing import Any, Generic, Never, Protocol, TypeVar, final, runtime_checkable
 from urllib.parse import quote, quote_plus
 from weakref import WeakKeyDictionary, WeakSet
 
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, SecretError
+
+T = TypeVar("T")
 
 HIDDEN = "***"
 # Characters. Shorter strings are not removed from texts: they are no secret, and may be parts of ordinary words.
@@ -94,6 +96,25 @@ class Secret:
 
 
 NO_SECRET = Secret("")
+
+# Any: objects of any type.
+_objects: WeakKeyDictionary[_Handle, Any] = WeakKeyDictionary()
+
+
+@final
+class Hidden(Generic[T]):
+    """An object with a secret in it, such as the response of an HTTP client, which has the request."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, value: T) -> None:
+        self._handle = _Handle()
+        _objects[self._handle] = value
+
+    def reveal(self) -> T:
+        """Return the object."""
+        value: T = _objects[self._handle]
+        return value
 
 
 def hide(value: object) -> Secret | type | None:

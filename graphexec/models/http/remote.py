@@ -38,7 +38,7 @@ from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.provider_names import PROVIDERS, find_provider
-from graphexec.models.secret import HasSecretValue, Secret, hide, hide_headers, hide_in_logs
+from graphexec.models.secret import HasSecretValue, Hidden, Secret, hide, hide_headers, hide_in_logs
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync, run_sync
 
 if TYPE_CHECKING:
@@ -266,29 +266,31 @@ class RemoteModel(ClosableModel):
             raise
 
     async def _stream(self, request: ModelRequest, timeout: float | None, io: IO) -> AsyncGenerator[Piece, None]:
-        call: Exchange | None = None
-        opened: OpenStream | ModelReply | None = None
         try:
             call = self._call(request, timeout, io, stream=True)
-            opened = await call.open()
+            opened = await self._open(call)
             if isinstance(opened, ModelReply):
                 yield opened
                 return
-            deltas = opened.deltas
+            deltas = opened.reveal().deltas
             try:
                 # Read the stream to its end, even after the reply is complete, so that the connection can be reused.
                 while deltas is not None:
                     for delta in deltas:
                         yield delta
-                    deltas = await call.next_deltas(opened)
+                    deltas = await call.next_deltas(opened.reveal())
             finally:
-                await call.close(opened)
-            yield opened.draft.reply()
+                await call.close(opened.reveal())
+            yield opened.reveal().draft.reply()
         except BaseException as error:
-            # These two, and the frames below, have the key in the headers of the request.
-            call = opened = None
+            # The frames below have the key in the headers of the request.
             remove_secrets(error, self._secrets())
             raise
+
+    async def _open(self, call: Exchange) -> Hidden[OpenStream] | ModelReply:
+        opened = await call.open()
+        # A stream that waits for its reader shows its variables.
+        return opened if isinstance(opened, ModelReply) else Hidden(opened)
 
     async def _close(self, io: IO) -> None:
         await io.either(self._connections.close, self._connections.aclose)
