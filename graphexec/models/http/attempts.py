@@ -89,6 +89,8 @@ class Attempts:
         # When the consumer of a stream received its last piece, while it has it.
         self._paused: float | None = None
         self._answered = False
+        # Whether connecting may take all the time that is left.
+        self._connects_to_end = False
         self._failure: CallFailure | None = None
         # Whether the connection may have been idle, and whether the call has been repeated for that reason.
         self._reused = False
@@ -103,6 +105,10 @@ class Attempts:
     def timeouts(self) -> tuple[float, float, float, float]:
         """The client's timeouts for the next attempt in seconds: connect, read, write, pool."""
         left = max(self.seconds_left, 0.001)
+        if not self.io.blocking:
+            # Before `IO.timeout`, because the client's own error says what the server did not do.
+            left -= min(left / 10, 0.05)
+        self._connects_to_end = left < CONNECT
         return min(CONNECT, left), left, left, left
 
     def pause(self) -> None:
@@ -154,7 +160,7 @@ class Attempts:
         kind = type(error).__name__
         if kind == "ConnectTimeout":
             # Otherwise another attempt may connect.
-            return NOT_ACCEPTED if self.seconds_left <= 0 else "answer"
+            return NOT_ACCEPTED if self._connects_to_end else "answer"
         if kind == "WriteTimeout":
             return "take the request"
         return "finish its reply" if self._answered else "answer"

@@ -184,7 +184,10 @@ async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
     """
     import httpx
 
+    from graphexec.models.http.network import bind_to_deadlines
+
     with _explain_proxies():
         made = httpx.AsyncClient(trust_env=not is_local, verify=_make_context())
     async with made as client:
+        bind_to_deadlines(client)
         yield client

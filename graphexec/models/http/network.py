@@ -1,4 +1,4 @@
-"""The network of blocking calls, in which every wait ends at the deadline of the call.
+"""The network of calls; in that of blocking calls, every wait ends at the deadline of the call.
 
 httpx bounds each wait by itself: a server that sends one byte in time, again and again, would never be late. Here each
 wait for a byte has what is left of the call, and so have the search for an address, and each of several addresses.
@@ -52,9 +52,13 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        return _Stream(
-            self._inner.start_tls(ssl_context, server_hostname, _time_left(timeout, httpcore.ConnectTimeout))
-        )
+        try:
+            left = _time_left(timeout, httpcore.ConnectTimeout)
+        except httpcore.ConnectTimeout:
+            # httpcore's own streams close themselves when this fails, and the pool does not.
+            self.close()
+            raise
+        return _Stream(self._inner.start_tls(ssl_context, server_hostname, left))
 
     # Any: httpcore has a different class for each name.
     def get_extra_info(self, info: str) -> Any:
@@ -101,15 +105,70 @@ class DeadlineBackend(httpcore.NetworkBackend):
         self._inner.sleep(bound_seconds(seconds) or 0.0)
 
 
+class _AsyncStream(httpcore.AsyncNetworkStream):
+    """A connection that a cancelled handshake closes; httpcore's own leaves it open."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    # Any: as above.
+    async def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class _AsyncBackend(httpcore.AsyncNetworkBackend):
+    """A network backend of httpcore for an event loop, which bounds every wait by itself."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
+        self._inner = inner
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[_Option] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return _AsyncStream(await self._inner.connect_tcp(host, port, timeout, local_address, socket_options))
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[_Option] | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        return _AsyncStream(await self._inner.connect_unix_socket(path, timeout, socket_options))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
 def bind_to_deadlines(client: Any) -> None:
-    """Bound every wait of a new blocking client of httpx, also of its proxies.
+    """Let the calls of a new client of httpx end at their deadlines, and close their connections, also to proxies.
 
     Neither httpx nor its transports have an option for the backend, so this sets httpcore's own in their pools.
     """
     for transport in (client._transport, *client._mounts.values()):
         pool = getattr(transport, "_pool", None)
         if pool is not None:
-            pool._network_backend = DeadlineBackend(pool._network_backend)
+            is_async = isinstance(pool, httpcore.AsyncConnectionPool)
+            pool._network_backend = (_AsyncBackend if is_async else DeadlineBackend)(pool._network_backend)
 
 
 def _time_left(timeout: float | None, late: type[Exception]) -> float | None:

@@ -1,0 +1,143 @@
+"""Replies that attack a client, for each protocol: too long, too deep, too many, compressed, or without an end."""
+
+from __future__ import annotations
+
+import json
+import socket
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from graphexec.messages import ModelReply
+from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses
+from graphexec.models.http.remote import RemoteModel
+from tests.models.actors import Act
+
+JSON_TYPE = "application/json"
+EVENTS_TYPE = "text/event-stream"
+
+
+def respond(
+    pieces: Callable[[], Iterator[bytes]], *, kind: str = JSON_TYPE, status: str = "200 OK", encoding: str = ""
+) -> Act:
+    """Send a response of these pieces, until the client closes the connection."""
+
+    def act(connection: socket.socket) -> bool:
+        header = f"Content-Encoding: {encoding}\r\n" if encoding else ""
+        connection.sendall(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{header}Connection: close\r\n\r\n".encode())
+        for piece in pieces():
+            connection.sendall(piece)
+        return False
+
+    return act
+
+
+def endless(piece: bytes) -> Callable[[], Iterator[bytes]]:
+    """Repeat a piece for ever."""
+
+    def pieces() -> Iterator[bytes]:
+        while True:
+            yield piece
+
+    return pieces
+
+
+def once(body: bytes) -> Callable[[], Iterator[bytes]]:
+    """Send one piece."""
+    return lambda: iter([body])
+
+
+# zlib's `wbits`, by the encoding; some servers send `deflate` without a header.
+WINDOWS = {"gzip": 31, "deflate": 15, "deflate without a header": -15}
+
+
+def compress(body: bytes, window: int) -> bytes:
+    """Compress a body."""
+    work = zlib.compressobj(9, zlib.DEFLATED, window)
+    return work.compress(body) + work.flush()
+
+
+def make_bomb(window: int, megabytes: int) -> bytes:
+    """Return so many megabytes of blanks, compressed to a thousandth."""
+    work = zlib.compressobj(9, zlib.DEFLATED, window)
+    return b"".join(work.compress(b" " * 1_000_000) for _ in range(megabytes)) + work.flush()
+
+
+# Any: JSON.
+def event(data: Any) -> bytes:
+    """Return one event of a stream."""
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One protocol, and how it writes calls and texts. `name` is that of the class of its models.
+
+    `calls` makes a body of calls with these arguments, `call_events` the events of one call, and `text_event` an event
+    with a piece of text.
+    """
+
+    make: type[RemoteModel]
+    calls: Callable[[list[str]], bytes]
+    call_events: Callable[[int, str], bytes]
+    text_event: Callable[[str], bytes]
+
+    def __str__(self) -> str:
+        return self.make.__name__
+
+
+def _chat_call(position: int, arguments: str) -> dict[str, Any]:
+    return {"index": position, "id": f"c{position}", "function": {"name": "f", "arguments": arguments}}
+
+
+CHAT = Protocol(
+    OpenAICompatible,
+    lambda calls: json.dumps(
+        {"choices": [{"message": {"tool_calls": [_chat_call(*one) for one in enumerate(calls)]}}]}
+    ).encode(),
+    lambda position, arguments: (
+        event({"choices": [{"delta": {"tool_calls": [_chat_call(position, arguments)]}}]})
+        + event({"choices": [{"finish_reason": "tool_calls"}]})
+    ),
+    lambda text: event({"choices": [{"delta": {"content": text}}]}),
+)
+
+
+def _responses_call(position: int, arguments: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": f"c{position}", "name": "f", "arguments": arguments}
+
+
+RESPONSES = Protocol(
+    OpenAIResponses,
+    lambda calls: json.dumps(
+        {"status": "completed", "output": [_responses_call(*one) for one in enumerate(calls)]}
+    ).encode(),
+    lambda position, arguments: event(
+        {
+            "type": "response.output_item.added",
+            "output_index": position,
+            "item": _responses_call(position, arguments),
+        }
+    ),
+    lambda text: event({"type": "response.output_text.delta", "delta": text}),
+)
+
+
+def _block(position: int, arguments: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": f"c{position}", "name": "f", "input": arguments}
+
+
+MESSAGES = Protocol(
+    Anthropic,
+    lambda calls: json.dumps({"content": [_block(*one) for one in enumerate(calls)], "stop_reason": "end"}).encode(),
+    lambda position, arguments: (
+        event({"type": "content_block_start", "index": position, "content_block": _block(position, arguments)})
+        + event({"type": "content_block_stop", "index": position})
+    ),
+    lambda text: event({"type": "content_block_delta", "index": 0, "delta": {"text": text}}),
+)
+
+PROTOCOLS = (CHAT, RESPONSES, MESSAGES)
+
+Ask = Callable[..., ModelReply]

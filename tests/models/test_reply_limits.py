@@ -1,0 +1,267 @@
+"""The limits of replies: no answer of a server takes more bytes, calls, levels or values than they allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from httpx_sse import EventSource
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.errors import InputError, InvalidReplyError, ModelError, ReplyLimitError
+from graphexec.models import LocalModel, OpenAICompatible, ReplyLimits, create_model
+from graphexec.models.http.receiving import Body, EventReader, find_excess
+from tests.counting import count_calls
+from tests.models.actors import HELLO, Act, LoopbackServer, read_stream, response, send
+from tests.models.call_modes import all_modes, both_streams, call_blocking, stream_async
+from tests.models.hostile import (
+    EVENTS_TYPE,
+    PROTOCOLS,
+    WINDOWS,
+    Ask,
+    Protocol,
+    compress,
+    endless,
+    event,
+    make_bomb,
+    once,
+    respond,
+)
+from tests.models.recorded import CHAT, CHAT_REPLY, STREAM
+
+LIMITS = ReplyLimits(bytes=10_000, calls=3, depth=20, values=1_000)
+
+DEEP = b"[" * 3_000
+ARGUMENTS = '{"a": ' + "[" * 1_000
+
+# An attack, and the limit that stops it. Any server may send these, also for a request of a stream.
+Attack = tuple[Callable[[Protocol], Act], str]
+PLAIN: dict[str, Attack] = {
+    "endless body": (lambda _: respond(endless(b" " * 1_000)), "bytes"),
+    "endless error 500": (lambda _: respond(endless(b" " * 1_000), status="500 Oops"), "bytes"),
+    "endless error 401": (lambda _: respond(endless(b" " * 1_000), status="401 No"), "bytes"),
+    **{
+        name: (lambda _, w=window, n=name: respond(once(make_bomb(w, 1)), encoding=n.split(maxsplit=1)[0]), "bytes")  # type: ignore[misc]
+        for name, window in WINDOWS.items()
+    },
+    "nested body": (lambda _: respond(once(DEEP)), "depth"),
+    "values": (lambda _: respond(once(b'{"error": [' + b"1," * 1_000 + b"1]}")), "values"),
+    "calls": (lambda protocol: respond(once(protocol.calls(["{}"] * 4))), "calls"),
+    "nested arguments": (lambda protocol: respond(once(protocol.calls([ARGUMENTS]))), "depth"),
+}
+
+
+def _calls(protocol: Protocol) -> Iterator[bytes]:
+    position = 0
+    while True:
+        yield protocol.call_events(position, "{}")
+        position += 1
+
+
+def _stream(
+    pieces: Callable[[Protocol], Callable[[], Iterator[bytes]]], encoding: str = ""
+) -> Callable[[Protocol], Act]:
+    return lambda protocol: respond(pieces(protocol), kind=EVENTS_TYPE, encoding=encoding)
+
+
+STREAMED: dict[str, Attack] = {
+    "endless line": (_stream(lambda _: endless(b"data: xxxxxxxxxx")), "bytes"),
+    "endless event": (_stream(lambda _: endless(b"data: xxxxxxxxxx\n")), "bytes"),
+    "endless comments": (_stream(lambda _: endless(b": hello, hello, hello\n\n" * 10)), "bytes"),
+    "endless events": (_stream(lambda _: endless(event({"type": "ping"}))), "values"),
+    "endless text": (_stream(lambda protocol: endless(protocol.text_event("x" * 100))), "bytes"),
+    "endless calls": (_stream(lambda protocol: lambda: _calls(protocol)), "calls"),
+    "compressed": (_stream(lambda _: once(make_bomb(31, 1)), "gzip"), "bytes"),
+    "nested event": (_stream(lambda _: once(b"data: " + DEEP + b"\n\n")), "depth"),
+}
+
+
+def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> None:
+    path = "" if protocol.make.__name__ == "Anthropic" else "/v1"
+    for name, (make_act, limit) in attacks.items():
+        with LoopbackServer(make_act(protocol)) as server:
+            url = server.url.removesuffix("/v1") + path
+            # A retry would find no further act.
+            model = protocol.make("tiny", base_url=url, api_key="", reply_limits=LIMITS, timeout=60)
+            with pytest.raises(ReplyLimitError) as caught:
+                ask(model)
+            model.close()
+            error = caught.value
+            assert server.connections == 1, name
+        assert (error.limit, error.allowed) == (limit, getattr(LIMITS, limit)), name
+        assert error.seen > error.allowed
+        assert f"reply_limits=ReplyLimits({limit}=...)" in str(error)
+        assert error.status == (int(name[-3:]) if name[-1].isdigit() else 200)
+
+
+# A server may ignore that a request asks for a stream.
+@pytest.mark.parametrize("ask", [call_blocking, stream_async])
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+def test_hostile_replies_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
+    check_attacks(protocol, ask, PLAIN)
+
+
+@both_streams
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+def test_hostile_streams_exceed_a_limit(protocol: Protocol, ask: Ask) -> None:
+    check_attacks(protocol, ask, STREAMED)
+
+
+@all_modes
+@pytest.mark.parametrize("name", WINDOWS)
+def test_compressed_replies_are_read(ask: Ask, name: str) -> None:
+    kinds = {CHAT: "application/json", STREAM: EVENTS_TYPE}
+    for body, kind in kinds.items():
+        act = respond(once(compress(body, WINDOWS[name])), kind=kind, encoding=name.split(maxsplit=1)[0])
+        with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+            if kind == EVENTS_TYPE and "stream" not in ask.__name__:
+                continue
+            assert ask(model) == CHAT_REPLY
+
+
+@all_modes
+def test_other_encodings_are_refused(ask: Ask) -> None:
+    for encoding in ("br", "zstd", "gzip, gzip"):
+        act = respond(once(CHAT), encoding=encoding)
+        with (
+            LoopbackServer(act) as server,
+            OpenAICompatible("tiny", base_url=server.url) as model,
+            pytest.raises(InvalidReplyError, match=f"Content-Encoding: {encoding}"),
+        ):
+            ask(model)
+
+
+@all_modes
+def test_invalid_compression_is_an_invalid_reply(ask: Ask) -> None:
+    act = respond(once(b"no gzip"), encoding="gzip")
+    with (
+        LoopbackServer(act) as server,
+        OpenAICompatible("tiny", base_url=server.url) as model,
+        pytest.raises(InvalidReplyError, match="cannot be read"),
+    ):
+        ask(model)
+
+
+@all_modes
+def test_numbers_of_any_length_are_model_errors(ask: Ask) -> None:
+    long = b"9" * 100_000
+    for body in (b'{"choices": [], "usage": {"prompt_tokens": %s}}' % long, b'{"error": %s}' % long):
+        with LoopbackServer(send(response(body))) as server, OpenAICompatible("tiny", base_url=server.url) as model:
+            with pytest.raises(ModelError) as caught:
+                ask(model)
+            assert len(str(caught.value)) < 2_000
+
+
+@pytest.mark.parametrize("part", ["1", "{}"])
+def test_long_lists_are_not_read_to_their_end(part: str) -> None:
+    """Each of a hundred thousand parts, or of their errors, would take a kilobyte."""
+    body = f'{{"choices": [{{"message": {{"tool_calls": [{",".join([part] * 50_000)}]}}}}]}}'.encode()
+    with (
+        LoopbackServer(send(response(body))) as server,
+        OpenAICompatible("tiny", base_url=server.url) as model,
+        pytest.raises(ReplyLimitError if part == "{}" else InvalidReplyError),
+    ):
+        model.complete(HELLO)
+
+
+class TestLimits:
+    def test_defaults(self) -> None:
+        assert ReplyLimits() == ReplyLimits(bytes=8_388_608, calls=1_000, depth=64, values=250_000)
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"bytes": 0}, "bytes=0; give a whole number, 1 or more"),
+            ({"values": 1.5}, "values=1.5; give a whole number, 1 or more"),
+            ({"depth": 201}, "depth=201; give a whole number from 1 to 200"),
+            ({"calls": 10_001}, "calls=10001; give a whole number from 1 to 10000"),
+        ],
+    )
+    def test_invalid_limits_are_refused(self, options: dict[str, Any], words: str) -> None:
+        with pytest.raises(InputError, match=words):
+            ReplyLimits(**options)
+
+    def test_every_model_has_the_option(self) -> None:
+        create_model("openai:gpt-5-mini", reply_limits=LIMITS)
+        create_model("local", reply_limits=LIMITS)
+        wrong: Any = 5
+        makers: tuple[Callable[..., object], ...] = (LocalModel, *(protocol.make for protocol in PROTOCOLS))
+        for make in makers:
+            with pytest.raises(InputError, match=r"reply_limits=5; give ReplyLimits\("):
+                make("tiny", reply_limits=wrong)
+
+
+# Any: JSON.
+def measure(value: Any) -> tuple[int, int]:
+    """Return the depth and the number of values."""
+    is_container = isinstance(value, (dict, list))
+    # Any: JSON.
+    inner: list[Any] = [*(value.values() if isinstance(value, dict) else value)] if is_container else []
+    measured = [measure(one) for one in inner]
+    return is_container + max((depth for depth, _ in measured), default=0), 1 + sum(count for _, count in measured)
+
+
+TEXTS = st.text('[]{},:"\\ a\n')
+DOCUMENTS = st.recursive(
+    st.none() | st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner), max_leaves=30
+)
+
+
+@given(DOCUMENTS, st.sampled_from([None, 1]))
+def test_json_is_measured_exactly(value: Any, indent: int | None) -> None:
+    data = json.dumps(value, indent=indent).encode()
+    depth, values = measure(value)
+    assert find_excess(data, ReplyLimits(depth=max(depth, 1), values=values)) is None
+    if depth > 1:
+        assert find_excess(data, ReplyLimits(depth=depth - 1, values=values)) == ("depth", depth)
+    if values > 1:
+        assert find_excess(data, ReplyLimits(depth=max(depth, 1), values=values - 1)) == ("values", values)
+
+
+@given(st.binary())
+def test_any_bytes_are_measured(data: bytes) -> None:
+    find_excess(data, ReplyLimits(depth=1, values=1))
+
+
+def test_normal_replies_are_measured_without_a_scan() -> None:
+    limits = ReplyLimits()
+    assert count_calls(lambda: find_excess(CHAT * 4, limits)) < 10
+
+
+LINES = st.lists(
+    st.sampled_from(
+        [b"data: a", b"data:b", b"data", b": x", b"event: e", b"id: 1", b"", b"data: \xc3\xa9", b"retry: 5"]
+    )
+)
+
+
+@given(LINES, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.integers(1, 7))
+def test_events_are_those_of_httpx_sse(lines: list[bytes], end: bytes, size: int) -> None:
+    body = b"".join(line + end for line in [*lines, b""])
+    reader = EventReader("server", ReplyLimits())
+    found = [data for start in range(0, len(body), size) for data in reader.take(body[start : start + size])]
+    source = EventSource(httpx.Response(200, headers={"content-type": EVENTS_TYPE}, content=body))
+    # An event without data has no meaning in any of the protocols.
+    assert [data for data in found if data] == [one.data for one in source.iter_sse() if one.data]
+
+
+@given(st.binary(max_size=300), st.sampled_from(sorted(WINDOWS)), st.integers(1, 50))
+def test_decompression_does_not_depend_on_the_pieces(data: bytes, name: str, size: int) -> None:
+    packed = compress(data, WINDOWS[name])
+    body = Body("server", ReplyLimits(), name.split(maxsplit=1)[0])
+    pieces = [packed[start : start + size] for start in range(0, len(packed), size)]
+    assert b"".join(part for piece in pieces for part in body.take(piece)) == data
+
+
+def test_stream_may_be_longer_than_its_content() -> None:
+    """A token of four characters comes in an event of several hundred."""
+    events = [PROTOCOLS[0].text_event("abcd")] * 100
+    end = event({"choices": [{"finish_reason": "stop"}]}) + b"data: [DONE]\n\n"
+    act = respond(once(b"".join(events) + end), kind=EVENTS_TYPE)
+    limits = ReplyLimits(bytes=1_000)
+    with LoopbackServer(act) as server, OpenAICompatible("tiny", base_url=server.url, reply_limits=limits) as model:
+        assert read_stream(model.stream(HELLO)).content == "abcd" * 100

@@ -1,0 +1,262 @@
+"""The timeout bounds a whole call, whatever the server sends, or does not send."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import httpcore
+import httpx
+import pytest
+
+from graphexec.errors import ModelConnectionError, ModelError, ModelTimeoutError
+from graphexec.messages import ChatRequest, ReplyDelta, UserMessage
+from graphexec.models import OpenAICompatible
+from graphexec.models.http.attempts import Attempts
+from graphexec.models.http.endpoint import Endpoint
+from graphexec.models.http.network import DeadlineBackend
+from graphexec.models.http.remote import RemoteModel
+from graphexec.runtime.io import BLOCKING
+from tests.models.actors import (
+    HELLO,
+    Act,
+    FakeTime,
+    LoopbackServer,
+    aread_stream,
+    chunks,
+    read_stream,
+    scripted_server,
+    send,
+)
+from tests.models.hostile import EVENTS_TYPE, PROTOCOLS, Protocol
+from tests.models.recorded import STREAM
+
+EVENTS = tuple(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1])
+
+
+class Trickle:
+    """Sends a beginning, and then the same piece every 50 ms until the client closes the connection."""
+
+    def __init__(self, begin: bytes, piece: bytes) -> None:
+        self.begin, self.piece = begin, piece
+        self.stop = threading.Event()
+
+    def __call__(self, connection: socket.socket) -> bool:
+        connection.sendall(self.begin)
+        while not self.stop.wait(0.05):
+            connection.sendall(self.piece)
+        return False
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n"
+STREAM_HEAD = HEAD % EVENTS_TYPE.encode()
+SLOW: dict[str, Callable[[], Act]] = {
+    "status line": lambda: Trickle(b"HTTP/1.1 200 O", b"K"),
+    "headers": lambda: Trickle(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x"),
+    "informational responses": lambda: Trickle(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "body": lambda: Trickle(HEAD % b"application/json", b" "),
+    "error": lambda: Trickle(b"HTTP/1.1 500 Oops\r\n\r\n", b" "),
+    "comments": lambda: Trickle(STREAM_HEAD, b": hello\n\n"),
+    "line": lambda: Trickle(STREAM_HEAD, b"d"),
+    "events": lambda: Trickle(STREAM_HEAD, b"data: {}\n\n"),
+    "text": lambda: Trickle(STREAM_HEAD, b'data: {"choices": [{"delta": {"content": "x"}}]}\n\n'),
+}
+
+
+@contextmanager
+def slow_servers() -> Generator[dict[str, str]]:
+    """Yield the addresses of servers that are slow in each way, one that is silent, and one that speaks no TLS."""
+    with ExitStack() as stack:
+        urls: dict[str, str] = {}
+        for name, make_act in SLOW.items():
+            urls[name] = stack.enter_context(LoopbackServer(*[make_act() for _ in range(6)])).url
+        silent = stack.enter_context(LoopbackServer())
+        silent.add_acts(*[silent.stall()] * 6)
+        urls["silent"] = silent.url
+        # It waits for the end of a request, and so for ever.
+        urls["handshake"] = stack.enter_context(LoopbackServer()).url.replace("http:", "https:")
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1))
+        full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        urls["upload"] = f"http://127.0.0.1:{full.getsockname()[1]}/v1"
+        yield urls
+
+
+# More than the buffers of a connection hold.
+LONG = ChatRequest([UserMessage("x" * 8_000_000)])
+
+
+def check_late(call: Callable[[], object], limit: float) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ModelTimeoutError, match=r"did not .* within"):
+        call()
+    assert time.monotonic() - begun < limit
+
+
+def make_model(protocol: Protocol, url: str, seconds: float) -> RemoteModel:
+    path = url.removesuffix("/v1") if protocol.make.__name__ == "Anthropic" else url
+    return protocol.make("tiny", base_url=path, api_key="", timeout=seconds)
+
+
+def call_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
+    """Call each server at the same time, blocking, with and without a stream."""
+
+    def call(name: str) -> None:
+        with make_model(protocol, urls[name], seconds) as model:
+            request = LONG if name == "upload" else HELLO
+            check_late(lambda: model.complete(request), limit)
+            check_late(lambda: read_stream(model.stream(request)), limit)
+
+    with ThreadPoolExecutor(len(urls)) as pool:
+        list(pool.map(call, urls))
+
+
+async def acall_all(urls: dict[str, str], protocol: Protocol, seconds: float, limit: float) -> None:
+    async def call(name: str) -> None:
+        model = make_model(protocol, urls[name], seconds)
+        request = LONG if name == "upload" else HELLO
+        begun = asyncio.get_running_loop().time()
+        with pytest.raises(ModelTimeoutError, match="within"):
+            await model.acomplete(request)
+        with pytest.raises(ModelTimeoutError, match="within"):
+            await aread_stream(model, request)
+        assert asyncio.get_running_loop().time() - begun < 2 * limit
+        await model.aclose()
+
+    await asyncio.gather(*map(call, urls))
+
+
+class TestSlowServers:
+    """Each of these servers could make a call last for as long as it liked."""
+
+    # The limits are generous: on a busy machine, the threads of the servers and of the calls wait for each other.
+    def test_blocking_calls_end_in_time(self) -> None:
+        with slow_servers() as urls:
+            call_all(urls, PROTOCOLS[0], 0.5, 10)
+
+    def test_async_calls_end_in_time(self) -> None:
+        with slow_servers() as urls:
+            asyncio.run(acall_all(urls, PROTOCOLS[0], 0.5, 10))
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("protocol", PROTOCOLS, ids=str)
+    def test_calls_end_within_a_second_of_the_timeout(self, protocol: Protocol) -> None:
+        with slow_servers() as urls:
+            for name, url in urls.items():
+                call_all({name: url}, protocol, 1.0, 2.0)
+            asyncio.run(acall_all(urls, protocol, 1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("error", "phase"),
+    [
+        (httpx.ConnectTimeout("late"), "accept a connection"),
+        (httpx.WriteTimeout("late"), "take the request"),
+        (httpx.PoolTimeout("late"), "answer"),
+        (httpx.ReadTimeout("late"), "answer"),
+        (TimeoutError(), "answer"),
+    ],
+)
+def test_error_says_what_the_server_did_not_do(error: Exception, phase: str) -> None:
+    with pytest.raises(ModelTimeoutError, match=f"did not {phase} within 8 s"):
+        scripted_server(error).complete(HELLO, timeout=8)
+
+
+def test_error_says_that_the_reply_is_not_whole() -> None:
+    def stall() -> Iterator[bytes]:
+        yield b"{"
+        raise httpx.ReadTimeout("late")
+
+    with pytest.raises(ModelTimeoutError, match="did not finish its reply within 8 s"):
+        scripted_server(httpx.Response(200, content=stall())).complete(HELLO, timeout=8)
+
+
+def test_another_attempt_may_connect() -> None:
+    """A server that does not accept within ten seconds is not there, however long its replies may take."""
+    late = httpx.ConnectTimeout("late")
+    with pytest.raises(ModelConnectionError, match="is the server running"):
+        scripted_server(late, late, late).complete(HELLO, timeout=60)
+
+
+def test_timeout_bounds_all_attempts() -> None:
+    time = FakeTime()
+    busy = send(b"HTTP/1.1 503 Busy\r\nRetry-After: 8\r\nContent-Length: 0\r\n\r\n")
+    with (
+        LoopbackServer(busy, busy) as server,
+        OpenAICompatible("tiny", base_url=server.url, timeout=10, max_retries=5, clock=time.clock) as model,
+        pytest.raises(ModelError, match="503"),
+    ):
+        model.complete(HELLO)
+    assert time.slept == [8.0]
+
+
+def test_time_of_the_consumer_does_not_count() -> None:
+    time = FakeTime()
+    with (
+        LoopbackServer(send(chunks(*EVENTS))) as server,
+        OpenAICompatible("tiny", base_url=server.url, timeout=5, clock=time.clock) as model,
+    ):
+        pieces = model.stream(HELLO)
+        assert next(pieces) == ReplyDelta("Café")
+        time.now += 60
+        assert read_stream(pieces).content == "Café costs €4."
+
+
+def test_complete_reply_waits_a_second_for_the_end_of_its_stream() -> None:
+    with LoopbackServer() as server, OpenAICompatible("tiny", base_url=server.url, timeout=60) as model:
+        server.add_acts(server.stall(chunks(*EVENTS, end=False)))
+        begun = time.monotonic()
+        assert read_stream(model.stream(HELLO)).content == "Café costs €4."
+        assert time.monotonic() - begun < 20
+
+
+def test_search_for_an_address_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = threading.Event()
+
+    def search(*_: object, **__: object) -> list[object]:
+        found.wait(30)
+        raise socket.gaierror("no such host")
+
+    monkeypatch.setattr(socket, "getaddrinfo", search)
+    with OpenAICompatible("tiny", base_url="http://slow.example/v1", api_key="", timeout=0.3) as model:
+        try:
+            check_late(lambda: model.complete(HELLO), 10)
+        finally:
+            found.set()
+
+
+class Addresses(httpcore.NetworkBackend):
+    """A network in which no address accepts a connection. `tried` are the addresses, with their timeouts."""
+
+    def __init__(self) -> None:
+        self.tried: list[tuple[str, float | None]] = []
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: object = None,
+    ) -> httpcore.NetworkStream:
+        self.tried.append((host, timeout))
+        raise httpcore.ConnectTimeout("nobody is there")
+
+
+def test_addresses_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*_: object, **__: object) -> list[object]:
+        return [(0, 0, 0, "", (f"10.0.0.{last}", 80)) for last in (1, 2, 2)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", search)
+    network = Addresses()
+    attempts = Attempts(Endpoint("tiny", ""), FakeTime().clock, BLOCKING, timeout=8, max_retries=0)
+    with pytest.raises(httpcore.ConnectTimeout), attempts.attempt():
+        DeadlineBackend(network).connect_tcp("example", 80, timeout=600)
+    assert [address for address, _ in network.tried] == ["10.0.0.1", "10.0.0.2"]
+    first, second = (seconds for _, seconds in network.tried)
+    assert first == pytest.approx(4, abs=1)
+    assert second == pytest.approx(8, abs=1)
