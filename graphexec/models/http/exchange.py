@@ -7,7 +7,7 @@ what a response means, and which failures are retried.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from graphexec.models.http.attempts import Attempts
 from graphexec.models.http.connections import Connections, OpenClient
 from graphexec.models.http.dialect import Dialect, Draft
 from graphexec.models.http.json_bodies import JSON, write
-from graphexec.models.http.receiving import Body, EventReader, is_event_stream, skip_blanks
+from graphexec.models.http.receiving import Body, EventReader, is_event_stream, is_event_type, skip_blanks
 from graphexec.models.http.refusals import Refusals
 from graphexec.models.http.tracebacks import remove_secrets
 from graphexec.models.progress_reports import report_retry
@@ -43,24 +43,40 @@ class OpenStream:
 
 
 @dataclass(slots=True)
-class _Events:
-    """The events of a stream: the pieces of the body that have not been received, and the events of the last one."""
+class _Content:
+    """The decompressed content of a response: the pieces that have not been received, and the rest of the last one."""
 
     pieces: Items[bytes]
     body: Body
-    reader: EventReader
     attempts: Attempts
+    parts: Iterator[bytes] = field(default_factory=lambda: iter(()))
+
+    async def next(self) -> bytes | None:
+        """Return the next part, or `None` at the end. Raises `ReplyLimitError`."""
+        while (part := next(self.parts, None)) is None:
+            piece = await anext(self.pieces, None)
+            if piece is None:
+                return None
+            self.parts = self.body.take(piece)
+        self.attempts.check_time()
+        return part
+
+
+@dataclass(slots=True)
+class _Events:
+    """The events of a stream: the content that has not been received, and the events of its last part."""
+
+    content: _Content
+    reader: EventReader
     waiting: deque[str] = field(default_factory=deque[str])
 
     async def next(self) -> str | None:
         """Return the data of the next event, or `None` at the end. Raises `ReplyLimitError`."""
         while not self.waiting:
-            piece = await anext(self.pieces, None)
-            if piece is None:
+            data = await self.content.next()
+            if data is None:
                 return None
-            for data in self.body.take(piece):
-                self.attempts.check_time()
-                self.waiting.extend(self.reader.take(data))
+            self.waiting.extend(self.reader.take(data))
         return self.waiting.popleft()
 
 
@@ -149,7 +165,7 @@ class Exchange:
 
     async def close(self, opened: OpenStream) -> None:
         """Release the connection; it can be reused if the stream was read to its end."""
-        await self._close(opened.response, opened.events.pieces)
+        await self._close(opened.response, opened.events.content.pieces)
 
     @property
     def _io(self) -> IO:
@@ -166,14 +182,15 @@ class Exchange:
                 try:
                     body = self._body(response)
                     pieces = _raw_pieces(response, self._io)
-                    streams, beginning = await self._begin(response, pieces, body)
+                    content = _Content(pieces, body, self.attempts)
+                    streams, beginning = await self._begin(response, content)
                     body.expect(streams=streams)
                     if not streams:
-                        content = await self._read(pieces, body, beginning)
+                        whole = await self._read(content, beginning)
                         await self._close(response, pieces)
-                        return self._reply(response, content)
+                        return self._reply(response, whole)
                     endpoint = self.attempts.endpoint
-                    events = _Events(pieces, body, EventReader(endpoint, endpoint.limits), self.attempts)
+                    events = _Events(content, EventReader(endpoint, endpoint.limits))
                     draft = self.dialect.make_draft(self.request, endpoint)
                     events.waiting.extend(events.reader.take(beginning))
                     deltas = None
@@ -210,30 +227,27 @@ class Exchange:
     def _body(self, response: Any) -> Body:
         endpoint = self.attempts.endpoint
         encoding = "" if _is_decoded(response) else response.headers.get("content-encoding", "")
-        return Body(endpoint, endpoint.limits, encoding, status=response.status_code)
+        streams = response.is_success and is_event_type(response.headers.get("content-type", ""))
+        return Body(endpoint, endpoint.limits, encoding, streams=streams, status=response.status_code)
 
-    async def _begin(self, response: Any, pieces: Items[bytes], body: Body) -> tuple[bool, bytes]:
+    async def _begin(self, response: Any, content: _Content) -> tuple[bool, bytes]:
         """Return whether the body is a stream of events, and its beginning, which tells."""
         if not response.is_success:
             return False, b""
         content_type = response.headers.get("content-type", "")
         beginning = b""
-        async for piece in pieces:
-            for data in body.take(piece):
-                self.attempts.check_time()
-                beginning = skip_blanks(beginning + data)
+        while (data := await content.next()) is not None:
+            beginning = skip_blanks(beginning + data)
             found = is_event_stream(beginning, content_type, ended=False)
             if found is not None:
                 return found, beginning
         return bool(is_event_stream(beginning, content_type, ended=True)), beginning
 
-    async def _read(self, pieces: Items[bytes], body: Body, beginning: bytes) -> bytes:
-        content = bytearray(beginning)
-        async for piece in pieces:
-            for data in body.take(piece):
-                self.attempts.check_time()
-                content += data
-        return bytes(content)
+    async def _read(self, content: _Content, beginning: bytes) -> bytes:
+        whole = bytearray(beginning)
+        while (data := await content.next()) is not None:
+            whole += data
+        return bytes(whole)
 
     async def _close(self, response: Any, pieces: Items[bytes] | None = None) -> None:
         if pieces is not None:

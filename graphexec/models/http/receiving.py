@@ -143,6 +143,7 @@ class Body:
     def expect(self, *, streams: bool) -> None:
         """Set whether the body is a stream, which may be longer than a whole reply."""
         self._most = self._limits.bytes * (_FRAMES if streams else 1)
+        self._check(max(self._received, self._decoded))
 
     def take(self, piece: bytes) -> Iterator[bytes]:
         """Yield the data of the next piece. Raises `ReplyLimitError`, and `InvalidReplyError` for invalid data."""
@@ -197,6 +198,11 @@ def skip_blanks(beginning: bytes) -> bytes:
     return beginning.removeprefix(_MARK).lstrip(_BLANKS)
 
 
+def is_event_type(content_type: str) -> bool:
+    """Return whether a `Content-Type` is that of a stream of events."""
+    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+
 def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool | None:
     """Return whether a body is a stream of events; `None` if its beginning is too short to tell.
 
@@ -204,7 +210,7 @@ def is_event_stream(beginning: bytes, content_type: str, *, ended: bool) -> bool
     """
     if _MARK.startswith(beginning) and not ended:
         return None
-    if content_type.partition(";")[0].strip().lower() == "text/event-stream":
+    if is_event_type(content_type):
         return not beginning.startswith((b"{", b"["))
     if beginning.startswith(_FIELDS):
         return True
