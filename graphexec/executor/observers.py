@@ -50,10 +50,14 @@ class Observers:
     ) -> tuple[Notifier | None, OnEvent | None]:
         """Return the function that is called, and the one that is awaited, with each event of a run from `start`.
 
-        `watch` is an observer of this run alone. `continues` returns whether the run continues in another stream after
-        this one is closed; if so, observers receive no `Failed`.
+        `watch` is an observer of this run alone, which stands for those that watch runs. `continues` returns whether
+        the run continues in another stream after this one is closed; if so, observers receive no `Failed`.
         """
-        observers = tuple(one.watch(limits) if isinstance(one, RunObserver) else one for one in self.observers)
+        observers = tuple(
+            one.watch(limits) if isinstance(one, RunObserver) else one
+            for one in self.observers
+            if watch is None or not isinstance(one, RunObserver)
+        )
         if watch is not None:
             observers = (*observers, watch)
         if self.verbose:

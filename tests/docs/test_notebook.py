@@ -1,0 +1,67 @@
+"""The example notebook runs in a kernel, and every cell shows what it should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
+
+PICTURE = {"image/svg+xml", "text/plain"}
+PAGE = {"text/html", "text/plain"}
+
+# For each cell with outputs: their types, the MIME types of what they show, and a part of it as plain text.
+SHOWN: dict[str, list[tuple[str, set[str], str]]] = {
+    "machine": [("execute_result", PICTURE, "<AgentExecutor with weather (tool_calling)")],
+    "proof": [("execute_result", PAGE, "PROVED")],
+    "run": [("display_data", PAGE, "finished · iterations 2/15"), ("execute_result", PAGE, "RunResult(")],
+    "await": [("stream", set(), "It is 19 °C in Rome.\n")],
+    "stream": [("stream", set(), "Entered\nAsked\nAnswered\nMoved\nEntered\nMoved\nDone\n")],
+    "batch": [("display_data", PAGE, "3/3 runs · "), ("execute_result", {"text/plain"}, "3")],
+    "refuted": [("execute_result", PAGE, "REFUTED")],
+    "stopped": [("execute_result", PAGE, "StoppedResponse(")],
+}
+
+
+# Any: a notebook is JSON.
+def read_notebook() -> Any:
+    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+
+
+def test_notebook_is_stored_without_outputs() -> None:
+    cells = [cell for cell in read_notebook()["cells"] if cell["cell_type"] == "code"]
+    assert [(cell["outputs"], cell["execution_count"]) for cell in cells] == [([], None)] * len(cells)
+    assert NOTEBOOK.stat().st_size < 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_notebook_runs_in_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    # Nothing is asked of a network: a proxy that is not there would refuse it.
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    # Any: nbformat has no annotations.
+    reading: Any = nbformat
+    notebook: Any = reading.read(NOTEBOOK, as_version=4)
+    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    outputs = {cell["id"]: list(map(describe, cell["outputs"])) for cell in notebook.cells if cell.get("outputs")}
+    assert {name: [row[:2] for row in rows] for name, rows in outputs.items()} == {
+        name: [row[:2] for row in rows] for name, rows in SHOWN.items()
+    }
+    for name, rows in SHOWN.items():
+        for (*_, found), (*_, part) in zip(outputs[name], rows, strict=True):
+            assert part in found, (name, found)
+    whole = json.dumps(notebook)
+    assert whole.count("<iframe") == 2
+    assert len(whole) < 500_000
+
+
+def describe(output: Any) -> tuple[str, set[str], str]:
+    data = output.get("data", {})
+    return output["output_type"], set(data), output.get("text") or data["text/plain"]
