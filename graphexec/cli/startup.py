@@ -118,6 +118,8 @@ def _find_remedy(error: object, message: str, command: str) -> str:
     if message.startswith("No such command") and command == "graphexec models":
         meant = _MODEL_COMMANDS.get(message.split("'")[1])
         return f"; did you mean {meant}?" if meant else ""
+    if message.startswith("Got unexpected extra argument") and command == "graphexec chat":
+        return "; write messages at the prompt of the chat"
     return ""
 
 

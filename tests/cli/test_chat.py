@@ -637,6 +637,34 @@ def test_other_inputs_come_with_each_message(
     assert "--input " in ended.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["What is 2+2?"],
+            "'What is 2+2?' is not an executor such as my_agent.py:executor; write messages at the prompt",
+        ),
+        (["hello"], "'hello' is not an executor such as my_agent.py:executor; write messages at the prompt"),
+        (["mine.py:bare", "hello"], "; write messages at the prompt of the chat"),
+        (["nowhere.py"], "there is no file nowhere.py"),
+        (["nowhere.py:executor"], "there is no file nowhere.py"),
+        (["graphexec.tools:Tool"], "name an executor"),
+        (["--model", "local", "mine.py:bare"], "--model does not apply to mine.py:bare, which has its own model"),
+    ],
+)
+def test_wrong_target_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    mine: Path,
+    arguments: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(mine.parent)
+    ended = command(capsys, "chat", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert expected in ended.err
+
+
 def test_error_names_the_option_for_memory(capsys: pytest.CaptureFixture[str]) -> None:
     ended = command(capsys, "chat", "--session", "talk")
     assert (ended.code, ended.err) == (

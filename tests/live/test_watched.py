@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -18,6 +19,7 @@ from graphexec.live import serving
 from graphexec.models import LocalModel, ScriptedModel
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 from tests.cli.conversations import answer_text, tool_call_text
+from tests.cli.terminals import Program
 from tests.cli.traced import record_run
 from tests.draw.browser import chromium, open_page
 from tests.live.readers import PATIENCE, credentials, recorder_of
@@ -129,6 +131,26 @@ def test_token_leaves_the_address_and_the_page(browser: Browser, tmp_path: Path)
         stranger = browser.new_context()
         assert stranger.request.get(address).status == 403
         stranger.close()
+
+
+def test_page_of_a_killed_server_knows_a_new_one(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text("".join(record_run().splitlines(keepends=True)[:5]), encoding="utf-8")
+    with Program("view", "--live", str(file), "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        url: str = viewing.process.stdout.readline().strip()
+        port = urlsplit(url).port
+        assert port is not None
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(url)
+        wait_for_text(page, "#connection", "live")
+        viewing.process.kill()
+        viewing.process.wait(PATIENCE)
+        wait_for_text(page, "#connection", "reconnecting")
+        with serving(file, port=port):
+            wait_for_text(page, "#connection", "the server is gone; a new one prints a new address")
+        context.close()
 
 
 def test_page_says_that_the_server_is_gone(browser: Browser) -> None:

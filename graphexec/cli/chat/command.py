@@ -26,7 +26,7 @@ from graphexec.cli.exit_codes import (
 )
 from graphexec.cli.runs import parameters
 from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
-from graphexec.cli.runs.question import parse_inputs
+from graphexec.cli.runs.question import parse_inputs, split_words
 from graphexec.cli.runs.running import run
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen, symbols_for
@@ -52,6 +52,16 @@ def with_agent_options(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+def _check_target(target: str | None) -> str | None:
+    # A name that ends as a file's gets the error of a missing file.
+    if target is not None and not target.endswith(".py") and split_words([target])[0] is None:
+        raise typer.BadParameter(
+            f"{target!r} is not an executor such as my_agent.py:executor; write messages at the prompt of graphexec "
+            "chat, or ask one question with graphexec run"
+        )
+    return target
+
+
 @with_agent_options
 def chat(
     target: Annotated[
@@ -60,6 +70,7 @@ def chat(
             metavar="TARGET",
             help="An executor of your own, as my_agent.py:executor or package.module:executor, or a function without "
             "parameters that makes one. The file is imported, and so run. Default: the built-in agent.",
+            callback=_check_target,
             show_default=False,
         ),
     ] = None,
