@@ -30,6 +30,7 @@ from graphexec.cli.chat.slash import COMMANDS, run_command
 from graphexec.cli.chat.turns import EarlierTurns, make_earlier_turns
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.runs.building import NamedExecutor
+from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
@@ -240,7 +241,14 @@ def test_output_controls_no_terminal() -> None:
     session.say("Hello")
     assert "\x1b" not in session.out.getvalue()
     assert "\u202e" not in session.out.getvalue()
-    assert session.out.getvalue().endswith("!\n")
+    assert session.out.getvalue() == "red!\n"
+
+
+@given(st.lists(st.text("\x1b[]\x07\\m0;P(a b\r\n\x9b\x9d\x9c\x90\N{BULLET}", max_size=6), max_size=12))
+def test_divided_sequences_are_removed(pieces: list[str]) -> None:
+    cleaner = TextCleaner()
+    cleaned = "".join(cleaner.clean(piece) for piece in pieces)
+    assert clean("".join(pieces)) == cleaned
 
 
 def test_stopped_run_says_which_limit_and_what_to_do() -> None:
@@ -586,6 +594,7 @@ def test_options_of_run_apply(
 
 MINE = """
 from graphexec import AgentExecutor, create_agent, create_tool_calling_agent
+from graphexec.cli.terminal import TextCleaner, clean
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 

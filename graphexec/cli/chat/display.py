@@ -10,7 +10,7 @@ from rich.text import Text
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated, error_line
 from graphexec.cli.runs.loop import RunProgress, RunSetup
-from graphexec.cli.terminal import TraceScreen, clean, symbols_for
+from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
 from graphexec.cli.trace import format_effects
 from graphexec.draw.model.text import format_quantity, truncate
 from graphexec.draw.runs.labels import format_call
@@ -45,6 +45,7 @@ class TurnDisplay:
         self._extractor: AnswerExtractor | None = None
         # The pieces of the answer that have been printed, and whether the line is complete.
         self._printed = ""
+        self._cleaner = TextCleaner()
         self._line_ended = True
         # The pending calls, and the line that names them.
         self._waiting: dict[CallId | None, Effect[object]] = {}
@@ -115,7 +116,10 @@ class TurnDisplay:
         if not piece:
             return
         self._stop_status()
-        shown = clean(piece)
+        if isinstance(piece, AnswerDiscarded):
+            # What was held back belongs to the discarded text.
+            self._cleaner = TextCleaner()
+        shown = self._cleaner.clean(piece)
         self._out.write(shown)
         self._out.flush()
         self._printed = "" if isinstance(piece, AnswerDiscarded) else self._printed + piece
