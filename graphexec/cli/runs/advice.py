@@ -98,8 +98,8 @@ def advise(error: E, named: str | None = None, *, own: bool = False) -> E:
     if not isinstance(error, GraphexecError):
         return error
     text = before = str(error)
-    for kind, phrases in ADVICE.items():
-        if isinstance(error, kind) and not own:
+    for kind, phrases in () if own else ADVICE.items():
+        if isinstance(error, kind):
             for remedy, advised in phrases:
                 text = text.replace(remedy, advised)
     text = _advise_on_server(error, text, named or "")
