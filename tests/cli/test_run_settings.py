@@ -76,6 +76,23 @@ def test_examples_are_shown_to_the_model(capsys: pytest.CaptureFixture[str]) -> 
     assert "How many kilometers" not in shown
 
 
+def test_result_of_an_example_may_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([answer_text("yes")]) as server:
+        ended = ask(capsys, server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"}', agent="structured")
+    assert (ended.code, ended.out) == (0, "yes\n"), ended.err
+    shown = json.dumps(last_request(server)["messages"])
+    assert "Twice 5?" in shown
+    assert "2 * 5" in shown
+
+
+@pytest.mark.parametrize("agent", [one for one in SAYS if one != "structured"])
+def test_other_agents_show_the_calls_of_examples(capsys: pytest.CaptureFixture[str], agent: str) -> None:
+    with serving([SAYS[agent][1]]) as server:
+        ended = ask(capsys, server, "--example", 'Twice 5? => calculator {"expression": "2 * 5"} => 10', agent=agent)
+    assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
+    assert "2 * 5" in json.dumps(last_request(server))
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -95,15 +112,11 @@ def test_examples_are_shown_to_the_model(capsys: pytest.CaptureFixture[str]) -> 
             ["--limit", "iterations=none"],
             "with --limit iterations=none, a run may not end; set a limit, such as --max-iter",
         ),
-        (
-            ["--example", EXAMPLE],
-            "--example is for the structured agent, and this is the tool_calling agent; add --agent",
-        ),
+        (["--example", "Hello => Hi!"], "--example 'Hello' has no call, and only the structured agent shows such"),
         (
             ["--agent=structured", "--example", "Hi"],
             "--example 'Hi' is not a question with its solution; write 'QUESTI",
         ),
-        (["--agent=structured", "--example", "q => today"], "--example 'q => today' has a call without its result; "),
         (["--agent=structured", "--example", "q => calc {} => 1"], "which is not a call of a tool (calculator, "),
         (["--agent=structured", "--example", "q => today {] => 1"], "--example: the arguments of today are not JSON"),
         (["--agent=structured", "--example", 'q => today {"a": 1} => 1'], "--example: today has no argument a; it has"),

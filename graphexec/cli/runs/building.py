@@ -22,7 +22,7 @@ from graphexec.cli.runs.options import (
     make_memory,
     make_model,
 )
-from graphexec.cli.runs.parameters import parse_examples
+from graphexec.cli.runs.parameters import add_examples, parse_examples
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import InputError, WeightsError, did_you_mean
 from graphexec.executor.creation import choose_kind
@@ -156,7 +156,9 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         settings=_reply_options(options),
     )
     name: AgentName = options.agent or choose_kind(chosen.model, tools, chosen.named).kind
-    examples = None if not options.example else parse_examples(options.example, tools)
+    examples = parse_examples(options.example, tools) if options.example else None
+    if examples is not None and name != "structured":
+        tools = add_examples(tools, examples)
     agent = make_agent(name, chosen.model, tools, system=options.system, examples=examples)
     executor = AgentExecutor(
         agent=agent,

@@ -258,12 +258,7 @@ def make_agent(
     system: str | None = None,
     examples: Sequence[WorkedExample] | None = None,
 ) -> Agent:
-    """Make the agent of that name; `system` is text, and the worked `examples` are for the structured agent.
-
-    Raises `UsageError` for examples for another agent.
-    """
-    if examples is not None and name != "structured":
-        raise UsageError(f"--example is for the structured agent, and this is the {name} agent; add --agent structured")
+    """Make the agent of that name; `system` is text, and only the structured agent shows worked `examples`."""
     match name:
         case "structured":
             prompt = f"{_escape(system)}{STRUCTURED_PROMPT}"

@@ -6,16 +6,17 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from graphexec.agents import WorkedExample
+from graphexec.agents import WorkedExample, synthesised_examples
 from graphexec.cli.exit_codes import UsageError, option
 from graphexec.cli.runs.options import AgentName
 from graphexec.errors import did_you_mean
-from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools import AnyTool, ToolExample, tools_by_name
 
 MODEL, LIMITS, SAVED = "Model and tools", "Limits", "Saved between runs"
 
@@ -124,9 +125,10 @@ Examples: TypeAlias = Annotated[
     option(
         MODEL,
         "EXAMPLE",
-        'A worked example for the structured agent, such as \'What is 2 + 3? => calculator {"expression": "2 + 3"} '
-        "=> 5': the question, each call with its arguments and its result, and the answer if it is not the last "
-        "result. 'Hello => Hi!' has no call. Replaces the built-in ones. May be repeated.",
+        'A worked example, such as \'What is 2 + 3? => calculator {"expression": "2 + 3"} => 5\': the question, each '
+        "call with its arguments, its result, and the answer if it is not the last result. The last result may be left "
+        "out. The structured agent shows all of it, in place of the built-in examples, and also 'Hello => Hi!', which "
+        "has no call; other agents show the calls with their tools. May be repeated.",
         "--example",
     ),
 ]
@@ -215,9 +217,9 @@ def _parse_example(text: str, tools: Mapping[str, AnyTool]) -> WorkedExample:
     # Any: JSON.
     calls: list[tuple[str, dict[str, Any], str]] = []
     while parts and (call := _parse_call(parts[0], tools)) is not None:
-        if len(parts) == 1:
-            raise UsageError(f"--example {text!r} has a call without its result; {_FORM}")
-        calls.append((*call, parts[1]))
+        tool, arguments = call
+        result = parts[1] if len(parts) > 1 else _invent_result(tools[tool], arguments)
+        calls.append((tool, arguments, result))
         parts = parts[2:]
     if len(parts) > 1:
         listed = ", ".join(tools) or "no tool"
@@ -225,6 +227,34 @@ def _parse_example(text: str, tools: Mapping[str, AnyTool]) -> WorkedExample:
             f"--example {text!r} has the part {parts[0]!r}, which is not a call of a tool ({listed}); {_FORM}"
         )
     return WorkedExample(question, tuple(calls), parts[0] if parts else calls[-1][2])
+
+
+def _invent_result(tool: AnyTool, arguments: Mapping[str, Any]) -> str:
+    invented = replace(tool, examples=(ToolExample(arguments, "?"),))
+    return synthesised_examples([invented])[0].answer
+
+
+def add_examples(tools: Sequence[AnyTool], examples: Sequence[WorkedExample]) -> tuple[AnyTool, ...]:
+    """Return the tools with the calls of the examples, for an agent that shows no worked examples.
+
+    Raises `UsageError` for an example without a call.
+    """
+    for one in examples:
+        if not one.calls:
+            raise UsageError(
+                f"--example {one.question!r} has no call, and only the structured agent shows such examples; add "
+                "--agent structured"
+            )
+    given = {
+        tool.name: tuple(
+            ToolExample(arguments, one.question, result)
+            for one in examples
+            for name, arguments, result in one.calls
+            if name == tool.name
+        )
+        for tool in tools
+    }
+    return tuple(replace(tool, examples=given[tool.name] or tool.examples) for tool in tools)
 
 
 def _parse_call(part: str, tools: Mapping[str, AnyTool]) -> tuple[str, dict[str, Any]] | None:
