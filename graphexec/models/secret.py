@@ -41,7 +41,7 @@ class _Handle:
     __slots__ = ("__weakref__",)
 
 
-# Kept apart from the secrets: whoever shows or walks through an object with all its attributes does not find them.
+# Kept apart from the secrets, so that nothing finds them that goes through the attributes of objects.
 _values: WeakKeyDictionary[_Handle, str] = WeakKeyDictionary()
 
 

@@ -165,7 +165,8 @@ class OpenAICompatible(RemoteModel):
 
     `base_url` is the server's address, which begins with `http://` or `https://` and usually ends with `/v1`. The
     default is the environment variable `OPENAI_BASE_URL`, or else OpenAI's own server. The default of `api_key` is
-    `OPENAI_API_KEY`; a server on this machine needs no key, and for another server without keys pass `api_key=""`.
+    `OPENAI_API_KEY`; a server on this machine needs no key, and for another server without keys pass `api_key=""`. It
+    may be a `Secret`, or a `SecretStr` of pydantic, and is never shown.
 
     The defaults of `temperature`, `top_p`, `seed`, `reasoning_effort` (such as "low") and `max_tokens` (of the reply)
     are the server's. `extra_body` has further members of the request, `extra_headers` further headers, which replace
