@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Seconds to wait for other writers: far more than one statement takes on a busy disk.
 _PATIENCE = 60.0
 
+_REPAIR = "repair it (sqlite3 FILE .recover), or name another file"
+
 _TABLE = """
 CREATE TABLE IF NOT EXISTS graphexec_turns (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -117,6 +119,9 @@ class SQLiteHistory:
             raise InputError(
                 f"the database {self.path} cannot be used: {error.strerror}; name a file in a writable folder"
             ) from error
+        except UnicodeDecodeError as error:
+            # The message of SQLite quotes the damaged file.
+            raise InputError(f"the database {self.path} is damaged: {error}; {_REPAIR}") from error
         except sqlite3.Error as error:
             # The primary code of the error, without its extension; the driver's own errors have none.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
@@ -127,8 +132,7 @@ class SQLiteHistory:
                 text = f"{self.path} is not an SQLite database: {error}; repair it, or name another file"
                 raise InputError(text) from error
             if code in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_FORMAT):
-                remedy = "repair it (sqlite3 FILE .recover), or name another file"
-                raise InputError(f"the database {self.path} is damaged: {error}; {remedy}") from error
+                raise InputError(f"the database {self.path} is damaged: {error}; {_REPAIR}") from error
             # A full disk, or a lock that is never released, has its own class and message.
             raise
 

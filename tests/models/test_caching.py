@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -42,6 +41,7 @@ from graphexec.models import (
     CacheFailed,
     CacheStore,
     FellBack,
+    FunctionModel,
     LocalModel,
     MemoryCache,
     OpenAICompatible,
@@ -221,12 +221,38 @@ def test_invalid_entry_is_replaced(ask: Ask, broken: str) -> None:
     assert [ask(model).content for _ in range(3)] == ["one", "two", "two"]
 
 
-def test_stored_reply_is_always_free() -> None:
-    class ExpensiveReplies(MemoryCache):
-        def get(self, key: str) -> str | None:
-            return json.dumps({"content": "lie", "usage": {"prompt_tokens": 9, "completion_tokens": 9}, "cost": 9})
+def test_stored_reply_is_always_free(store: CacheStore) -> None:
+    expensive = ModelReply("a reply", usage=Usage(prompt_tokens=9, completion_tokens=9), cost=9.0)
+    assert cached(FunctionModel(lambda _: expensive), store, name="a").complete(HELLO) == expensive
+    assert cached(ScriptedModel([]), store, name="a").complete(HELLO) == ModelReply("a reply", cost=0.0)
 
-    assert cached(ScriptedModel([]), ExpensiveReplies(), name="a").complete(HELLO) == ModelReply("lie", cost=0.0)
+
+def test_damaged_entry_is_a_reported_miss() -> None:
+    class Damaged(MemoryCache):
+        def get(self, key: str) -> str | None:
+            entry = super().get(key)
+            return None if entry is None else entry.replace("right", "wrong")
+
+    model = cached(FunctionModel(lambda _: "right"), Damaged(), name="a")
+    with record_reports() as reports:
+        assert [model.complete(HELLO).content for _ in range(2)] == ["right", "right"]
+    (failed,) = reports
+    assert isinstance(failed, CacheFailed)
+    assert "its checksum is wrong" in str(failed)
+
+
+def test_entry_of_another_request_is_a_miss() -> None:
+    class Mixed(MemoryCache):
+        def get(self, key: str) -> str | None:
+            return super().get(next(iter(keys), key))
+
+        def put(self, key: str, entry: str) -> None:
+            keys.append(key)
+            super().put(key, entry)
+
+    keys: list[str] = []
+    model = cached(FunctionModel(lambda request: f"{request}"), Mixed(), name="a")
+    assert model.complete(HELLO).content != model.complete(CompletionRequest("Bye")).content
 
 
 def test_identity_and_name_distinguish_models_in_a_store(store: CacheStore) -> None:

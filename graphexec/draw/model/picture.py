@@ -123,8 +123,11 @@ class Picture:
             where = ".".join(map(str, what["loc"])) or "it"
             raise InputError(f"this is not the picture of a machine: {where}: {what['msg']}") from None
         known = {box.name for box in picture.boxes}
-        ends = [picture.start, *(end for arrow in picture.arrows for end in (arrow.source, arrow.target))]
-        if unknown := [end for end in ends if end not in known and end != END.name]:
+        if len(known) < len(picture.boxes):
+            raise InputError("this is not the picture of a machine: two of its nodes have the same name")
+        ends = [picture.start, *(arrow.source for arrow in picture.arrows)]
+        ends += [arrow.target for arrow in picture.arrows if arrow.target != END.name]
+        if unknown := [end for end in ends if end not in known]:
             raise InputError(
                 f"this is not the picture of a machine: its start or an arrow names {unknown[0]}, which is not one of "
                 f"its nodes"

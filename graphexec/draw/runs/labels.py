@@ -174,8 +174,8 @@ def _format_calls(calls: Sequence[tuple[str, Any]], most: int) -> str:
 
 def _describe_decision(value: Any, most: int) -> str | None:
     match value:
-        case {"decision": [*actions]} if actions:
-            return _format_calls([(action["tool"], action["tool_input"]) for action in actions], most)
+        case {"decision": [{"tool": str(), "tool_input": _}, *_] as actions}:
+            return _format_calls([(str(action["tool"]), action["tool_input"]) for action in actions], most)
         case {"decision": {"return_values": {"output": output}}}:
             return f"answer: {format_data(output, most - 8)}"
         case {"decision": {"return_values": values}}:

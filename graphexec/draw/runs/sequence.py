@@ -80,7 +80,7 @@ def sequence_mermaid(run: AnyRun) -> str:
 
 def _participant_for(effect: Record, node: str) -> _Participant:
     role = _ASKED.get(effect["effect"], "world")
-    return role, str(effect["tool"]) if role == "tool" else _ROLES[role] or node
+    return role, str(effect.get("tool", node)) if role == "tool" else _ROLES[role] or node
 
 
 def _detail(role: _Role, start: Record) -> str:

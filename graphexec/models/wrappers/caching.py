@@ -119,7 +119,7 @@ class SQLiteCache:
                     "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, entry TEXT NOT NULL) WITHOUT ROWID"
                 )
                 connection.execute("SELECT key, entry FROM replies LIMIT 1")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(
                 f"the cache {self._path} cannot be used: {error}; pass a file in a writable folder"
             ) from error
@@ -140,7 +140,8 @@ class SQLiteCache:
             with self._connection() as connection:
                 row: tuple[str] | None = connection.execute(statement, values).fetchone()
                 return row
-        except sqlite3.Error as error:
+        # The message of SQLite may quote a damaged file.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             report(CacheFailed(error))
             return None
 
@@ -159,16 +160,17 @@ class SQLiteCache:
 
 
 # The version of the entries' format. It is a part of every key, so entries of other versions are misses.
-_VERSION = 1
+_VERSION = 2
 
 
 def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> WrappedModel:
     """Make a model that answers repeated requests from `store`, by default a new `MemoryCache`.
 
     A cached reply has no usage and no cost, and is reported as `Cached`. Requests are the same if their messages,
-    tools, stop strings, schema and tool choice are equal. Only complete replies are stored. An unreadable entry is a
-    miss. Concurrent calls do not wait for each other. An exception of the store ends the call. Without an API key, a
-    run can use the cached replies; the first reply that is missing raises `MissingAPIKeyError`.
+    tools, stop strings, schema and tool choice are equal. Only complete replies are stored. An entry has a checksum; a
+    damaged one is reported as `CacheFailed`, and is a miss. Concurrent calls do not wait for each other. An exception
+    of the store ends the call. Without an API key, a run can use the cached replies; the first reply that is missing
+    raises `MissingAPIKeyError`.
 
     If you pass a store, the `identity` of the model and the `name` distinguish its replies from those of other models;
     raises `InputError` if both are missing. A lookup takes time linear in the length of the conversation.
@@ -186,12 +188,13 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     async def flow(call: ModelCall) -> ModelReply:
         io = BLOCKING if instant else call.io
         key = _key([_VERSION, *model_key, call.request])
-        found = _read(await io.call(partial(entries.get, key)))
+        found = _read(key, await io.call(partial(entries.get, key)))
         if found is not None:
             report(Cached(model_name(model)))
             return found
         reply = await call.ask(model)
-        await io.call(partial(entries.put, key, format_json(to_json_data(reply))))
+        text = format_json(to_json_data(reply))
+        await io.call(partial(entries.put, key, _digest(key, text) + text))
         return reply
 
     # Whether a call reaches the model is known only when it is made.
@@ -218,12 +221,27 @@ def _as_json(value: object) -> Any:
             raise InputError(f"a request to a cached model contains {value!r}, which is not JSON; remove it")
 
 
-def _read(entry: str | None) -> ModelReply | None:
+def _digest(key: str, text: str) -> str:
+    return hashlib.sha256(f"{key}{text}".encode()).hexdigest()
+
+
+# Characters of a digest.
+_DIGEST = 64
+
+
+def _read(key: str, entry: object) -> ModelReply | None:
+    """Return the reply of an entry, or `None` if there is none, or the entry is not as it was written."""
     if entry is None:
         return None
     try:
-        reply: ModelReply = load_as(ModelReply, parse_json(entry))
-    except INVALID_DATA_ERRORS:
+        # Another store, or a damaged file, may return any value.
+        written = str(entry)
+        text = written[_DIGEST:]
+        if written[:_DIGEST] != _digest(key, text):
+            raise ValueError("its checksum is wrong")
+        reply: ModelReply = load_as(ModelReply, parse_json(text))
+    except INVALID_DATA_ERRORS as error:
+        report(CacheFailed(error))
         return None
     # A cached reply uses no tokens.
     return replace(reply, usage=Usage(), cost=0.0)

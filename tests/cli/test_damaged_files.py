@@ -1,0 +1,271 @@
+"""Damaged snapshots, traces, certificates, caches and histories raise errors of graphexec, and no others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sqlite3
+import warnings
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
+from graphexec.actions import Steps
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.records import load_recording
+from graphexec.draw import Recording, draw, sequence_mermaid, timeline
+from graphexec.draw.page import html
+from graphexec.errors import GraphexecError, HistoryWarning
+from graphexec.kernel import Snapshot
+from graphexec.kernel.snapshot import snapshot_of
+from graphexec.memory import FileHistory, SQLiteHistory, Turn
+from graphexec.messages import CompletionRequest
+from graphexec.models import FunctionModel, SQLiteCache, cached
+from graphexec.verify import Certificate, check
+from graphexec.verify.audit.audit import audit
+from tests.cli.mutations import TEXTS, damage
+from tests.cli.terminals import command
+from tests.models.pictures import CAT
+
+
+@tool
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@tool(on_error="raise")
+def fail(number: int) -> int:
+    """Raise an exception."""
+    raise LookupError(number)
+
+
+def decide(steps: Steps, inputs: object) -> AgentAction | AgentFinish:
+    del inputs
+    actions = [AgentAction("double", {"number": 3}, "log"), AgentAction("fail", {"number": 4}, "log")]
+    return actions[len(steps)] if len(steps) < len(actions) else AgentFinish({"output": "done"})
+
+
+@cache
+def executor() -> AgentExecutor:
+    return AgentExecutor(agent=decide, tools=[double, fail], max_iterations=5, max_execution_time=20)
+
+
+@cache
+def failure() -> Exception:
+    """Return the exception that ended a run with two calls."""
+    with pytest.raises(LookupError) as raised:
+        executor().run({"input": "go on", "images": [CAT]})
+    return raised.value
+
+
+@cache
+def proof() -> Certificate:
+    found = executor().verify().certificate
+    assert found is not None
+    return found
+
+
+@cache
+def trace() -> str:
+    from graphexec.draw import recording_of
+
+    return recording_of(failure()).to_json_lines()
+
+
+def read_snapshot(content: bytes, _: Path) -> None:
+    snapshot = Snapshot.from_json(content.decode("utf-8", "surrogateescape"), executor().graph)
+    with contextlib.suppress(LookupError):
+        executor().run(snapshot)
+    snapshot.to_json()
+
+
+def read_trace(content: bytes, folder: Path) -> None:
+    file = folder / "trace.jsonl"
+    file.write_bytes(content)
+    recording = load_recording(str(file))
+    timeline(recording)
+    sequence_mermaid(recording)
+    draw(recording.machine, "text", runs=recording)
+    audit(list(recording.records), proof())
+    recording.to_json_lines()
+    html(recording.machine, recording)
+
+
+def read_certificate(content: bytes, _: Path) -> None:
+    certificate = Certificate.from_json(content.decode("utf-8", "surrogateescape"))
+    audit(list(Recording.from_json_lines(trace()).records), certificate)
+    check(certificate, executor().graph)
+
+
+def read_file_history(content: bytes, folder: Path) -> None:
+    history = FileHistory(folder / "turns.jsonl")
+    history.path.write_bytes(content)
+    with contextlib.suppress(GraphexecError):
+        history.turns()
+    history.add(Turn("a", "b"))
+    assert history.turns()[-1] == Turn("a", "b")
+
+
+def read_history_database(content: bytes, folder: Path) -> None:
+    history = SQLiteHistory(folder / "turns.sqlite", conversation="me")
+    history.path.write_bytes(content)
+    history.turns()
+    history.add(Turn("a", "b"))
+
+
+def read_cache_file(content: bytes, folder: Path) -> None:
+    path = folder / "replies.sqlite"
+    path.write_bytes(content)
+    assert ask(path) == "right"
+
+
+def read_cache_entry(content: bytes, folder: Path) -> None:
+    path = folder / "replies.sqlite"
+    path.write_bytes(document_of_cache(folder))
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        # After the checksum, which is the beginning.
+        database.execute("UPDATE replies SET entry = CAST(substr(entry, 1, 64) || ? AS TEXT)", (content,))
+    assert ask(path) == "right"
+
+
+def ask(path: Path) -> str:
+    model = cached(FunctionModel(lambda _: "right"), SQLiteCache(path), name="a model")
+    return model.complete(CompletionRequest("What?")).content
+
+
+def document_of_cache(folder: Path) -> bytes:
+    path = folder / "valid.sqlite"
+    if not path.exists():
+        ask(path)
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode = DELETE")
+    return path.read_bytes()
+
+
+def document_of_entry(folder: Path) -> bytes:
+    document_of_cache(folder)
+    with contextlib.closing(sqlite3.connect(folder / "valid.sqlite")) as database:
+        entry: str = database.execute("SELECT entry FROM replies").fetchone()[0]
+    return entry[64:].encode()
+
+
+def document_of_history(folder: Path) -> bytes:
+    history = FileHistory(folder / "valid.jsonl")
+    if not history.path.exists():
+        for number in range(3):
+            history.add(Turn(f"in {number}", "out", (CAT,)))
+    return history.path.read_bytes()
+
+
+def document_of_database(folder: Path) -> bytes:
+    history = SQLiteHistory(folder / "history.sqlite", conversation="me")
+    if not history.path.exists():
+        history.add(Turn("in", "out", (CAT,)))
+    return history.path.read_bytes()
+
+
+def document_of_snapshot(_: Path) -> bytes:
+    snapshot = snapshot_of(failure())
+    assert snapshot is not None
+    return snapshot.to_json().encode()
+
+
+def document_of_certificate(_: Path) -> bytes:
+    # On one line, as the lines of the others are.
+    return json.dumps(json.loads(proof().to_json())).encode()
+
+
+# For each kind of file, the valid one, what reads it, and its share of the mutations.
+KINDS: Mapping[str, tuple[Callable[[Path], bytes], Callable[[bytes, Path], None], int]] = {
+    "snapshot": (document_of_snapshot, read_snapshot, 30),
+    "trace": (lambda _: trace().encode(), read_trace, 25),
+    "certificate": (document_of_certificate, read_certificate, 25),
+    "file history": (document_of_history, read_file_history, 10),
+    "history database": (document_of_database, read_history_database, 5),
+    "cache file": (document_of_cache, read_cache_file, 5),
+    "cache entry": (document_of_entry, read_cache_entry, 5),
+}
+
+
+def read_damaged(kind: str, content: bytes, folder: Path) -> bool:
+    """Read a damaged file; return whether it was refused. Any error of other kinds is raised, with the content."""
+    read = KINDS[kind][1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HistoryWarning)
+        try:
+            read(content, folder)
+        except (GraphexecError, UsageError) as error:
+            str(error).encode("utf-8", "backslashreplace")
+            return True
+        except BaseException as error:
+            (folder / "damaged").write_bytes(content)
+            error.add_note(f"{kind}: {content[:300]!r}... in {folder / 'damaged'}")
+            raise
+    return False
+
+
+def read_many(kind: str, count: int, seed: int, folder: Path) -> int:
+    """Read mutations of a valid file; return how many were refused."""
+    chance = random.Random(f"{kind} {seed}")
+    document = KINDS[kind][0](folder)
+    read_damaged(kind, document, folder)
+    if kind.endswith(("database", "cache file")):
+        # Binary: the structure of JSON is not there.
+        return sum(read_damaged(kind, _flipped(document, chance), folder) for _ in range(count))
+    return sum(read_damaged(kind, damage(document, chance), folder) for _ in range(count))
+
+
+def _flipped(document: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(document)
+    for _ in range(chance.choice((1, 3, 30))):
+        start = chance.randrange(chance.choice((120, len(changed))))
+        changed[start : start + 4] = chance.randbytes(4)
+    return bytes(changed[: chance.choice((len(changed), chance.randrange(len(changed))))])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_file_raises_our_errors(kind: str, tmp_path: Path) -> None:
+    assert read_many(kind, 3 * KINDS[kind][2], 1, tmp_path) >= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_10000_damaged_files_raise_our_errors(kind: str, tmp_path: Path) -> None:
+    shares = sum(share for _, _, share in KINDS.values())
+    read_many(kind, -(-10_000 * KINDS[kind][2] // shares), 2, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("cache")])
+def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
+    KINDS[kind][0](tmp_path)
+    for content in TEXTS:
+        read_damaged(kind, content, tmp_path)
+
+
+# ---- what is no regular file
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["view", "{}", "--timeline"],
+        ["draw", "--run", "{}"],
+        ["audit", "{}", "{}"],
+    ],
+    ids=["view", "draw", "audit"],
+)
+def test_device_or_pipe_is_refused_at_once(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, fact in ((tmp_path / "pipe", "not a regular file"), (Path("/dev/zero"), "not a regular file")):
+        ended = command(capsys, *(one.format(path) for one in arguments))
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert f"graphexec: {path} cannot be read: " in ended.err
+        assert fact in ended.err
