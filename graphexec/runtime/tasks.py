@@ -90,6 +90,15 @@ class _Interrupted(BaseException):
         self.error = error
 
 
+def has_event_loop() -> bool:
+    """Return whether an event loop runs; none does where a coroutine is closed that has outlived its loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 async def _carry(call: Callable[[], Awaitable[T]]) -> T:
     try:
         return await call()
@@ -97,6 +106,9 @@ async def _carry(call: Callable[[], Awaitable[T]]) -> T:
         # Closed, perhaps after the loop has ended.
         raise
     except BaseException as error:
+        if not has_event_loop():
+            # Closed after its loop, and a function failed in its cleanup. Python would report any other exception.
+            raise GeneratorExit from None
         is_interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
         if asyncio.current_task() not in _abandoned:
             if not is_interrupt:

@@ -207,7 +207,9 @@ async def _await_tool(tool: AnyTool, arguments: dict[str, Any]) -> AttemptResult
     except BaseException as error:
         from asyncio import CancelledError, current_task
 
-        if isinstance(error, GeneratorExit):
+        from graphexec.runtime.tasks import has_event_loop
+
+        if isinstance(error, GeneratorExit) or not has_event_loop():
             # The coroutine is being closed, perhaps after its event loop.
             raise
         # The run's own cancellation is passed on; a CancelledError from the tool's own code is a failure of the tool.

@@ -1,0 +1,334 @@
+"""No message of asyncio's about exceptions or coroutines that nobody retrieved, however a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, tool
+from graphexec.effects import CallTool
+from graphexec.runtime import ASYNC
+from graphexec.runtime.tasks import call_in_thread, start
+from graphexec.tools import AnyTool
+from graphexec.tools.calling import make_tool_handler
+from tests.executor.actors import act, answer, call_of, scripted
+
+# Seconds that a run may take, in the scenarios that reach their deadline.
+SOON = 0.02
+
+
+class LateError(Exception):
+    """Raised when nobody waits any longer."""
+
+
+@dataclass
+class World:
+    """What the tools of one scenario share with it."""
+
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    ended: list[str] = field(default_factory=list[str])
+
+
+def make_tools(world: World) -> dict[str, AnyTool]:
+    loop = asyncio.get_running_loop()
+
+    @tool
+    async def fails() -> str:
+        """Fail at once."""
+        world.begun.set()
+        await asyncio.sleep(0)
+        raise LateError("at once")
+
+    @tool
+    async def fails_in_cleanup() -> str:
+        """Wait, and fail when it is cancelled."""
+        world.begun.set()
+        try:
+            return str(await asyncio.Event().wait())
+        finally:
+            raise LateError("in cleanup")
+
+    @tool
+    async def ignores_cancellation() -> str:
+        """Continue after the cancellation, and fail later."""
+        world.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # Longer than the run waits for it.
+            await call_in_thread(lambda: world.released.wait(0.1))
+        world.ended.append("ignores_cancellation")
+        raise LateError("later")
+
+    @tool
+    def blocks() -> str:
+        """Block a thread, and fail later."""
+        loop.call_soon_threadsafe(world.begun.set)
+        world.released.wait(0.1)
+        world.ended.append("blocks")
+        raise LateError("in a thread")
+
+    @tool
+    def raises_cancellation() -> str:
+        """Raise what asyncio raises."""
+        loop.call_soon_threadsafe(world.begun.set)
+        raise asyncio.CancelledError
+
+    return {one.name: one for one in (fails, fails_in_cleanup, ignores_cancellation, blocks, raises_cancellation)}
+
+
+GROUPS = (
+    ("fails",),
+    ("fails_in_cleanup",),
+    ("ignores_cancellation",),
+    ("blocks",),
+    ("raises_cancellation",),
+    ("fails", "fails_in_cleanup", "ignores_cancellation", "blocks"),
+)
+
+
+def make_executor(world: World, names: tuple[str, ...], **options: Any) -> AgentExecutor:
+    tools = make_tools(world)
+    calls: Any = [act(name) for name in names]
+    agent = scripted(calls if len(calls) > 1 else calls[0], answer())
+    return AgentExecutor(agent=agent, tools=[tools[name] for name in names], **options)
+
+
+Make = Callable[..., AgentExecutor]
+Scenario = Callable[[Make, World], Awaitable[object]]
+
+
+async def take_all(items: AsyncIterator[object]) -> None:
+    async for _ in items:
+        pass
+
+
+async def cancel_when_begun(work: Coroutine[Any, Any, object], world: World) -> None:
+    task = asyncio.ensure_future(work)
+    begun = asyncio.ensure_future(world.begun.wait())
+    await asyncio.wait([task, begun], return_when=asyncio.FIRST_COMPLETED)
+    task.cancel()
+    begun.cancel()
+    await asyncio.gather(task, begun, return_exceptions=True)
+
+
+async def leave(items: AsyncIterator[object]) -> None:
+    """Leave a stream early, and close it not."""
+    async for _ in items:
+        break
+
+
+def refuse(_: object) -> None:
+    raise LateError("an observer")
+
+
+@dataclass
+class StrictObserver:
+    """An observer whose errors end the run."""
+
+    raise_error: bool = True
+
+    def __call__(self, event: object) -> None:
+        refuse(event)
+
+
+async def cancel_a_run(make: Make, world: World) -> None:
+    await cancel_when_begun(make().arun("q"), world)
+
+
+async def cancel_a_timed_run(make: Make, world: World) -> None:
+    await cancel_when_begun(make(max_execution_time=60).arun("q"), world)
+
+
+async def reach_the_deadline(make: Make, _: World) -> None:
+    await make(max_execution_time=SOON).arun("q")
+
+
+async def reach_the_deadline_in_a_stream(make: Make, _: World) -> None:
+    await take_all(make(max_execution_time=SOON).astream("q", tokens=True))
+
+
+async def end_the_run_by_an_exception(make: Make, _: World) -> None:
+    await make(max_execution_time=SOON, handle_tool_errors="raise").arun("q")
+
+
+async def wait_for_a_run(make: Make, _: World) -> None:
+    await asyncio.wait_for(make().arun("q"), SOON)
+
+
+async def cancel_a_stream(make: Make, world: World) -> None:
+    await cancel_when_begun(take_all(make().astream("q")), world)
+
+
+async def cancel_a_stream_of_tokens(make: Make, world: World) -> None:
+    await cancel_when_begun(take_all(make().astream("q", tokens=True)), world)
+
+
+async def leave_streams(make: Make, _: World) -> None:
+    await leave(make().astream("q"))
+    await leave(make(max_execution_time=SOON).astream("q", tokens=True))
+    await leave(make(max_execution_time=SOON).astream_chunks("q"))
+
+
+async def leave_turns(make: Make, _: World) -> None:
+    async for _steps in make(max_execution_time=SOON).iter("q"):
+        break
+
+
+async def begin_no_stream(make: Make, _: World) -> None:
+    make().astream("q")
+    make().astream_chunks("q")
+    make().astream_answer("q")
+
+
+async def cancel_a_batch(make: Make, world: World) -> None:
+    await cancel_when_begun(make().abatch(["a", "b", "c"], max_concurrency=2), world)
+
+
+async def fail_in_a_batch(make: Make, _: World) -> None:
+    await make(max_execution_time=SOON, handle_tool_errors="raise").abatch(["a", "b", "c"], max_concurrency=2)
+
+
+async def observe_badly(make: Make, _: World) -> None:
+    await make(max_execution_time=SOON, observers=[refuse]).arun("q")
+
+
+async def end_by_an_observer(make: Make, _: World) -> None:
+    await take_all(make(max_execution_time=SOON, observers=[StrictObserver()]).astream("q"))
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    cancel_a_run,
+    cancel_a_timed_run,
+    reach_the_deadline,
+    reach_the_deadline_in_a_stream,
+    end_the_run_by_an_exception,
+    wait_for_a_run,
+    cancel_a_stream,
+    cancel_a_stream_of_tokens,
+    leave_streams,
+    leave_turns,
+    begin_no_stream,
+    cancel_a_batch,
+    fail_in_a_batch,
+    observe_badly,
+    end_by_an_observer,
+)
+
+
+@contextmanager
+def collect_messages(loop: asyncio.AbstractEventLoop) -> Generator[list[str], None, None]:
+    """Collect what asyncio and Python report instead of raising it."""
+    messages: list[str] = []
+    # The handler outlives the scenario: a task is reported when it is collected.
+    loop.set_exception_handler(lambda _, found: messages.append(f"{found['message']}: {found.get('exception')!r}"))
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda found: messages.append(f"{found.err_msg}: {found.exc_value!r} {found.object!r}")
+    handler = logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield messages
+        messages += [str(warning.message) for warning in warned]
+    finally:
+        logger.removeHandler(handler)
+        sys.unraisablehook = hook
+
+
+def run_scenario(scenario: Scenario, names: tuple[str, ...], *, closes_early: bool = False) -> list[str]:
+    """Run a scenario on a loop of its own; return the messages. The late tools end before or after the loop."""
+    loop = asyncio.new_event_loop()
+    world = World()
+
+    def make(**options: Any) -> AgentExecutor:
+        return make_executor(world, names, **options)
+
+    async def main() -> None:
+        await scenario(make, world)
+
+    with collect_messages(loop) as messages:
+        # An observer or a tool may end the run.
+        with suppress(LateError, TimeoutError, asyncio.CancelledError):
+            loop.run_until_complete(main())
+        gc.collect()
+        if not closes_early:
+            world.released.set()
+            loop.run_until_complete(finish())
+        loop.close()
+        world.released.set()
+        gc.collect()
+    return messages
+
+
+async def finish() -> None:
+    """Let the abandoned tasks end, and close the streams, as `asyncio.run` does."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=1)
+    left = {task for task in left if not task.done()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+@pytest.mark.parametrize("names", GROUPS, ids="+".join)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_is_left_unretrieved(scenario: Scenario, names: tuple[str, ...]) -> None:
+    assert run_scenario(scenario, names) == []
+
+
+@pytest.mark.parametrize("names", GROUPS, ids="+".join)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_nothing_is_left_unretrieved_in_a_closed_loop(scenario: Scenario, names: tuple[str, ...]) -> None:
+    messages = run_scenario(scenario, names, closes_early=True)
+    # A loop that is closed before its tasks end reports them, whoever made them.
+    assert [message for message in messages if "Task was destroyed but it is pending" not in message] == []
+
+
+def test_cleanup_may_fail_after_its_loop() -> None:
+    async def begin() -> asyncio.Task[Any]:
+        handler = make_tool_handler({"fails_in_cleanup": make_tools(World())["fails_in_cleanup"]})
+        effect = CallTool("fails_in_cleanup", {})
+        task = start(lambda: handler.answer(effect, call_of(effect), ASYNC))
+        await asyncio.sleep(0)
+        return task
+
+    loop = asyncio.new_event_loop()
+    with collect_messages(loop):
+        task = loop.run_until_complete(begin())
+        loop.close()
+        # As Python does at its exit, where it prints what this raises.
+        coroutine: Any = task.get_coro()
+        coroutine.close()
+        del task, coroutine
+        gc.collect()
+
+
+def test_messages_are_collected() -> None:
+    async def forget(_make: Make, _world: World) -> None:
+        async def fail() -> None:
+            raise LateError
+
+        asyncio.get_running_loop().create_task(fail())
+        fail()  # type: ignore[unused-coroutine]  # pyright: ignore[reportUnusedCoroutine]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    messages = "\n".join(run_scenario(forget, ("fails",)))
+    assert "Task exception was never retrieved" in messages
+    assert "was never awaited" in messages
