@@ -14,7 +14,7 @@ from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
 from graphexec.cli.runs.running import run
 from graphexec.cli.runs.termination import terminable
-from graphexec.cli.terminal import Screen
+from graphexec.cli.terminal import Screen, print_path
 from graphexec.cli.viewing import view
 
 
@@ -164,4 +164,4 @@ def pull(
     from graphexec.models.local import weights
 
     with exit_on_error(debug=debug), terminable():
-        print(weights.pull(name))
+        print_path(weights.pull(name))

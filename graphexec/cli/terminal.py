@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from rich.console import Console
@@ -178,6 +179,20 @@ def write_utf8(text: str, stream: TextIO) -> None:
     stream.flush()
     buffer.write(content)
     buffer.flush()
+
+
+def print_path(path: Path) -> None:
+    """Print the path of a file, in the bytes that it has in the file system if the stream cannot encode it."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    try:
+        str(path).encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        if buffer is not None:
+            sys.stdout.flush()
+            buffer.write(os.fsencode(path) + b"\n")
+            buffer.flush()
+            return
+    print(path, flush=True)
 
 
 def make_writable() -> None:

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option, write
-from graphexec.cli.terminal import ASCII, Screen, symbols_for
+from graphexec.cli.terminal import ASCII, Screen, print_path, symbols_for
 
 # Columns of a timeline: the width without a terminal, and the minimum.
 _WIDTH, _LEAST = 100, 40
@@ -127,7 +127,7 @@ def view(
             page = html(recording.machine, recording)
             place = make_temporary_file() if output is None else output
             write(page, place, private=True)
-            print(place, flush=True)
+            print_path(place)
             if not no_open:
                 open_in_browser(place.resolve().as_uri())
 

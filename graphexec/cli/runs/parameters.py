@@ -15,8 +15,9 @@ import typer
 from graphexec.agents import WorkedExample, synthesised_examples
 from graphexec.cli.exit_codes import UsageError, option
 from graphexec.cli.runs.options import AgentName
-from graphexec.errors import did_you_mean
+from graphexec.errors import ToolDefinitionError, did_you_mean
 from graphexec.tools import AnyTool, ToolExample, tools_by_name
+from graphexec.tools.examples import check_examples
 
 MODEL, LIMITS, SAVED = "Model and tools", "Limits", "Saved between runs"
 
@@ -273,4 +274,8 @@ def _parse_call(part: str, tools: Mapping[str, AnyTool]) -> tuple[str, dict[str,
         if argument not in known:
             near = did_you_mean(argument, known, f"it has {', '.join(known) or 'none'}")
             raise UsageError(f"--example: {tool.name} has no argument {argument}; {near}")
+    try:
+        check_examples(replace(tool, examples=(ToolExample(arguments),)))
+    except ToolDefinitionError as error:
+        raise UsageError(f"--example: {str(error).removeprefix('example 1 of ')}") from error
     return tool.name, arguments
