@@ -30,9 +30,9 @@ from graphexec.models import (
 )
 from graphexec.models.http.remote import RemoteModel
 from graphexec.runtime.progress import Listener, listen_with
-from tests.models.actors import HELLO, FakeTime, LoopbackServer
+from tests.models.actors import HELLO, FakeTime, LoopbackServer, chunks, send
 from tests.models.leaks import Search, record_log
-from tests.models.recorded import CALLS, CHAT
+from tests.models.recorded import CALLS, CHAT, STREAM
 from tests.models.test_secrets import CLASSES, ECHO, KEY, MODES, answer, make
 
 
@@ -178,6 +178,7 @@ def test_exception_of_a_reader_shows_no_key(mode: str) -> None:
         stream = model.stream(HELLO)
         next(stream)
         search.in_object(stream, "stream")
+        search.in_object(model, "model")
         stream.throw(ValueError("of the reader"))
 
     async def aread() -> None:
@@ -216,3 +217,27 @@ def test_executor_with_a_key_cannot_be_copied(tmp_path: Path) -> None:
     executor = executor_of(OpenAICompatible("tiny", api_key=KEY), tmp_path)
     with pytest.raises(SecretError, match="make the OpenAICompatible where it is used"):
         copy.deepcopy(executor)
+
+
+def test_call_under_way_shows_no_key() -> None:
+    # Another thread or task may fail meanwhile, in a frame that has the model.
+    search = Search(KEY)
+    events = chunks(*(event + b"\n\n" for event in STREAM.split(b"\n\n")[:-1]))
+    with LoopbackServer(send(events), send(events)) as server:
+        model = OpenAICompatible("tiny", base_url=server.url, api_key=KEY)
+        stream = model.stream(HELLO)
+        next(stream)
+        search.in_object(model, "model")
+        search.in_object(stream, "stream")
+        stream.close()
+
+        async def talk() -> None:
+            astream = model.astream(HELLO)
+            await anext(astream)
+            search.in_object(model, "model")
+            search.in_object(astream, "astream")
+            await astream.aclose()
+            await model.aclose()
+
+        asyncio.run(talk())
+    assert search.hits == []
