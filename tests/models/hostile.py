@@ -7,6 +7,7 @@ import socket
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from graphexec.messages import ModelReply
@@ -58,6 +59,7 @@ def compress(body: bytes, window: int) -> bytes:
     return work.compress(body) + work.flush()
 
 
+@cache
 def make_bomb(window: int, megabytes: int) -> bytes:
     """Return so many megabytes of blanks, compressed to a thousandth."""
     work = zlib.compressobj(9, zlib.DEFLATED, window)
