@@ -94,7 +94,7 @@ def check_attacks(protocol: Protocol, ask: Ask, attacks: dict[str, Attack]) -> N
             assert server.connections == 1, name
         assert (error.limit, error.allowed) == (limit, getattr(LIMITS, limit)), name
         assert error.seen > error.allowed
-        assert f"reply_limits=ReplyLimits({limit}=...)" in str(error)
+        assert f", the limit {limit}; check the server, or pass reply_limits=ReplyLimits(...)" in str(error)
         assert error.status == (int(name[-3:]) if name[-1].isdigit() else 200)
 
 

@@ -21,6 +21,7 @@ from graphexec.errors import (
     ModelNotFoundError,
     ModelTimeoutError,
     RateLimitError,
+    ReplyLimitError,
     ThreadLimitError,
     WeightsError,
 )
@@ -58,6 +59,9 @@ ADVICE: Mapping[type[GraphexecError], Sequence[tuple[str, str]]] = {
         ("use a model that accepts such images, or leave them out", "name another with --model, or leave out --image"),
         ("or leave out the images if the model cannot see", "or leave out --image if the model cannot see"),
         ("use the structured agent, or give a chat template that supports tools", "add --agent structured"),
+    ],
+    ReplyLimitError: [
+        ("or pass reply_limits=ReplyLimits(...) with a higher limit", "or name another model with --model"),
     ],
     ThreadLimitError: [
         ("run fewer calls at once (tool_concurrency=8, for example)", "allow fewer with --max-tool-calls 8"),

@@ -78,7 +78,8 @@ def reply_limit_error(
     fact = _WORDS[name].format(f"{allowed:,}")
     answer = "" if status == 200 else f" with status {status}"  # noqa: PLR2004 - OK, as everywhere
     return ReplyLimitError(
-        f"{owner} {fact}{answer}; check the server, or pass reply_limits=ReplyLimits({name}=...) with a higher limit",
+        f"{owner} {fact}{answer}, the limit {name}; check the server, "
+        "or pass reply_limits=ReplyLimits(...) with a higher limit",
         status=status,
         limit=name,
         allowed=allowed,
