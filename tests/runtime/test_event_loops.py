@@ -75,7 +75,7 @@ def step(call: Callable[[Path], Awaitable[Any]], folder: Path) -> None:
         made.send(None)
     finally:
         made.close()
-        # A coroutine that nobody awaits is reported when it is collected.
+        # A coroutine that is never awaited is reported when it is collected.
         gc.collect()
 
 
@@ -192,7 +192,7 @@ async def await_shielded(future: asyncio.Future[Any]) -> None:
     await asyncio.shield(future)
 
 
-def bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]], again: Callable[[Any], Any]) -> Any:
+def make_bound(make: Callable[[], Any], wait: Callable[[Any], Awaitable[object]], again: Callable[[Any], Any]) -> Any:
     def in_loop(loop: asyncio.AbstractEventLoop) -> Callable[[], Awaitable[Any]]:
         one = make()
         waiting(loop, partial(wait, one))
@@ -209,11 +209,11 @@ FOREIGN: dict[str, Callable[[asyncio.AbstractEventLoop], Callable[[], Awaitable[
     "shield": lambda loop: partial(await_shielded, loop.create_future()),
     "group": lambda loop: partial(await_in_group, loop.create_future()),
     "as_completed": lambda loop: partial(await_completed, loop.create_future()),
-    "lock": bound(asyncio.Lock, hold, asyncio.Lock.acquire),
-    "semaphore": bound(lambda: asyncio.Semaphore(0), asyncio.Semaphore.acquire, asyncio.Semaphore.acquire),
-    "event": bound(asyncio.Event, asyncio.Event.wait, asyncio.Event.wait),
-    "queue": bound(asyncio.Queue, take, take),
-    "condition": bound(asyncio.Condition, await_in_condition, await_in_condition),
+    "lock": make_bound(asyncio.Lock, hold, asyncio.Lock.acquire),
+    "semaphore": make_bound(lambda: asyncio.Semaphore(0), asyncio.Semaphore.acquire, asyncio.Semaphore.acquire),
+    "event": make_bound(asyncio.Event, asyncio.Event.wait, asyncio.Event.wait),
+    "queue": make_bound(asyncio.Queue, take, take),
+    "condition": make_bound(asyncio.Condition, await_in_condition, await_in_condition),
 }
 
 # Seconds: no test waits so long.
@@ -334,7 +334,7 @@ def test_own_errors_of_a_tool_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("run", [run_sync, run_under_a_loop])
-def test_future_that_another_loop_sets_is_not_awaited_to_the_deadline(
+def test_future_set_by_another_loop_is_an_error(
     run: Callable[[AgentExecutor], Any], other_loop: asyncio.AbstractEventLoop
 ) -> None:
     @tool
@@ -351,7 +351,7 @@ def test_future_that_another_loop_sets_is_not_awaited_to_the_deadline(
     assert result.spent.seconds < DEADLINE / 2
 
 
-def test_future_in_a_wait_set_is_not_awaited_to_the_deadline(other_loop: asyncio.AbstractEventLoop) -> None:
+def test_foreign_future_in_asyncio_wait_is_an_error(other_loop: asyncio.AbstractEventLoop) -> None:
     @tool
     async def weather() -> str:
         """The weather."""

@@ -1,4 +1,4 @@
-"""No message of asyncio's about exceptions or coroutines that nobody retrieved, however a run ends."""
+"""No ending of a run leaves an exception or a coroutine for asyncio to report."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SOON = 0.02
 
 
 class LateError(Exception):
-    """Raised when nobody waits any longer."""
+    """Raised by a tool, perhaps after its run."""
 
 
 @dataclass
 class World:
-    """What the tools of one scenario share with it."""
+    """The events that the tools of one scenario share with it."""
 
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -296,7 +296,7 @@ def test_nothing_is_left_unretrieved(scenario: Scenario, names: tuple[str, ...])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_nothing_is_left_unretrieved_in_a_closed_loop(scenario: Scenario, names: tuple[str, ...]) -> None:
     messages = run_scenario(scenario, names, closes_early=True)
-    # A loop that is closed before its tasks end reports them, whoever made them.
+    # A loop that is closed before its tasks end reports them, as also those of the caller.
     assert [message for message in messages if "Task was destroyed but it is pending" not in message] == []
 
 
