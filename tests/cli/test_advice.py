@@ -294,7 +294,7 @@ def test_table_of_errors_is_long() -> None:
 
 
 def test_replaced_remedies_are_those_of_the_library() -> None:
-    """A remedy that the library words anew would be shown as Python says it."""
+    """The remedy of an error that the library changes would be shown in Python."""
     sources = [re.sub(r'"\s*\n\s*f?"', "", path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")]
     sources = [text for text in sources if "ADVICE: Mapping" not in text]
     pieces = [piece for phrases in ADVICE.values() for piece, _ in phrases if "path " not in piece]
