@@ -115,14 +115,14 @@ def _change_value(document: Any, chance: random.Random) -> Any:
 
 def _places(value: Any) -> Any:
     """Yield the places of the values within a value: what holds it, and its key or index."""
-    kind: object = type(value)
+    kind: type[Any] = value.__class__
     if kind in (dict, list):
         for key in list(value) if kind is dict else range(len(value)):
             yield value, key
             yield from _places(value[key])
 
 
-def _cut(document: bytes, chance: random.Random) -> bytes:
+def _truncate(document: bytes, chance: random.Random) -> bytes:
     return document[: chance.randrange(len(document))]
 
 
@@ -168,4 +168,4 @@ def _shuffle(document: bytes, chance: random.Random) -> bytes:
     return b"".join(lines)
 
 
-_TEXTUAL: Sequence[Callable[[bytes, random.Random], bytes]] = (_cut, _flip, _insert, _repeat, _shuffle)
+_TEXTUAL: Sequence[Callable[[bytes, random.Random], bytes]] = (_truncate, _flip, _insert, _repeat, _shuffle)

@@ -248,7 +248,7 @@ def test_text_that_stops_a_reader_is_refused(kind: str, tmp_path: Path) -> None:
         read_damaged(kind, content, tmp_path)
 
 
-# ---- what is no regular file
+# ---- pipes and devices
 
 
 @pytest.mark.parametrize(
