@@ -27,7 +27,7 @@ from graphexec import (
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.layout.placement import lay_out
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.notebook import machine, run
+from graphexec.draw.notebook import elements, machine
 from graphexec.executor import AGENT_EXECUTOR, Ready
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
@@ -105,26 +105,28 @@ def test_text_drawing_replaces_a_missing_extra(value: Any, monkeypatch: pytest.M
     assert "pip install 'graphexec-agents[draw]'" in text
 
 
-def test_large_machine_is_only_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MOST_EDGES", 3)
     bundle = shown(AGENT_EXECUTOR)
     text = Elements(bundle["text/html"]).text
-    assert text == f"{AGENT_EXECUTOR!r}10 edges are too many to draw here; write them to a file: graph.draw('flow.svg')"
+    assert "image/svg+xml" not in bundle
+    assert "│ check_return_direct │" in text
+    assert text.endswith("10 edges are too many for a picture here; write it to a file: executor.draw('flow.svg')")
 
 
 def test_result_shows_its_page_in_a_sandbox() -> None:
     result = scripted("Four.").run("2 + 2?")
     bundle = shown(result)
     assert bundle["text/plain"] == repr(result)
-    elements = Elements(bundle["text/html"])
-    (frame,) = [attributes for tag, attributes in elements.found if tag == "iframe"]
+    found = Elements(bundle["text/html"])
+    (frame,) = [attributes for tag, attributes in found.found if tag == "iframe"]
     assert frame["sandbox"] == "allow-scripts"
     page = frame["srcdoc"] or ""
     assert page.startswith("<!doctype html>")
     assert "connect-src 'none'" in unescape(page)
     assert re.search(r"""(src|href)=["']?(https?:)?//""", page) is None
-    assert elements.text.startswith("finished Four. · 1 model call · 0 tool calls · ")
-    assert elements.text.endswith('result.draw("run.html") writes this page to a file')
+    assert found.text.startswith("finished Four. · 1 model call · 0 tool calls · ")
+    assert found.text.endswith('result.draw("run.html") writes this page to a file')
 
 
 def test_stopped_result_says_which_limit() -> None:
@@ -135,10 +137,10 @@ def test_stopped_result_says_which_limit() -> None:
 
 def test_hostile_run_stays_in_its_frame() -> None:
     document = shown(hostile_result())["text/html"]
-    elements = Elements(document)
-    assert elements.open == []
-    assert {tag for tag, _ in elements.found} == {"div", "iframe", "span", "code"}
-    assert all(not name.startswith("on") for _, attributes in elements.found for name in attributes)
+    found = Elements(document)
+    assert found.open == []
+    assert {tag for tag, _ in found.found} == {"div", "iframe", "span", "code"}
+    assert all(not name.startswith("on") for _, attributes in found.found for name in attributes)
     assert document.count("</iframe>") == 1
     assert not set("\x1b\u202e") & set(re.sub("srcdoc=.*?></iframe>", "", document))
 
@@ -155,17 +157,17 @@ def test_long_run_shows_how_to_write_its_page(monkeypatch: pytest.MonkeyPatch) -
 def test_result_without_the_extra_is_a_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
     result = scripted("Four.").run("2 + 2?")
     without_extra(monkeypatch)
-    elements = Elements(shown(result)["text/html"])
-    assert "iframe" not in {tag for tag, _ in elements.found}
-    assert "finished Four." in elements.text
-    assert "plan" in elements.text
-    assert "pip install 'graphexec-agents[draw]'" in elements.text
+    found = Elements(shown(result)["text/html"])
+    assert "iframe" not in {tag for tag, _ in found.found}
+    assert "finished Four." in found.text
+    assert "plan" in found.text
+    assert "pip install 'graphexec-agents[draw]'" in found.text
 
 
 def test_long_timeline_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     result = scripted("Four.").run("2 + 2?")
     without_extra(monkeypatch)
-    monkeypatch.setattr(run, "MOST_LINES", 1)
+    monkeypatch.setattr(elements, "MOST_LINES", 1)
     assert re.search(r"\.\.\. and \d+ more lines", Elements(shown(result)["text/html"]).text)
 
 
@@ -201,19 +203,19 @@ def test_proof_is_a_table_of_bounds() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=4))
     bundle = shown(verdict)
     assert bundle["text/plain"] == str(verdict)
-    elements = Elements(bundle["text/html"])
-    assert [tag for tag, _ in elements.found if tag in ("table", "caption")] == ["table", "caption"]
-    assert elements.text.startswith("PROVED every run ends")
-    assert "transitions184*iterations + 2some run reaches it" in elements.text
-    assert all(assumption in elements.text for assumption in verdict.assumptions)
+    found = Elements(bundle["text/html"])
+    assert [tag for tag, _ in found.found if tag in ("table", "caption")] == ["table", "caption"]
+    assert found.text.startswith("PROVED every run ends")
+    assert "transitions184*iterations + 2some run reaches it" in found.text
+    assert all(assumption in found.text for assumption in verdict.assumptions)
 
 
 def test_refutation_lists_its_findings() -> None:
     verdict = AGENT_EXECUTOR.verify(Limits(iterations=None))
-    elements = Elements(shown(verdict)["text/html"])
-    assert elements.text.startswith("REFUTED some run does not end")
+    found = Elements(shown(verdict)["text/html"])
+    assert found.text.startswith("REFUTED some run does not end")
     (finding,) = verdict.findings
-    assert all(part in elements.text for part in (finding.code, finding.title, finding.fact, finding.remedy))
+    assert all(part in found.text for part in (finding.code, finding.title, finding.fact, finding.remedy))
 
 
 def test_many_findings_are_counted() -> None:
@@ -226,12 +228,12 @@ def test_many_findings_are_counted() -> None:
 def test_target_that_could_not_be_checked_is_escaped() -> None:
     subject = Subject(HOSTILE, (), error=HOSTILE)
     bundle = shown(subject)
-    elements = Elements(bundle["text/html"])
+    found = Elements(bundle["text/html"])
     assert bundle["text/plain"] == repr(subject)
-    assert elements.open == []
-    assert {tag for tag, _ in elements.found} <= {"div", "code", "span"}
-    assert "ERROR it could not be checked" in elements.text
-    assert elements.text.count("alert('1')") == 2
+    assert found.open == []
+    assert {tag for tag, _ in found.found} <= {"div", "code", "span"}
+    assert "ERROR it could not be checked" in found.text
+    assert found.text.count("alert('1')") == 2
 
 
 def test_unbuilt_machine_shows_its_faults() -> None:

@@ -219,8 +219,8 @@ def test_concurrent_runs_are_counted_together() -> None:
     executor = AgentExecutor(agent=waiting, tools=[], observers=[Progress(view, clock=Clock(1.0))])
     found = executor.batch(["a", "bad", "c"], return_exceptions=True)
     assert len(found) == 3
-    assert "0 runs ended · 3 running" in "\n".join(view.lines)
-    assert view.lines[-1].startswith("3 runs ended · 2 finished · 1 failed")
+    assert "0 ended · 3 running" in "\n".join(view.lines)
+    assert view.lines[-1].startswith("3 ended · 2 finished · 1 failed")
 
 
 def test_nested_run_is_part_of_its_run() -> None:

@@ -13,6 +13,9 @@ _FONT = "font:13px/1.5 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-seri
 _LINE = "1px solid color-mix(in srgb,currentColor 22%,transparent)"
 _CELL = f"text-align:left;vertical-align:top;padding:3px 18px 3px 0;border:0;border-bottom:{_LINE};background:none"
 
+# The most lines of a drawing of characters.
+MOST_LINES = 400
+
 Tone: TypeAlias = Literal["good", "warning", "bad"]
 
 # White letters on these colours have a contrast of at least 4.5; the colours stand out on white and on black.
@@ -38,6 +41,14 @@ def faint(text: str) -> str:
 def code(text: str) -> str:
     """Return code, such as the call that writes a page to a file."""
     return f'<code style="background:none;color:inherit;font-size:12px">{plain(text)}</code>'
+
+
+def cut_lines(text: str) -> str:
+    """Return the first `MOST_LINES` lines of a drawing, with the number of the others."""
+    lines = text.splitlines()
+    if len(lines) <= MOST_LINES:
+        return text
+    return "\n".join([*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES:,} more lines"])
 
 
 def preformatted(text: str) -> str:

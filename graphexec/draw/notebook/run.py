@@ -6,7 +6,7 @@ from html import escape
 
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.model.text import format_duration, format_quantity
-from graphexec.draw.notebook.elements import badge, block, code, faint, plain, preformatted
+from graphexec.draw.notebook.elements import badge, block, code, cut_lines, faint, plain, preformatted
 from graphexec.draw.page import html
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import recording_of
@@ -22,8 +22,6 @@ MOST_CHARACTERS = 2_000_000
 _HEIGHT = 720
 # Characters of the answer in the line about the ending.
 _ANSWER = 300
-# Lines of the timeline that stands for the page without the extra `draw`.
-MOST_LINES = 200
 
 
 def run_bundle(result: RunResult) -> dict[str, str]:
@@ -66,9 +64,7 @@ def _parts(result: RunResult) -> tuple[str, ...]:
 
 
 def _without_page(result: RunResult, error: InputError) -> tuple[str, str]:
-    lines = timeline(result).splitlines()
-    more = [f"... and {len(lines) - MOST_LINES:,} more lines"] if len(lines) > MOST_LINES else []
-    return preformatted("\n".join([*lines[:MOST_LINES], *more])), faint(str(error))
+    return preformatted(cut_lines(timeline(result))), faint(str(error))
 
 
 def _ending(result: RunResult) -> str:

@@ -53,7 +53,7 @@ def parts(status: Status) -> Iterator[str]:
     if status.is_single:
         yield status.activity or "not finished"
     else:
-        yield f"{status.ended}/{status.total} runs" if status.total is not None else f"{status.ended} runs ended"
+        yield f"{status.ended}/{status.total} runs" if status.total is not None else f"{status.ended} ended"
         for name in ("finished", "stopped", "failed", "interrupted", "running"):
             count = getattr(status, name)
             if count and (name != "finished" or count != status.ended):
@@ -182,15 +182,13 @@ class NotebookView:
 
 def progress_html(status: Status) -> str:
     """Return a status as HTML, in the notebook's colours."""
-    first, *rest = parts(status)
-    amounts = status.amounts if status.is_single else ()
-    remarks = [part for part in rest if part not in set(map(amount_text, amounts))]
-    word = escape(" · ".join([first, *remarks]))
+    of_amounts = set(map(amount_text, status.amounts))
+    word = escape(" · ".join(part for part in parts(status) if part not in of_amounts))
     whole = _bar([(getattr(status, name), colour) for name, colour in _COLOURS.items()], status.total, 220)
     bars = "".join(
         f'<span style="display:inline-block;margin-right:18px;white-space:nowrap">'
-        f"{escape(amount_text(one))}{_bar([(one.spent, '#1a6fb0')], one.limit, 70)}</span>"
-        for one in amounts
+        f"{_bar([(one.spent, '#3b8fd4')], one.limit, 60)}{escape(amount_text(one))}</span>"
+        for one in status.amounts
     )
     font = "font:13px/1.6 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
     numbers = "font-variant-numeric:tabular-nums"
@@ -209,7 +207,7 @@ def _bar(filled: list[tuple[float, str]], whole: float | None, width: int) -> st
         if amount
     )
     style = (
-        f"display:inline-block;width:{width}px;height:7px;border-radius:4px;overflow:hidden;margin:0 10px 0 6px;"
+        f"display:inline-block;width:{width}px;height:7px;border-radius:4px;overflow:hidden;margin-right:8px;"
         "vertical-align:middle;line-height:0;white-space:nowrap;"
         "background:color-mix(in srgb,currentColor 18%,transparent)"
     )
