@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from graphexec.cli.exit_codes import UsageError, error_line
 from graphexec.cli.targets import Target, machine_at, machines_at, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError
-from graphexec.kernel.meters import Limits
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.meters import Limits, Meter
 from graphexec.verify.proof.findings import UnprovedError, Verdict, findings_of
 from graphexec.verify.proof.prove import verify
 from graphexec.verify.reports import SourceLocation, Subject, subject_of
@@ -60,8 +61,8 @@ def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
     """
     if machine.limits is not None or chosen is None:
         return machine.limits or Limits()
-    meters = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST, *machine.graph.meters.values())}
-    own = {name: value for name, value in chosen.items() if name in _OWN}
+    meters = meters_of(machine.graph)
+    own = {name: value for name, value in chosen.items() if name in OWN_LIMITS}
     budgets = {name: value for name, value in chosen.items() if name not in own and name not in meters}
     # Their names and values come from the command line, so no type checker can know them; Limits validates them.
     return Limits(
@@ -72,7 +73,13 @@ def limits_of(machine: Target, chosen: ChosenLimits | None) -> Limits:
 
 
 # The limits that belong neither to a meter nor to a machine's own budget.
-_OWN = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
+OWN_LIMITS = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
+
+
+# Any: a graph of any values.
+def meters_of(graph: Graph[Any, Any]) -> Mapping[str, Meter]:
+    """Return the meters that limits may name: those of agents, and the graph's own."""
+    return {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST, *graph.meters.values())}
 
 
 def parse_limits(max_iterations: int | None, given: Sequence[str]) -> ChosenLimits | None:

@@ -24,7 +24,7 @@ from graphexec.cli.exit_codes import (
     write,
     write_proof,
 )
-from graphexec.cli.runs.advice import advise_on_limits
+from graphexec.cli.runs.advice import replace_limit_code
 from graphexec.cli.terminal import Screen, encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean
 from graphexec.verify.proof.findings import CODES
@@ -75,7 +75,7 @@ def _format_subjects(subjects: Sequence[Subject], root: str) -> str:
     for subject in subjects:
         if isinstance(subject, GraphSubject):
             part = text([subject], root=root)
-            whole = whole.replace(part, advise_on_limits(part), 1)
+            whole = whole.replace(part, replace_limit_code(part), 1)
     return whole
 
 

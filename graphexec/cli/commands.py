@@ -164,4 +164,4 @@ def pull(
     from graphexec.models.local import weights
 
     with exit_on_error(debug=debug), terminable():
-        print_path(weights.pull(name))
+        print_path(weights.pull(name), sys.stdout)

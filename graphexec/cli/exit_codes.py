@@ -48,6 +48,10 @@ Debug = Annotated[
 ]
 
 
+# typer does not export this class: it is click's, or since typer 0.26 a copy of it.
+TyperUsageError: Any = typer.BadParameter.__mro__[1]
+
+
 class UsageError(Portable, Exception):
     """An invalid command line, such as an unknown name. `each` are its problems, printed on lines of their own."""
 
@@ -79,7 +83,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code of an error: 2 if the command line caused it, 130 for Ctrl-C, else 1."""
+    """Return the exit code of an error: 2 if the command line caused it, 130 for Ctrl-C, that of a signal, else 1."""
     if isinstance(error, Terminated):
         return error.code
     if isinstance(error, KeyboardInterrupt):

@@ -13,14 +13,11 @@ from typer.main import get_command
 
 from graphexec.cli.checking import checks
 from graphexec.cli.commands import app
-from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, flatten, print_json_error
+from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, TyperUsageError, flatten, print_json_error
 from graphexec.cli.terminal import discard_streams, make_writable
 from graphexec.errors import HistoryWarning
 
 app.add_typer(checks)
-
-# typer does not export this class: it is click's, or since typer 0.26 a copy of it.
-_UsageError: Any = typer.BadParameter.__mro__[1]
 
 # Newer versions of typer parse values with pydantic, which adds this prefix to messages.
 _PYDANTIC_PREFIX = "Value error, "
@@ -77,7 +74,7 @@ def _command() -> Any:  # typer does not export click's class
 def _exit_code(arguments: Sequence[str]) -> int:
     try:
         code = _command()(list(arguments), prog_name="graphexec", standalone_mode=False)
-    except _UsageError as error:
+    except TyperUsageError as error:
         return _print_usage_error(error, arguments)
     except typer.Abort:
         return INTERRUPTED

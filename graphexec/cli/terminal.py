@@ -181,18 +181,18 @@ def write_utf8(text: str, stream: TextIO) -> None:
     buffer.flush()
 
 
-def print_path(path: Path) -> None:
+def print_path(path: Path, stream: TextIO) -> None:
     """Print the path of a file, in the bytes that it has in the file system if the stream cannot encode it."""
-    buffer = getattr(sys.stdout, "buffer", None)
+    buffer = getattr(stream, "buffer", None)
     try:
-        str(path).encode(sys.stdout.encoding or "ascii")
+        str(path).encode(stream.encoding or "ascii")
     except UnicodeEncodeError:
         if buffer is not None:
-            sys.stdout.flush()
+            stream.flush()
             buffer.write(os.fsencode(path) + b"\n")
             buffer.flush()
             return
-    print(path, flush=True)
+    print(path, file=stream, flush=True)
 
 
 def make_writable() -> None:

@@ -127,7 +127,7 @@ def view(
             page = html(recording.machine, recording)
             place = make_temporary_file() if output is None else output
             write(page, place, private=True)
-            print_path(place)
+            print_path(place, sys.stdout)
             if not no_open:
                 open_in_browser(place.resolve().as_uri())
 

@@ -19,7 +19,7 @@ from typer.main import get_command
 
 import graphexec
 from graphexec.cli.commands import app
-from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit, advise_on_limits
+from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit, replace_limit_code
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.kernel.meters import Exhausted, Limits
@@ -362,7 +362,7 @@ def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> No
     ],
 )
 def test_remedies_for_graphs_are_options(remedy: str, expected: str) -> None:
-    assert advise_on_limits(remedy) == expected
+    assert replace_limit_code(remedy) == expected
 
 
 def test_check_names_options_for_graphs_and_python_for_executors(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,14 +24,19 @@ from graphexec import (
     create_tool_calling_agent,
     tool,
 )
+from graphexec.actions import StoppedResponse
 from graphexec.cli.chat.command import answer_lines, hold_chat
+from graphexec.cli.chat.display import TurnDisplay
 from graphexec.cli.chat.reading import MessageReader
 from graphexec.cli.chat.session import Chat
 from graphexec.cli.chat.slash import COMMANDS, run_command
 from graphexec.cli.chat.turns import EarlierTurns, make_earlier_turns
 from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.runs.advice import advise_on_limit
 from graphexec.cli.runs.building import NamedExecutor
+from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.terminal import TextCleaner, clean
+from graphexec.kernel.meters import Exhausted
 from graphexec.memory import BufferMemory, FileHistory, Turn
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
@@ -262,6 +268,16 @@ def test_stopped_run_says_which_limit_and_what_to_do() -> None:
     assert session.out.getvalue().endswith("4 and 4.\n")
 
 
+@pytest.mark.parametrize(
+    "limit", [Exhausted("tokens", 50, 110), Exhausted("iterations", 0, 0), Exhausted("cost", 0, 0)]
+)
+def test_chat_and_run_advise_the_same_amount(limit: Exhausted) -> None:
+    err = io.StringIO()
+    TurnDisplay(io.StringIO(), err).on_end(StoppedResponse("", limit), RunProgress())
+    advised = re.split("[ =]", advise_on_limit(limit))[-1]
+    assert err.getvalue().endswith(f"; allow more with /limits {limit.limit}={advised}\n")
+
+
 def test_failed_turn_leaves_no_trace_in_the_memory(tmp_path: Path) -> None:
     file = tmp_path / "talk.jsonl"
     session = Session([HELLO, ValueError("out of order"), KNOWN], terminal=False, file=file)
@@ -403,6 +419,14 @@ def test_page_of_the_last_run_is_written(tmp_path: Path, capsys: pytest.CaptureF
             assert "My name is Ada." in page.read_text(encoding="utf-8")
     finally:
         temporary.unlink()
+
+
+def test_path_of_a_page_is_that_of_the_file_system(tmp_path: Path) -> None:
+    session, printed = Session([HELLO], terminal=False), io.BytesIO()
+    session.chat.out = io.TextIOWrapper(printed, encoding="ascii", errors="backslashreplace")
+    page = tmp_path / "größe.html"
+    assert session.say("Hello", f"/page {page}") == 0
+    assert os.fsdecode(printed.getvalue()).splitlines()[-1] == str(page)
 
 
 def test_page_may_open_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -595,6 +619,7 @@ def test_options_of_run_apply(
 MINE = """
 from graphexec import AgentExecutor, create_agent, create_tool_calling_agent
 from graphexec.cli.terminal import TextCleaner, clean
+from graphexec.kernel.meters import Exhausted
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
 

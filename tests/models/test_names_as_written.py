@@ -174,7 +174,7 @@ def test_name_alone_is_only_openais(name: str, end: str) -> None:
         chosen = make_model(name + end, None, None)
     except UsageError:
         return
-    provider = str(chosen.named).partition(":")[0]
+    provider = str(chosen.full_name).partition(":")[0]
     assert chosen.local or provider == "openai" or has_provider(name + end)
 
 

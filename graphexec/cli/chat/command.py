@@ -113,11 +113,11 @@ def chat(
         interactive = is_terminal(sys.stdin)
         if interactive:
             _greet(session, named.model, named.agent)
-        if code := (hold_chat if interactive else answer_lines)(session, reader, debug=debug):
+        if code := (hold_chat if interactive else answer_lines)(session, reader):
             raise typer.Exit(code)
 
 
-def hold_chat(session: Chat, reader: MessageReader, *, debug: bool = False) -> int:
+def hold_chat(session: Chat, reader: MessageReader) -> int:
     """Read messages from a person until they leave. Ctrl-C ends an answer or a line, and not the chat.
 
     Returns the exit code: 0, or that of the signal that ended the chat.
@@ -129,7 +129,7 @@ def hold_chat(session: Chat, reader: MessageReader, *, debug: bool = False) -> i
                 # Ctrl-D leaves the cursor behind the prompt.
                 print(file=sys.stderr)
                 break
-            code = _answer(session, message, debug=debug)
+            code = _answer(session, message)
             if session.terminated:
                 return code
         except Terminated:
@@ -139,22 +139,22 @@ def hold_chat(session: Chat, reader: MessageReader, *, debug: bool = False) -> i
     return ANSWERED
 
 
-def answer_lines(session: Chat, reader: MessageReader, *, debug: bool = False) -> int:
+def answer_lines(session: Chat, reader: MessageReader) -> int:
     """Answer the messages of a file or a pipe, and return the first exit code of a turn that is not 0."""
     code = ANSWERED
     while not session.ended and (message := reader.read()) is not None:
-        ended = _answer(session, message, debug=debug)
+        ended = _answer(session, message)
         if ended == INTERRUPTED or session.terminated:
             return ended
         code = code or ended
     return code
 
 
-def _answer(session: Chat, message: str, *, debug: bool) -> int:
+def _answer(session: Chat, message: str) -> int:
     if not message:
         return ANSWERED
     if is_command(message):
-        return run_command(session, message, debug=debug)
+        return run_command(session, message)
     return session.ask(unescape(message))
 
 

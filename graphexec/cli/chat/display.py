@@ -9,6 +9,7 @@ from rich.text import Text
 
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated, error_line
+from graphexec.cli.runs.advice import suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
 from graphexec.cli.trace import format_effects
@@ -80,8 +81,7 @@ class TurnDisplay:
         self._stop_waiting()
         if isinstance(ending, StoppedResponse):
             self._end_line()
-            limit = ending.limit
-            more = f"/limits {limit.limit}={max(2 * limit.value, 1):g}"
+            more = f"/limits {ending.limit.limit}={suggest_amount(ending.limit)}"
             self._say(f"{ending.reason.rstrip('.')}; allow more with {more}", "yellow")
             if not ending.generated:
                 return

@@ -20,8 +20,9 @@ from graphexec.kernel.meters import Spent
 class Chat:
     """A conversation with an executor: `ask` runs a turn, and a turn that fails leaves everything as it was.
 
-    Answers go to `out`, and everything else to `err`. `recording` and `spent` are those of the last run. When it has
-    `ended`, no more messages are read; a chat that is `terminated` was ended by a signal.
+    Answers go to `out`, and everything else to `err`; with `debug`, errors come with tracebacks. `recording` and
+    `spent` are those of the last run. When it has `ended`, no more messages are read; a chat that is `terminated` was
+    ended by a signal.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Chat:
         self._named = named
         self._err = err
         self._quiet = quiet
-        self._debug = debug
+        self.debug = debug
 
     def ask(self, message: str) -> int:
         """Run a turn, print its answer, and return the exit code that the run alone would have."""
@@ -51,7 +52,7 @@ class Chat:
             with redirect_stdout(sys.stderr):
                 inputs = self.earlier.inputs(message)
         except Exception as error:  # noqa: BLE001 - a history may raise anything, and the chat goes on
-            print_error(error, debug=self._debug)
+            print_error(error, debug=self.debug)
             return code_of(error)
         recorder, shown = RunRecorder(), TurnDisplay(self.out, self._err, quiet=self._quiet)
         displays: list[RunDisplay] = [recorder, shown]
@@ -60,12 +61,12 @@ class Chat:
             self.executor,
             self._named.model,
             self._named.agent,
-            named=inputs,
+            named_inputs=inputs,
             tokens=True,
             explain=self._named.explain,
         )
         try:
-            code = follow(setup, displays, debug=self._debug)
+            code = follow(setup, displays, debug=self.debug)
         finally:
             self.recording = recorder.recording
             self.spent = shown.spent
@@ -75,6 +76,6 @@ class Chat:
                 self.earlier.save(message, shown.ending)
             except Exception as error:  # noqa: BLE001 - as above
                 print("graphexec: this turn is not remembered:", file=sys.stderr)
-                print_error(error, debug=self._debug)
+                print_error(error, debug=self.debug)
                 return FAILED
         return code

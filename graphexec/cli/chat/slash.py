@@ -14,7 +14,7 @@ from rich.text import Text
 
 from graphexec.cli.chat.session import Chat
 from graphexec.cli.exit_codes import ANSWERED, UsageError, code_of, print_error, write
-from graphexec.cli.terminal import Screen, clean, encodable
+from graphexec.cli.terminal import Screen, clean, encodable, print_path
 from graphexec.cli.viewing import make_temporary_file, open_in_browser
 from graphexec.draw.runs.data import limits_data, read_limits, spent_data
 from graphexec.errors import did_you_mean
@@ -41,7 +41,7 @@ def unescape(message: str) -> str:
     return message[1:] if message.startswith("//") else message
 
 
-def run_command(chat: Chat, line: str, *, debug: bool = False) -> int:
+def run_command(chat: Chat, line: str) -> int:
     """Run a slash command and return its exit code; an error is printed. `/quit` is none of these: it ends the loop."""
     try:
         command, arguments = _find(line)
@@ -49,7 +49,7 @@ def run_command(chat: Chat, line: str, *, debug: bool = False) -> int:
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - an error of one command does not end the chat
-        print_error(error, debug=debug)
+        print_error(error, debug=chat.debug)
         return code_of(error)
     return ANSWERED
 
@@ -116,7 +116,7 @@ def _write_page(chat: Chat, arguments: Sequence[str]) -> None:
     page = html(chat.recording.machine, chat.recording)
     file = Path(files[0]).expanduser() if files else make_temporary_file()
     write(page, file, private=True)
-    print(file, file=chat.out, flush=True)
+    print_path(file, chat.out)
     if len(files) < len(arguments):
         open_in_browser(file.resolve().as_uri())
 

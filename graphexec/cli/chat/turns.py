@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.options import REMEMBERED_TOKENS, open_history
+from graphexec.cli.runs.options import HISTORY_KEY, REMEMBERED_TOKENS, open_history
 from graphexec.cli.runs.question import name_inputs
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.result import Ending
@@ -16,7 +16,6 @@ from graphexec.tools.formatting import format_observation
 
 # Estimated tokens of the earlier turns for a model of a provider, which has space for more than a local one.
 _REMEMBERED_BY_SERVER = 16_000
-_HISTORY = "chat_history"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,11 @@ def make_earlier_turns(
     if executor.memory is not None:
         return EarlierTurns(_question_key(executor, given, target), executor.memory, file=file, given=given)
     if agent.function is not None:
-        history_key, as_messages = _HISTORY, True
+        history_key, as_messages = HISTORY_KEY, True
     elif agent.optional_keys:
         history_key, as_messages = agent.optional_keys[0], True
-    elif _HISTORY in agent.input_keys:
-        history_key, as_messages = _HISTORY, False
+    elif HISTORY_KEY in agent.input_keys:
+        history_key, as_messages = HISTORY_KEY, False
     else:
         if file is not None:
             raise UsageError(

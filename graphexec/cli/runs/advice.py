@@ -93,11 +93,11 @@ _PORTS: Mapping[str, str] = {"ollama": "127.0.0.1:11434", "lmstudio": "127.0.0.1
 _FETCHES: Mapping[str, str] = {"ollama": "fetch it with ollama pull {}, or see yours with ollama list"}
 
 
-def advise(error: E, named: str | None = None, *, own: bool = False) -> E:
+def advise(error: E, full_name: str | None = None, *, own: bool = False) -> E:
     """Return a copy of the error that says what to write on the command line, or the error itself.
 
-    `named` is the model as `--model` names it, such as `ollama:qwen3`. The settings of the user's `own` executor are
-    Python, and so is the advice on them. Only errors of the library change.
+    `full_name` is the model as `--model` names it, such as `ollama:qwen3`. The settings of the user's `own` executor
+    are Python, and so is the advice on them. Only errors of the library change.
     """
     if not isinstance(error, GraphexecError):
         return error
@@ -106,7 +106,7 @@ def advise(error: E, named: str | None = None, *, own: bool = False) -> E:
         if isinstance(error, kind):
             for remedy, advised in phrases:
                 text = text.replace(remedy, advised)
-    text = _advise_on_server(error, text, named or "")
+    text = _advise_on_server(error, text, full_name or "")
     if text == before:
         return error
     advised_error = copy.copy(error)
@@ -117,16 +117,28 @@ def advise(error: E, named: str | None = None, *, own: bool = False) -> E:
 
 
 # The limits with an option of their own, and what to allow instead of nothing.
-_LIMITS: Mapping[str, int] = {"iterations": 15, "seconds": 60, "model_calls": 15, "tool_calls": 15, "tokens": 10_000}
+LIMIT_OPTIONS: Mapping[str, int] = {
+    "iterations": 15,
+    "seconds": 60,
+    "model_calls": 15,
+    "tool_calls": 15,
+    "tokens": 10_000,
+}
+
+
+def suggest_amount(reached: Exhausted) -> str:
+    """Return what to allow a run instead of the limit that stopped it: twice as much."""
+    # Tokens are counted after a call, so more than the limit may be spent. Seconds are not whole.
+    more = 2 * (reached.value if reached.limit == "seconds" else max(reached.value, reached.reached))
+    return f"{more or LIMIT_OPTIONS.get(reached.limit, 1):.12g}"
 
 
 def advise_on_limit(reached: Exhausted) -> str:
-    """Return the option that allows a run more than the limit that stopped it: twice as much."""
-    # Tokens are counted after a call, so more than the limit may be spent. Seconds are not whole.
-    more = 2 * (reached.value if reached.limit == "seconds" else max(reached.value, reached.reached))
-    if reached.limit not in _LIMITS:
-        return f"allow more with --limit {reached.limit}={more or 1:.12g}"
-    return f"allow more with --max-{reached.limit.replace('_', '-')} {more or _LIMITS[reached.limit]:.12g}"
+    """Return the option that allows a run more than the limit that stopped it."""
+    more = suggest_amount(reached)
+    if reached.limit not in LIMIT_OPTIONS:
+        return f"allow more with --limit {reached.limit}={more}"
+    return f"allow more with --max-{reached.limit.replace('_', '-')} {more}"
 
 
 # The code that sets a limit, in the remedies of findings and reports, and the options of an executor for it.
@@ -137,7 +149,7 @@ _LIMIT_IN_PYTHON = re.compile(
 _MISSING_BOUND = re.compile(r"\bset max_(iterations|model_calls|tool_calls)(?: or max_fan_out)?$", re.MULTILINE)
 
 
-def advise_on_limits(report: str) -> str:
+def replace_limit_code(report: str) -> str:
     """Return a report on a graph with the options of the command line in place of code that sets limits."""
 
     def option_of(found: re.Match[str]) -> str:
@@ -149,9 +161,9 @@ def advise_on_limits(report: str) -> str:
     return _LIMIT_IN_PYTHON.sub(option_of, report)
 
 
-def _advise_on_server(error: GraphexecError, text: str, named: str) -> str:
+def _advise_on_server(error: GraphexecError, text: str, full_name: str) -> str:
     """Return the message with how to start a server on this machine, or to fetch its model."""
-    provider, _, model = named.partition(":")
+    provider, _, model = full_name.partition(":")
     provider = next((one for one, port in _PORTS.items() if f"{port}/v1 (" in text), provider)
     if isinstance(error, ModelConnectionError) and provider in STARTS:
         return text.replace("Start it,", f"Start it with {STARTS[provider].replace('MODEL', model)},")

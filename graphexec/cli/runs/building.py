@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from graphexec.cli.check_targets import parse_limits
+from graphexec.cli.check_targets import OWN_LIMITS, meters_of, parse_limits
 from graphexec.cli.exit_codes import UsageError
-from graphexec.cli.runs.advice import advise
+from graphexec.cli.runs.advice import LIMIT_OPTIONS, advise
 from graphexec.cli.runs.executors import load_executor
 from graphexec.cli.runs.options import (
     AgentName,
@@ -23,7 +23,6 @@ from graphexec.cli.runs.options import (
     make_model,
 )
 from graphexec.cli.runs.parameters import add_examples, parse_examples
-from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import InputError, WeightsError, did_you_mean
 from graphexec.executor.creation import choose_kind
 from graphexec.executor.executor import AgentExecutor
@@ -76,16 +75,6 @@ _OF_TARGETS = {
     "trim": "trimming",
     "early_stopping": "way to stop",
 }
-# The options of limits, and the names of these.
-_LIMITS = {
-    "max_iterations": "iterations",
-    "max_seconds": "seconds",
-    "max_model_calls": "model_calls",
-    "max_tool_calls": "tool_calls",
-    "max_tokens": "tokens",
-}
-_OWN_LIMITS = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs")
-_METERS = {meter.name: meter for meter in (MODEL_CALLS, TOOL_CALLS, TOKENS, COST)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +100,7 @@ class NamedExecutor:
 
     def explain(self, error: Exception) -> Exception:
         """Return an error of a run with the advice of the command line."""
-        return advise(error, None if self.chosen is None else self.chosen.named, own=self.chosen is None)
+        return advise(error, None if self.chosen is None else self.chosen.full_name, own=self.chosen is None)
 
 
 def build_executor(options: AgentOptions) -> NamedExecutor:
@@ -155,7 +144,7 @@ def _make_executor(options: AgentOptions) -> NamedExecutor:
         cache=options.cache,
         settings=_reply_options(options),
     )
-    name: AgentName = options.agent or choose_kind(chosen.model, tools, chosen.named).kind
+    name: AgentName = options.agent or choose_kind(chosen.model, tools, chosen.full_name).kind
     examples = parse_examples(options.example, tools) if options.example else None
     if examples is not None and name != "structured":
         tools = add_examples(tools, examples)
@@ -188,7 +177,7 @@ def _reply_options(options: AgentOptions) -> ReplyOptions:
 def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
     """Return the limits of the options by name. Raises `UsageError` for one that is set twice."""
     limits: dict[str, float | None] = {
-        limit: value for name, limit in _LIMITS.items() if (value := getattr(options, name)) is not None
+        limit: value for limit in LIMIT_OPTIONS if (value := getattr(options, f"max_{limit}")) is not None
     }
     for name, value in (parse_limits(None, options.limit or ()) or {}).items():
         if name in limits:
@@ -203,15 +192,15 @@ def apply_limits(executor: AgentExecutor, chosen: Mapping[str, float | None]) ->
     Raises `UsageError` for an unknown name and for limits within which a run may not end, and `LimitsError` for an
     invalid value.
     """
-    meters = {**_METERS, **executor.graph.meters}
+    meters = meters_of(executor.graph)
     before = executor.limits
-    known = dict.fromkeys((*_OWN_LIMITS, *meters, *before.budgets))
+    known = dict.fromkeys((*OWN_LIMITS, *meters, *before.budgets))
     for name in chosen:
         if name not in known:
             near = did_you_mean(name, known, f"the limits are {', '.join(known)}")
             raise UsageError(f"--limit {name} is not a limit of this executor; {near}")
     # Any: the values come from the command line, so no type checker can know them; Limits validates them.
-    own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in _OWN_LIMITS}
+    own: dict[str, Any] = {name: chosen.get(name, getattr(before, name)) for name in OWN_LIMITS}
     budgets: dict[str, Any] = {name: chosen.get(name, value) for name, value in before.budgets.items()}
     limits = Limits({meter: chosen.get(name, before[name]) for name, meter in meters.items()}, budgets=budgets, **own)
     try:

@@ -27,8 +27,8 @@ from graphexec.messages import Image
 class RunSetup:
     """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
 
-    `named` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the replies.
-    `explain` returns an error of the run with the advice of the command line.
+    `named_inputs` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the
+    replies. `explain` returns an error of the run with the advice of the command line.
     """
 
     question: str
@@ -36,7 +36,7 @@ class RunSetup:
     model: str
     agent: str
     images: Sequence[Image] = ()
-    named: Mapping[str, object] | None = None
+    named_inputs: Mapping[str, object] | None = None
     tokens: bool = False
     explain: Callable[[Exception], Exception] = lambda error: error
 
@@ -44,8 +44,8 @@ class RunSetup:
     def inputs(self) -> Mapping[str, object] | str:
         """The inputs of the run."""
         if not self.images:
-            return self.question if self.named is None else self.named
-        return {**({"input": self.question} if self.named is None else self.named), "images": self.images}
+            return self.question if self.named_inputs is None else self.named_inputs
+        return {**({"input": self.question} if self.named_inputs is None else self.named_inputs), "images": self.images}
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ REMEMBERED_TOKENS = 1_500
 # The default number of retries of a failed request.
 _RETRIES = 2
 # The input key that memories provide and agents read.
-_HISTORY = "chat_history"
+HISTORY_KEY = "chat_history"
 
 # Without the self-ask agent, which needs a tool of its own.
 AgentName: TypeAlias = Literal[
@@ -85,14 +85,14 @@ class ReplyOptions(TypedDict, total=False):
 class ChosenModel:
     """A model, its name, whether it runs on this computer, and the named weights that it needs, if any.
 
-    `named` is the name if it has a provider, such as `openai:gpt-5-mini`.
+    `full_name` is the name if it has a provider, such as `openai:gpt-5-mini`.
     """
 
     model: Model
     name: str
     local: bool
     weights: str | None = None
-    named: str | None = None
+    full_name: str | None = None
 
 
 def make_model(
@@ -175,7 +175,7 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
             client = create_model(full_name, max_retries=_attempts(retries), **settings)
             address = os.environ.get(OPENAI.base_url_variable) if provider == "openai" else None
             shown = f"{name} at {_host(address)}" if address else name
-            return ChosenModel(client, shown, local=False, named=full_name)
+            return ChosenModel(client, shown, local=False, full_name=full_name)
         _refuse_retries(retries)
         local: ReplyOptions = {"max_tokens": _LONGEST, **settings}
         client = create_model(full_name, **local)
@@ -187,7 +187,7 @@ def _name_model(name: str, retries: int | None, settings: ReplyOptions) -> Chose
         raise UsageError(
             f"--{error}" if has_provider(name) else f"--{error}{otherwise} its server with --base-url"
         ) from error
-    return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, named=name)
+    return ChosenModel(client, model, local=True, weights=model if model in CATALOGUE else None, full_name=name)
 
 
 # The services whose address differs for each customer, and what to write instead.
@@ -298,16 +298,16 @@ def make_memory(name: AgentName, agent: Agent, file: Path | None) -> Memory | No
     Raises `UsageError` for an agent without a history and for a file that cannot be written, and `InputError` for an
     invalid file.
     """
-    if file is None and _HISTORY not in agent.input_keys:
+    if file is None and HISTORY_KEY not in agent.input_keys:
         return None
     from graphexec.memory import TokenWindowMemory
 
-    if _HISTORY not in (*agent.input_keys, *agent.optional_keys):
+    if HISTORY_KEY not in (*agent.input_keys, *agent.optional_keys):
         raise UsageError(
             f"--memory is not for the {name} agent, whose prompt has no chat history; choose another --agent, such as "
             "tool_calling"
         )
-    as_messages = _HISTORY in agent.optional_keys
+    as_messages = HISTORY_KEY in agent.optional_keys
     if file is None:
         # An agent that requires a history gets an empty one.
         return TokenWindowMemory(REMEMBERED_TOKENS, as_messages=as_messages)

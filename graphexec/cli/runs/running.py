@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, UsageError, exit_on_error, option, write_proof
+from graphexec.cli.exit_codes import (
+    ANSWERED,
+    FAILED,
+    Debug,
+    TyperUsageError,
+    UsageError,
+    exit_on_error,
+    option,
+    write_proof,
+)
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.runs import parameters
 from graphexec.cli.runs.building import AgentOptions, build_executor
@@ -20,13 +29,10 @@ from graphexec.cli.trace import AnswerPrinter, TracePrinter
 
 _OUTPUT = "Output"
 
-# typer does not export this class: it is click's, or since typer 0.26 a copy of it.
-_UsageError: Any = typer.BadParameter.__mro__[1]
-
 
 def _check_words(words: list[str] | None) -> list[str]:
     if not words:
-        raise _UsageError("Missing argument 'QUESTION'; write it in quotes, or - to read it from standard input")
+        raise TyperUsageError("Missing argument 'QUESTION'; write it in quotes, or - to read it from standard input")
     decoded = [*words[:-1], parameters.decode_argument(words[-1])]
     if not decoded[-1].strip():
         raise typer.BadParameter("it is empty; write a question, in quotes", param_hint="QUESTION")
