@@ -24,7 +24,7 @@ PURE = tuple(
 
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
 EXTRAS = ".[cli,draw,live,local,testing]"
-TEST_TOOLS = ("httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
+TEST_TOOLS = ("httpx-sse", "httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 
 
