@@ -28,11 +28,6 @@ _SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "sequence": (".mmd", ".mermaid"),
 }
 
-# A page that leads to a live page, whose address has no character that HTML escapes.
-_LEADING = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>graphexec</title>\n'
-)
-
 _VIEWS, _LIVE, _OUTPUT = "Other views", "Live view", "Output"
 
 
@@ -175,9 +170,11 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
 @contextmanager
 def _file_leading_to(url: str) -> Generator[Path]:
     """Make a file that leads to the address: every user of the computer can read a browser's command line."""
+    from graphexec.live.tokens import page_leading_to
+
     file = make_temporary_file()
     try:
-        file.write_text(_LEADING.format(url), encoding="utf-8")
+        file.write_text(page_leading_to(url), encoding="utf-8")
         yield file
     finally:
         file.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -24,11 +25,12 @@ _REFUSAL = (
     "Open the address that the server printed when it began; it ends with ?token=... A new server has a new token.\n"
 )
 _PRIVATE = {"Cache-Control": "no-store"}
-# A page that is opened by another site, or by a file, receives no strict cookie after a redirect. This one goes on by
-# itself, so that the next request comes from the page's own site.
-_ONWARD = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>graphexec</title>\n'
-)
+
+
+def page_leading_to(address: str) -> str:
+    """Return a page that leads to an address by itself."""
+    refresh = f'<meta http-equiv="refresh" content="0;url={escape(address)}">'
+    return f'<!doctype html><meta charset="utf-8">{refresh}<title>graphexec</title>\n'
 
 
 def validate_token(token: object) -> None:
@@ -73,7 +75,9 @@ class Access:
             if request.headers.get("sec-fetch-site", "none") in ("none", "same-origin"):
                 answer: HTMLResponse | RedirectResponse = RedirectResponse(address, 303, headers=_PRIVATE)
             else:
-                answer = HTMLResponse(_ONWARD.format(address.replace("&", "&amp;")), headers=_PRIVATE)
+                # A page that another site or a file opens receives no strict cookie after a redirect. From this page,
+                # the next request is one of the page's own site.
+                answer = HTMLResponse(page_leading_to(address), headers=_PRIVATE)
             folder = f"{scope.get('root_path', '').rstrip('/')}/"
             answer.set_cookie(
                 _cookie_name(request),

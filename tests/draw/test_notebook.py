@@ -111,7 +111,7 @@ def test_large_machine_is_drawn_in_characters(monkeypatch: pytest.MonkeyPatch) -
     text = Elements(bundle["text/html"]).text
     assert "image/svg+xml" not in bundle
     assert "│ check_return_direct │" in text
-    assert text.endswith("10 edges are too many for a picture here; write it to a file: executor.draw('flow.svg')")
+    assert text.endswith("10 edges are too many for a picture here; write it to a file with .draw('flow.svg')")
 
 
 def test_result_shows_its_page_in_a_sandbox() -> None:

@@ -20,7 +20,7 @@ import pytest
 from graphexec import END, AgentExecutor, AgentFinish, Progress, create_tool_calling_agent, edges, graph, node, on, tool
 from graphexec.errors import InputError
 from graphexec.executor import Ready, Status
-from graphexec.executor.progress.views import LineView, NotebookView, choose_view, parts, progress_html
+from graphexec.executor.progress.views import LineView, NotebookView, choose_view, describe_status, progress_html
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.runtime import make_run_context, stream
@@ -45,7 +45,7 @@ class Shown:
 
     @property
     def lines(self) -> list[str]:
-        return [" · ".join(parts(status)) for status in self.statuses]
+        return [" · ".join(describe_status(status)) for status in self.statuses]
 
 
 class Clock:

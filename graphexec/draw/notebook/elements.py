@@ -25,22 +25,22 @@ _BADGES = {"good": "#00795a", "warning": "#946b00", "bad": "#c8201e"}
 def badge(words: str, tone: Tone) -> str:
     """Return a word as a badge."""
     style = f"background:{_BADGES[tone]};color:#fff;border-radius:99px;padding:1px 10px;font-weight:600;font-size:12px"
-    return f'<span style="{style};white-space:nowrap">{plain(words)}</span>'
+    return f'<span style="{style};white-space:nowrap">{escape_line(words)}</span>'
 
 
-def plain(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return text as HTML on one line: escaped, and without control characters."""
     return escape(sanitize_line(text))
 
 
-def faint(text: str) -> str:
-    """Return a remark."""
-    return f'<span style="opacity:.75">{plain(text)}</span>'
+def remark(text: str) -> str:
+    """Return a remark, in a fainter colour."""
+    return f'<span style="opacity:.75">{escape_line(text)}</span>'
 
 
 def code(text: str) -> str:
     """Return code, such as the call that writes a page to a file."""
-    return f'<code style="background:none;color:inherit;font-size:12px">{plain(text)}</code>'
+    return f'<code style="background:none;color:inherit;font-size:12px">{escape_line(text)}</code>'
 
 
 def cut_lines(text: str) -> str:
@@ -66,7 +66,9 @@ def block(*parts: str) -> str:
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table; the caption and the cells are HTML, the heads are text."""
-    top = "".join(f'<th scope="col" style="{_CELL};font-weight:600;opacity:.75">{plain(head)}</th>' for head in heads)
+    top = "".join(
+        f'<th scope="col" style="{_CELL};font-weight:600;opacity:.75">{escape_line(head)}</th>' for head in heads
+    )
     lines = "".join(map(_row, rows))
     style = f"border-collapse:collapse;margin:0;{_FONT};color:inherit"
     above = "text-align:left;padding:4px 0;color:inherit;caption-side:top"
@@ -79,10 +81,10 @@ def _row(cells: Sequence[str]) -> str:
     return f'<tr style="background:none">{columns}</tr>'
 
 
-def folded(title: str, lines: Sequence[str]) -> str:
+def collapsible(title: str, lines: Sequence[str]) -> str:
     """Return lines below a title that is clicked to show them; nothing without lines."""
     if not lines:
         return ""
-    items = "".join(f"<li>{plain(line)}</li>" for line in lines)
-    top = f'<summary style="cursor:pointer">{plain(title)}</summary>'
+    items = "".join(f"<li>{escape_line(line)}</li>" for line in lines)
+    top = f'<summary style="cursor:pointer">{escape_line(title)}</summary>'
     return f'<details>{top}<ul style="margin:2px 0">{items}</ul></details>'

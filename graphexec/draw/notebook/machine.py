@@ -6,7 +6,7 @@ from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import picture_of
-from graphexec.draw.notebook.elements import block, cut_lines, faint, preformatted
+from graphexec.draw.notebook.elements import block, cut_lines, preformatted, remark
 from graphexec.errors import InputError
 from graphexec.verify.proof.findings import Verdict
 
@@ -22,14 +22,14 @@ def machine_bundle(verdict: Verdict, plain: str) -> dict[str, str]:
     """
     picture = picture_of(verdict)
     count = len(verdict.graph.edges)
-    remark = f"{count:,} edges are too many for a picture here; write it to a file: executor.draw('flow.svg')"
+    reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
     if count <= MOST_EDGES:
         try:
             return {"image/svg+xml": svg(picture), "text/plain": plain}
         except InputError as error:
-            remark = str(error)
+            reason = str(error)
     return {
-        "text/html": block(preformatted(cut_lines(terminal(picture))), faint(remark)),
+        "text/html": block(preformatted(cut_lines(terminal(picture))), remark(reason)),
         "text/vnd.mermaid": mermaid(picture),
         "text/plain": plain,
     }

@@ -6,7 +6,7 @@ from html import escape
 
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.model.text import format_duration, format_quantity
-from graphexec.draw.notebook.elements import badge, block, code, cut_lines, faint, plain, preformatted
+from graphexec.draw.notebook.elements import badge, block, code, cut_lines, escape_line, preformatted, remark
 from graphexec.draw.page import html
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.records import recording_of
@@ -37,7 +37,7 @@ def _parts(result: RunResult) -> tuple[str, ...]:
     ending = _ending(result)
     to_file = code('result.draw("run.html")')
     if result.journal is None:
-        return ending, faint("The result has no journal, so its steps cannot be shown.")
+        return ending, remark("The result has no journal, so its steps cannot be shown.")
     try:
         recording = recording_of(result)
         page = html(picture_of(verify(result.journal.graph, result.limits)), recording)
@@ -45,13 +45,13 @@ def _parts(result: RunResult) -> tuple[str, ...]:
         return ending, *_without_page(result, error)
     # A run whose nodes are not pure cannot be followed again; its answer is shown all the same.
     except Exception as error:  # noqa: BLE001
-        return ending, faint(f"The run cannot be drawn: {described(error)}")
+        return ending, remark(f"The run cannot be drawn: {described(error)}")
     frame = escape(page)
     if len(frame) > MOST_CHARACTERS:
         size = f"{len(page) / 1e6:,.1f} MB"
         return (
             ending,
-            f"{faint(f'The page of this run has {size}, too much for a notebook;')} {to_file} writes it to a file.",
+            f"{remark(f'The page of this run has {size}, too much for a notebook;')} {to_file} writes it to a file.",
         )
     style = (
         f"display:block;box-sizing:border-box;width:100%;height:{_HEIGHT}px;resize:vertical;border-radius:8px;"
@@ -59,12 +59,12 @@ def _parts(result: RunResult) -> tuple[str, ...]:
     )
     return (
         f'<iframe sandbox="allow-scripts" title="the run, step by step" style="{style}" srcdoc="{frame}"></iframe>',
-        f"{ending} {faint('·')} {to_file} {faint('writes this page to a file')}",
+        f"{ending} {remark('·')} {to_file} {remark('writes this page to a file')}",
     )
 
 
 def _without_page(result: RunResult, error: InputError) -> tuple[str, str]:
-    return preformatted(cut_lines(timeline(result))), faint(str(error))
+    return preformatted(cut_lines(timeline(result))), remark(str(error))
 
 
 def _ending(result: RunResult) -> str:
@@ -77,4 +77,4 @@ def _ending(result: RunResult) -> str:
     stopped = result.stopped
     word = badge("finished", "good") if stopped is None else badge("stopped", "warning")
     text = shorten(str(result), _ANSWER) if stopped is None else str(stopped.limit)
-    return f"{word} {plain(text)} {faint(' · '.join(['', *counts]).strip())}"
+    return f"{word} {escape_line(text)} {remark(' · '.join(['', *counts]).strip())}"

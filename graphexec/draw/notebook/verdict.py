@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from graphexec.draw.notebook.elements import Tone, badge, block, code, faint, folded, plain, table
+from graphexec.draw.notebook.elements import Tone, badge, block, code, collapsible, escape_line, remark, table
 from graphexec.errors import format_number
 from graphexec.verify.proof.certificate import Bound, Bounds
 from graphexec.verify.proof.findings import Finding, Verdict
@@ -30,7 +30,7 @@ def _display(subject: Subject) -> str:
     name = f"{code(subject.name)} " if subject.name else ""
     unbuilt = subject.verdict is None and subject.error is None
     meaning = "its table cannot be built" if unbuilt else MEANINGS[subject.status]
-    caption = f"{name}{badge(subject.status.upper(), _TONES[subject.status])} {plain(meaning)}"
+    caption = f"{name}{badge(subject.status.upper(), _TONES[subject.status])} {escape_line(meaning)}"
     verdict = subject.verdict
     bounds = None if verdict is None else verdict.bounds
     tables = [] if bounds is None else [table(caption, ("", "at most", "formula", ""), list(_bounds(bounds)))]
@@ -38,23 +38,23 @@ def _display(subject: Subject) -> str:
         tables.append(table("" if tables else caption, ("finding", "node", "fact and remedy"), _rows(subject.findings)))
     return block(
         *(tables or [caption]),
-        "" if subject.error is None else plain(subject.error),
-        folded("assumptions", () if verdict is None else verdict.assumptions),
+        "" if subject.error is None else escape_line(subject.error),
+        collapsible("assumptions", () if verdict is None else verdict.assumptions),
     )
 
 
 def _bounds(bounds: Bounds) -> Iterator[tuple[str, ...]]:
     for name, bound in bounds.rows():
-        yield (plain(name.replace("_", " ")), *_bound(name, bound))
+        yield (escape_line(name.replace("_", " ")), *_bound(name, bound))
 
 
 def _bound(name: str, bound: Bound) -> tuple[str, str, str]:
     if bound.number is None:
-        return "", "", faint(bound_text(name, bound))
+        return "", "", remark(bound_text(name, bound))
     number = format_number(bound.number)
     form = "" if bound.form in (None, number) else code(bound.form or "")
     how = "some run reaches it" if bound.exact else ""
-    return f"<b>{plain(number)}</b>", form, faint(how + bound.condition)
+    return f"<b>{escape_line(number)}</b>", form, remark(how + bound.condition)
 
 
 def _rows(findings: tuple[Finding, ...]) -> list[tuple[str, ...]]:
@@ -62,9 +62,9 @@ def _rows(findings: tuple[Finding, ...]) -> list[tuple[str, ...]]:
         (
             badge(finding.code, "bad" if finding.severity == "error" else "warning"),
             code(finding.node or ""),
-            f"<b>{plain(finding.title)}</b><br>{plain(finding.fact)}<br>{faint(finding.remedy)}",
+            f"<b>{escape_line(finding.title)}</b><br>{escape_line(finding.fact)}<br>{remark(finding.remedy)}",
         )
         for finding in findings[:_MOST_FINDINGS]
     ]
     left = len(findings) - _MOST_FINDINGS
-    return rows if left <= 0 else [*rows, ("", "", faint(f"... and {left:,} more findings; see verdict.findings"))]
+    return rows if left <= 0 else [*rows, ("", "", remark(f"... and {left:,} more findings; see verdict.findings"))]

@@ -149,7 +149,7 @@ class RunWatch:
         if limits is None:
             return tuple(Amount(name, amount) for name, amount in spent.items())
         known: dict[str, float | None] = {"iterations": limits.iterations, **limits.meters, **limits.budgets}
-        rows = [Amount(name, spent.get(name, 0), known.get(name)) for name in ordered({**known, **spent})]
+        rows = [Amount(name, spent.get(name, 0), known.get(name)) for name in sort_amounts({**known, **spent})]
         return tuple(row for row in rows if row.spent or row.limit is not None)
 
     @property
@@ -165,10 +165,10 @@ class RunWatch:
 def amounts_of(spent: Spent) -> Mapping[str, float]:
     """Return what has been spent, by name, without the parts of `tokens`."""
     amounts = {"iterations": spent.iterations, **spent.meters, **spent.budgets}
-    return {name: amounts[name] for name in ordered(amounts) if amounts[name] and name not in _PARTS}
+    return {name: amounts[name] for name in sort_amounts(amounts) if amounts[name] and name not in _PARTS}
 
 
-def ordered(names: Iterable[str]) -> list[str]:
+def sort_amounts(names: Iterable[str]) -> list[str]:
     """Return the names of amounts in the order in which they are shown."""
     given = list(names)
     return [*(name for name in _FIRST if name in given), *(name for name in given if name not in _FIRST)]

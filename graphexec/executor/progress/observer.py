@@ -15,7 +15,7 @@ from typing import final
 
 from graphexec.errors import InputError
 from graphexec.executor.observers import RunObserver
-from graphexec.executor.progress.counts import Amount, EndingKind, RunWatch, Status, amounts_of, ordered
+from graphexec.executor.progress.counts import Amount, EndingKind, RunWatch, Status, amounts_of, sort_amounts
 from graphexec.executor.progress.views import View, choose_view
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Event
@@ -194,7 +194,7 @@ class Progress(RunObserver):
             stopped=counts["stopped"],
             failed=counts["failed"],
             interrupted=counts["interrupted"],
-            amounts=tuple(Amount(name, spent[name]) for name in ordered(spent) if spent[name]),
+            amounts=tuple(Amount(name, spent[name]) for name in sort_amounts(spent) if spent[name]),
             activity="",
             seconds_limit=None,
             has_ended=has_ended,

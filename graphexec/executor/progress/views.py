@@ -48,7 +48,7 @@ def _is_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def parts(status: Status) -> Iterator[str]:
+def describe_status(status: Status) -> Iterator[str]:
     """Yield the parts of a line about a status."""
     if status.is_single:
         yield status.activity or "not finished"
@@ -60,18 +60,18 @@ def parts(status: Status) -> Iterator[str]:
                 yield f"{count} {name}"
         if status.has_ended and status.total is not None and status.ended < status.total:
             yield f"{status.total - status.ended} not finished"
-    yield from map(amount_text, status.amounts)
-    of = "" if status.seconds_limit is None else f" of {duration(status.seconds_limit)}"
-    yield f"{duration(status.seconds)}{of}"
+    yield from map(format_amount, status.amounts)
+    of = "" if status.seconds_limit is None else f" of {format_duration(status.seconds_limit)}"
+    yield f"{format_duration(status.seconds)}{of}"
 
 
-def amount_text(amount: Amount) -> str:
+def format_amount(amount: Amount) -> str:
     """Return an amount with its limit: `iterations 3/15`."""
     limit = "" if amount.limit is None else f"/{format_number(amount.limit)}"
     return f"{amount.name.replace('_', ' ')} {_number(amount.spent)}{limit}"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a number of seconds: `3.2 s`, `1:05`, `2:00:09`."""
     if seconds < 60:  # noqa: PLR2004 - seconds of a minute
         return f"{seconds:.1f} s"
@@ -99,7 +99,7 @@ class LineView:
         is_time = self._every is not None and status.seconds >= self._next
         if is_time or (status.has_ended and status.total != 0):
             self._next = status.seconds + (self._every or 0.0)
-            print(_encodable(" · ".join(parts(status))), file=sys.stderr, flush=True)
+            print(_encodable(" · ".join(describe_status(status))), file=sys.stderr, flush=True)
 
 
 @final
@@ -113,7 +113,7 @@ class LogView:
         if status.has_ended:
             import logging
 
-            logging.getLogger("graphexec").info("%s", " · ".join(parts(status)))
+            logging.getLogger("graphexec").info("%s", " · ".join(describe_status(status)))
 
 
 @final
@@ -136,7 +136,7 @@ class TerminalView:
         if not self._has_begun:
             self._has_begun = True
             self._live.start()
-        text = Text(" · ".join(parts(status)), no_wrap=not status.has_ended, overflow="ellipsis")
+        text = Text(" · ".join(describe_status(status)), no_wrap=not status.has_ended, overflow="ellipsis")
         self._live.update(Text.assemble(_rich_bar(status), text), refresh=True)
         if status.has_ended:
             self._live.stop()
@@ -172,7 +172,7 @@ class NotebookView:
 
     def show(self, status: Status) -> None:
         """Change the display; the last one stays."""
-        bundle = {"text/html": progress_html(status), "text/plain": " · ".join(parts(status))}
+        bundle = {"text/html": progress_html(status), "text/plain": " · ".join(describe_status(status))}
         if self._has_begun:
             self._handle.update(bundle, raw=True)
         else:
@@ -182,12 +182,12 @@ class NotebookView:
 
 def progress_html(status: Status) -> str:
     """Return a status as HTML, in the notebook's colours."""
-    of_amounts = set(map(amount_text, status.amounts))
-    word = escape(" · ".join(part for part in parts(status) if part not in of_amounts))
+    of_amounts = set(map(format_amount, status.amounts))
+    word = escape(" · ".join(part for part in describe_status(status) if part not in of_amounts))
     whole = _bar([(getattr(status, name), colour) for name, colour in _COLOURS.items()], status.total, 220)
     bars = "".join(
         f'<span style="display:inline-block;margin-right:18px;white-space:nowrap">'
-        f"{_bar([(one.spent, '#3b8fd4')], one.limit, 60)}{escape(amount_text(one))}</span>"
+        f"{_bar([(one.spent, '#3b8fd4')], one.limit, 60)}{escape(format_amount(one))}</span>"
         for one in status.amounts
     )
     font = "font:13px/1.6 -apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif"
