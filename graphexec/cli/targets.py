@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
@@ -16,8 +17,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, TypeGuard
 
-from graphexec.cli.exit_codes import UsageError
-from graphexec.errors import GraphError, ToolDefinitionError, an, did_you_mean
+from graphexec.cli.exit_codes import UsageError, error_line
+from graphexec.errors import GraphError, GraphexecError, ToolDefinitionError, an, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.tools import AnyTool, tools_of
@@ -93,6 +94,9 @@ def _bound_names(statement: ast.stmt) -> set[str]:
 _HERE = "this folder"
 # This package, the import machinery, and code without a file.
 _NOT_USER_CODE = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<")
+# Code that the user calls and rarely writes. The packages may stand in a folder of the standard library.
+_PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 # Names that a message suggests at most.
 _SHOWN = 8
 _EXAMPLE = "graphexec.executor:AGENT_EXECUTOR"
@@ -315,18 +319,26 @@ def _file(place: str) -> ModuleType:
 
 
 def raised_at(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and line of the user's code that raised, or `None`."""
+    """Return the file and line of the user's code that raised, else of another package's, or `None`."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         return error.filename, error.lineno or 1
     frames = traceback.extract_tb(error.__traceback__)
-    own = [(one.filename, one.lineno or 1) for one in frames if not one.filename.startswith(_NOT_USER_CODE)]
-    return own[-1] if own else None
+    places = [(one.filename, one.lineno or 1) for one in frames if not one.filename.startswith(_NOT_USER_CODE)]
+    packaged = [place for place in places if place[0].startswith(_PACKAGES)]
+    own = [place for place in places if place not in packaged and not place[0].startswith(_STANDARD_LIBRARY)]
+    return next(reversed(own or packaged), None)
 
 
 def format_place(error: BaseException) -> str:
     """Return the file and line of the user's code that raised, in parentheses; empty if it is not known."""
     place = None if isinstance(error, SyntaxError) else raised_at(error)
     return "" if place is None else f" ({Path(place[0]).name}, line {place[1]})"
+
+
+def failure_line(error: Exception) -> str:
+    """Return the message of an error of a run as one line; for one of the user's code, with its file and line."""
+    own = isinstance(error, (GraphexecError, UsageError))
+    return error_line(error) + ("" if own else format_place(error))
 
 
 def _suggest_names(name: str, names: Iterable[str], *, of: str) -> str:

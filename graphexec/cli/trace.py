@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.exit_codes import error_line
 from graphexec.cli.runs.advice import advise_on_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
 from graphexec.effects import (
@@ -113,7 +113,7 @@ class AnswerPrinter:
         if progress.ending is not None:
             self.answer(progress.ending)
         prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
-        self.say(Text(f"{prefix}: {error_line(error)}", "red"))
+        self.say(Text(f"{prefix}: {failure_line(error)}", "red"))
 
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
@@ -205,13 +205,16 @@ class TracePrinter(AnswerPrinter):
 
     def _cost(self, progress: RunProgress) -> None:
         spent = progress.spent
-        parts = format_sum(int(spent[PROMPT_TOKENS]), int(spent[COMPLETION_TOKENS]))
-        parts += format_cached(int(spent[CACHED_TOKENS]))
+        total, parts = reported_tokens(spent), ""
+        if total:
+            counts = format_sum(int(spent[PROMPT_TOKENS]), int(spent[COMPLETION_TOKENS]))
+            parts = f" ({counts}{format_cached(int(spent[CACHED_TOKENS]))})"
         costs = (
             format_quantity(spent.iterations, "iteration"),
             format_quantity(int(spent[MODEL_CALLS]), "model call"),
             format_quantity(int(spent[TOOL_CALLS]), "tool call"),
-            f"{format_quantity(reported_tokens(spent), 'token')} ({parts})",
+            # A function as a model, and some servers, report none.
+            f"{format_quantity(total, 'token')}{parts}" if total or not spent[MODEL_CALLS] else "tokens not reported",
             format_duration(progress.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
@@ -275,8 +278,9 @@ class TracePrinter(AnswerPrinter):
     def _details(self, moved: Moved) -> Text:
         lines: list[Text] = []
         match moved.outcome:
-            case Replied(reply=ModelReply() as reply):
-                lines.append(self._reply(reply))
+            # A node that checks a reply passes it on, and has called no model.
+            case Replied(reply=ModelReply() as reply) if self._answers:
+                lines.append(self._reply(reply, self._answers[-1].seconds))
                 thoughts = self._shorten("\n\n".join([part.text for part in reply.reasoning]), _REASONING)
                 lines.extend([Text(f"reasoning: {thoughts}", "dim italic")] if thoughts else [])
             case Acted(actions=actions):
@@ -306,13 +310,11 @@ class TracePrinter(AnswerPrinter):
                 pass
         return Text("\n").join(lines)
 
-    def _reply(self, reply: ModelReply) -> Text:
-        seconds = f"{format_duration(self._answers[-1].seconds)} {self._symbols.dot} " if self._answers else ""
-        usage = reply.usage
-        tokens = (
-            f"{format_sum(usage.prompt_tokens, usage.completion_tokens)} tokens{format_cached(usage.cached_tokens)}"
-        )
-        text = Text(f"{seconds}{tokens}", "dim")
+    def _reply(self, reply: ModelReply, seconds: float) -> Text:
+        text, usage = Text(format_duration(seconds), "dim"), reply.usage
+        if usage.prompt_tokens or usage.completion_tokens:
+            counts = format_sum(usage.prompt_tokens, usage.completion_tokens)
+            text.append(f" {self._symbols.dot} {counts} tokens{format_cached(usage.cached_tokens)}")
         if reply.finish_reason == "length":
             text.append(", cut at the token limit", "yellow")
         return text

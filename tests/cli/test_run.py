@@ -227,7 +227,7 @@ def test_error_is_one_line_after_the_trace(capsys: pytest.CaptureFixture[str], t
     with serving([tool_call_text("fail")]) as server:
         ended = command(capsys, *asking(server, "--tools", "tools_of_mine:fail"))
     assert (ended.code, ended.out) == (1, "")
-    assert "graphexec: RuntimeError: the disk is on fire\n" in ended.err
+    assert re.search(r"graphexec: RuntimeError: the disk is on fire \(tools_of_mine.py, line \d+\)\n", ended.err)
     assert "1 tool call" in ended.err
     assert "Traceback" not in ended.err
 

@@ -18,6 +18,8 @@ from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, ModelReply, Usage, UserMessage
 
+_ASKED = CallModel(ChatRequest([UserMessage("Hi")]))
+
 # The control sequences at the start and at the end of a progress display.
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 
@@ -118,9 +120,32 @@ def test_invented_text_is_shown_as_unread() -> None:
     ]
 
 
+def test_usage_is_shown_where_a_model_was_called() -> None:
+    out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(12, 3))
+    trace = TracePrinter(io.StringIO(), out)
+    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
+    trace.on_event(Moved("plan", Replied(Run({}), reply), "check"))
+    trace.on_event(Entered("check", Run({}), Spent()))
+    trace.on_event(Moved("check", Replied(Run({}), reply), "parse"))
+    first, second = out.getvalue().splitlines()
+    assert "0.50 s | 12 + 3 tokens" in first
+    assert second.split() == ["check", "->", "Replied"]
+
+
+def test_silent_model_has_no_count_of_tokens() -> None:
+    out, reply = io.StringIO(), ModelReply("Hello")
+    trace = TracePrinter(io.StringIO(), out)
+    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
+    trace.on_event(Moved("plan", Replied(Run({}), reply), "parse"))
+    trace.on_interrupt(RunProgress(spent=Spent(iterations=1, meters={"model_calls": 1, "tokens": 1})))
+    assert out.getvalue().splitlines()[0].split()[-3:] == ["Replied", "0.50", "s"]
+    assert "1 model call | 0 tool calls | tokens not reported | " in out.getvalue()
+
+
 def test_huge_counts_are_shortened() -> None:
     out, reply = io.StringIO(), ModelReply("Hello", usage=Usage(10**5000, 1))
     trace = TracePrinter(io.StringIO(), out)
+    trace.on_event(Answered("plan", _ASKED, reply, 0.5, Spent()))
     trace.on_event(Moved("plan", Replied(Run({}), reply), "parse"))
     trace.on_interrupt(RunProgress(spent=Spent(iterations=10**5000, meters={"prompt_tokens": 10**5000})))
     assert "1.0e+5000 + 1 tokens" in out.getvalue()

@@ -8,9 +8,10 @@ from rich.status import Status
 from rich.text import Text
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exit_codes import Terminated, error_line
+from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.advice import suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
 from graphexec.cli.trace import format_effects
 from graphexec.draw.model.text import format_quantity, truncate
@@ -110,7 +111,7 @@ class TurnDisplay:
         self._stop_waiting()
         self._end_line()
         prefix = "graphexec" if progress.ending is None else "graphexec: the memory was not saved"
-        self._say(f"{prefix}: {error_line(error)}", "red")
+        self._say(f"{prefix}: {failure_line(error)}", "red")
 
     def _print_piece(self, piece: str) -> None:
         if not piece:
