@@ -125,7 +125,7 @@ class Attempts:
         """Leave at most that many seconds."""
         self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
 
-    def answer(self, *, begun: bool) -> None:
+    def record_answer(self, *, begun: bool) -> None:
         """Record whether the server's response has begun, for the text of a timeout."""
         self._answered = begun
 

@@ -169,11 +169,11 @@ def _explain_proxies() -> Generator[None, None, None]:
 def _make_client(*, is_local: bool) -> Any:
     import httpx
 
-    from graphexec.models.http.network import bind_to_deadlines
+    from graphexec.models.http.network import set_backends
 
     with _explain_proxies():
         client = httpx.Client(trust_env=not is_local, verify=_make_context())
-    bind_to_deadlines(client)
+    set_backends(client)
     return client
 
 
@@ -191,10 +191,10 @@ async def _keep_client(*, is_local: bool) -> AsyncGenerator[Any, None]:
     """
     import httpx
 
-    from graphexec.models.http.network import bind_to_deadlines
+    from graphexec.models.http.network import set_backends
 
     with _explain_proxies():
         made = httpx.AsyncClient(trust_env=not is_local, verify=_make_context())
     async with made as client:
-        bind_to_deadlines(client)
+        set_backends(client)
         yield client

@@ -1,4 +1,4 @@
-"""The name of a model and the address of its server, as errors show them."""
+"""A model and the address of its server: as requests need them, and as errors show them."""
 
 from __future__ import annotations
 

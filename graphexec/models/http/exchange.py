@@ -175,9 +175,9 @@ class Exchange:
         used = await self._io.either(self.connections.blocking_client, self.connections.async_client)
         with self.attempts.attempt(reused=used.warm):
             async with self._io.timeout(self.attempts.seconds_left):
-                self.attempts.answer(begun=False)
+                self.attempts.record_answer(begun=False)
                 response = await self._post(used)
-                self.attempts.answer(begun=True)
+                self.attempts.record_answer(begun=True)
                 pieces: Items[bytes] | None = None
                 try:
                     body = self._body(response)

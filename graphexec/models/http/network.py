@@ -1,4 +1,4 @@
-"""The network of calls; in that of blocking calls, every wait ends at the deadline of the call.
+"""The network backends of the HTTP clients: a blocking call ends at its deadline, and a cancelled one leaves no socket.
 
 httpx bounds each wait by itself: a server that sends one byte in time, again and again, would never be late. Here each
 wait for a byte has what is left of the call, and so have the search for an address, and each of several addresses.
@@ -135,7 +135,7 @@ class _AsyncStream(httpcore.AsyncNetworkStream):
 
 
 class _AsyncBackend(httpcore.AsyncNetworkBackend):
-    """A network backend of httpcore for an event loop, which bounds every wait by itself."""
+    """A network backend of httpcore for an event loop. It needs no deadlines: the loop cancels a call in any wait."""
 
     def __init__(self, inner: httpcore.AsyncNetworkBackend) -> None:
         self._inner = inner
@@ -159,8 +159,8 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
         await self._inner.sleep(seconds)
 
 
-def bind_to_deadlines(client: Any) -> None:
-    """Let the calls of a new client of httpx end at their deadlines, and close their connections, also to proxies.
+def set_backends(client: Any) -> None:
+    """Let a new client of httpx use the backends of this module, also for its proxies.
 
     Neither httpx nor its transports have an option for the backend, so this sets httpcore's own in their pools.
     """

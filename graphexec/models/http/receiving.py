@@ -262,5 +262,5 @@ class EventReader:
                 yield data.decode("utf-8", "replace")
             return
         name, _, value = line.partition(b":")
-        if name.removeprefix(b"\xef\xbb\xbf") == b"data":
+        if name == b"data":
             self._data.append(value.removeprefix(b" "))

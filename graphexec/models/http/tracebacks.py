@@ -22,9 +22,9 @@ def remove_secrets(error: E, secrets: Iterable[Secret]) -> E:
     """Remove from an error, and from its causes, the frames and requests that hold a secret; return the error.
 
     It is called where the call of a model ends, so all frames are those of the call. Of our own errors, all frames are
-    removed. Of their causes, errors of the client and of the system
-    are kept, without frames and with `***` for secrets in their messages; others may quote the reply, and are dropped.
-    Of any other exception, such as one that a user's client raised, only the user's frames are kept.
+    removed. Of their causes, errors of the client and of the system are kept, without frames and with `***` for secrets
+    in their messages; others may quote the reply, and are dropped. Of any other exception, such as one that a user's
+    client raised, only the user's frames are kept.
     """
     known = tuple(secrets)
     pending: list[BaseException] = [error]

@@ -22,7 +22,7 @@ from graphexec.models.http.options import SEED, TEMPERATURE, TOP_P, copy_extra_b
 from graphexec.models.http.receiving import LIMITS, REPLY_LIMITS, ReplyLimits
 from graphexec.models.http.remote import ClosableModel
 from graphexec.models.local.llama_process import LlamaProcess, Settings, require_llama
-from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verified, weights_path
+from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
 from graphexec.models.secret import Secret
 from graphexec.runtime.calls import ForkSafeLock
@@ -68,9 +68,9 @@ class LocalModel(ClosableModel):
     is started without the projector of a model that sees.
 
     The first call starts the server in half a second; the start and a download do not count towards the `timeout` of
-    the call. The server ends with `close` or with the program; a forked
-    process starts one of its own. It answers one call at a time. Needs `pip install
-    "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or invalid weights are a `WeightsError`.
+    the call. The server ends with `close` or with the program; a forked process starts one of its own. It answers one
+    call at a time. Needs `pip install "graphexec-agents[local]"`. Every failure is a `ModelError`; missing or invalid
+    weights are a `WeightsError`.
     """
 
     # Each parameter is a separate setting; an options object would only move the list.
@@ -219,7 +219,7 @@ class LocalModel(ClosableModel):
         if self._download:
             return pull(self._name)
         self._require_there()
-        return verified(self._name)
+        return verify_weights(self._name)
 
     def _require_there(self) -> None:
         there = weights_path(self._name)

@@ -94,7 +94,7 @@ def pull(name: str = DEFAULT) -> Path:
     weights = _find_weights(name)
     path = weights_path(name)
     if _is_there(weights):
-        return verified(name)
+        return verify_weights(name)
     try:
         from filelock import FileLock
     except ImportError as error:
@@ -112,14 +112,14 @@ def pull(name: str = DEFAULT) -> Path:
             f"{name} cannot be written to {path.parent} ({error}); set {CACHE_VARIABLE} to a writable folder with "
             f"{needed:.0f} MB of free space"
         ) from error
-    return verified(name)
+    return verify_weights(name)
 
 
 # The state of the files whose checksum was right: device, inode, size, and times of the last changes.
 _verified: dict[Path, tuple[int, ...]] = {}
 
 
-def verified(name: str) -> Path:
+def verify_weights(name: str) -> Path:
     """Return the path of installed weights. Raises `WeightsError` if their SHA-256 is not that of the catalogue.
 
     Takes 0.1 to 0.3 seconds for 98 MB, once in a process and after each change of the file.
