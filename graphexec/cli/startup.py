@@ -123,6 +123,8 @@ def _find_remedy(error: object, message: str, command: str) -> str:
 # The class of typer's errors depends on its version; each has these attributes.
 def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     message = str(getattr(error, "format_message", lambda: error)()).replace(_PYDANTIC_PREFIX, "", 1).rstrip(".")
+    # typer 0.26 prints a tuple.
+    message = message.replace("('(Possible options: ", "(Possible options: ").removesuffix("',)")
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphexec")
     if not message:
