@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import final
 
 from graphexec._arguments import MODEL, TIMEOUT, optional, validate, whole
-from graphexec._forks import ForkSafeLock
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MEMORY_OPTIONS
 from graphexec.agents.prompt import Template, parse_template
@@ -16,7 +15,7 @@ from graphexec.errors import InputError, InvalidReplyError, described
 from graphexec.memory.conversation import TurnMemory
 from graphexec.memory.history import HISTORY, History, MemoryHistory, Turn
 from graphexec.messages import ChatRequest, Message, Model, ModelReply, SystemMessage, UserMessage, check_reply
-from graphexec.runtime.calls import ask_within, current_call
+from graphexec.runtime.calls import ForkSafeLock, ask_within, current_call
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report
 

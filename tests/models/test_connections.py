@@ -16,11 +16,11 @@ import httpx
 import httpx2
 import pytest
 
-from graphexec._forks import ForkSafeLock
 from graphexec.errors import InvalidReplyError, ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.models import OpenAICompatible
 from graphexec.models.http.connections import Connections
+from graphexec.runtime.calls import ForkSafeLock
 from tests.models.actors import (
     HELLO,
     FakeTime,

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec._forks import hold_over_fork
 from graphexec.actions import extending
 from graphexec.agents import Agent
 from graphexec.agents.runnables import RunnableFunction
@@ -18,6 +17,7 @@ from graphexec.executor.handlers.models import make_model_handler
 from graphexec.executor.handlers.runnables import make_runnable_handler
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
+from graphexec.runtime.calls import hold_over_fork
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
 

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
-from graphexec._forks import ForkSafeLock, reset_after_fork
 from graphexec.errors import ModelConnectionError
 from graphexec.models.secret import Hidden
+from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 from graphexec.runtime.tasks import require_event_loop
 
 

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import httpcore
 
-from graphexec._forks import reset_after_fork
 from graphexec.models.http.attempts import bound_seconds
+from graphexec.runtime.calls import reset_after_fork
 from graphexec.runtime.threads import NotDone, wait_for
 
 # Bytes. A single write may wait once for each of its parts, so a large body is written in pieces.

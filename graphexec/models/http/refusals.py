@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeAlias, final
 
-from graphexec._forks import ForkSafeLock
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_bodies import JSON
 from graphexec.models.progress_reports import Refused
+from graphexec.runtime.calls import ForkSafeLock
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from graphexec._arguments import FLAG, NAME, PATH, STRING, TIMEOUT, optional, validate, whole
-from graphexec._forks import ForkSafeLock
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import LOCAL_MODEL_OPTIONS
 from graphexec.errors import BadRequestError, WeightsError
@@ -26,6 +25,7 @@ from graphexec.models.local.llama_process import LlamaProcess, Settings, require
 from graphexec.models.local.weights import DEFAULT, check_gguf, pull, verify_weights, weights_path
 from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS, OpenAICompatible, encode
 from graphexec.models.secret import Secret
+from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.io import IO
 
 _ABSENT = {

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate, whole
-from graphexec._forks import ForkSafeLock
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, load_as, parse_json, to_json_data
 from graphexec.messages import Model, ModelReply, Usage
 from graphexec.models.progress_reports import Cached, CacheFailed
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, identity, model_name
+from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.files import create_private
 from graphexec.runtime.io import BLOCKING
 from graphexec.runtime.progress import report

@@ -9,12 +9,12 @@ from collections import deque
 from concurrent.futures import Future
 
 from graphexec._arguments import optional, validate, whole
-from graphexec._forks import ForkSafeLock, reset_after_fork
 from graphexec.errors import InputError, TurnTimeoutError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.progress_reports import Waited
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel
+from graphexec.runtime.calls import ForkSafeLock, reset_after_fork
 from graphexec.runtime.progress import report
 
 
