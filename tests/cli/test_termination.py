@@ -175,7 +175,7 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
         pass
 
     exits: list[int] = []
-    said: list[Terminated] = []
+    last_words: list[Terminated] = []
     over = threading.Event()
 
     def leave(code: int) -> None:
@@ -189,7 +189,7 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(termination, "_GRACE", 0.01)
     monkeypatch.setattr(os, "_exit", leave)
     monkeypatch.setattr(threading, "excepthook", ignore)
-    with terminable(said.append):
+    with terminable(last_words.append):
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             over.wait(PATIENCE)
@@ -197,7 +197,7 @@ def test_stuck_program_ends_after_its_last_words(monkeypatch: pytest.MonkeyPatch
             # As a tool does that catches every exception.
             assert over.wait(PATIENCE)
     assert exits == [143]
-    assert [str(one) for one in said] == ["terminated by SIGTERM"]
+    assert [str(one) for one in last_words] == ["terminated by SIGTERM"]
 
 
 def _wait(ready: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a notebook shows of an executor, a machine, a result and a verdict."""
+"""The displays in a notebook of an executor, a machine, a result and a verdict."""
 
 from __future__ import annotations
 

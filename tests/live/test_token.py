@@ -26,7 +26,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 
 
 class Response(Protocol):
-    """What is compared of a response: of httpx or of the package that Starlette's client prefers."""
+    """The parts of a response that are compared: of httpx or of the package that Starlette's client prefers."""
 
     @property
     def status_code(self) -> int: ...

@@ -42,9 +42,9 @@ class Search:
     def in_error(self, error: BaseException, place: str = "error") -> None:
         """Search an error with its causes: texts, attributes, pickles, and the variables of all frames of graphexec."""
         self.in_text("".join(traceback.format_exception(error)), f"{place}: format_exception")
-        told = traceback.TracebackException.from_exception(error, capture_locals=True)
+        captured = traceback.TracebackException.from_exception(error, capture_locals=True)
         # The locals of the tests have the secret.
-        for part in _chain(told):
+        for part in _chain(captured):
             for frame in part.stack:
                 if not _is_test(frame.filename):
                     self.in_text(str(frame.locals), f"{place}: locals of {frame.name}")
@@ -76,9 +76,9 @@ class Search:
             self._walk(part, f"{place}.{name}", depth + 1)
 
 
-def _chain(told: traceback.TracebackException) -> Iterable[traceback.TracebackException]:
-    yield told
-    for further in (told.__cause__, told.__context__):
+def _chain(captured: traceback.TracebackException) -> Iterable[traceback.TracebackException]:
+    yield captured
+    for further in (captured.__cause__, captured.__context__):
         if further is not None:
             yield from _chain(further)
 

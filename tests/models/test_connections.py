@@ -266,7 +266,7 @@ def test_cancelling_a_call_closes_its_connection() -> None:
 
 
 class TestForks:
-    """What the hook of a fork does, without one; tests/models/test_forks.py forks."""
+    """The hook of a fork, without one; tests/models/test_forks.py forks."""
 
     def test_forked_process_opens_its_own_connections(self) -> None:
         connections = Connections()

@@ -45,10 +45,10 @@ def _display(subject: Subject) -> str:
 
 def _bounds(bounds: Bounds) -> Iterator[tuple[str, ...]]:
     for name, bound in bounds.rows():
-        yield (escape_line(name.replace("_", " ")), *_bound(name, bound))
+        yield (escape_line(name.replace("_", " ")), *_format_bound(name, bound))
 
 
-def _bound(name: str, bound: Bound) -> tuple[str, str, str]:
+def _format_bound(name: str, bound: Bound) -> tuple[str, str, str]:
     if bound.number is None:
         return "", "", remark(bound_text(name, bound))
     number = format_number(bound.number)

@@ -43,7 +43,7 @@ _LONGEST = 160
 @final
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What has been spent of a meter, and its limit; `None` for a meter without one, and for several runs together."""
+    """The amount spent of a meter, and its limit; `None` for a meter without one, and for several runs together."""
 
     name: str
     spent: float
@@ -136,7 +136,7 @@ class RunWatch:
 
     @property
     def activity(self) -> str:
-        """What the run does, or how it ended."""
+        """The current activity of the run, or its ending."""
         if self.ending is not None:
             return ": ".join(filter(None, (self.ending, self._news)))
         pending = self._pending[:1] + ([f"and {len(self._pending) - 1} more"] if len(self._pending) > 1 else [])
@@ -144,7 +144,7 @@ class RunWatch:
 
     @property
     def amounts(self) -> tuple[Amount, ...]:
-        """What the run has spent, with its limits."""
+        """The amounts that the run has spent, with their limits."""
         spent, limits = amounts_of(self.spent), self._limits
         if limits is None:
             return tuple(Amount(name, amount) for name, amount in spent.items())
