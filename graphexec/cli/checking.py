@@ -11,19 +11,8 @@ import typer
 from rich.text import Text
 
 from graphexec import __version__
-from graphexec.cli.exit_codes import (
-    FAILED,
-    UNPROVED,
-    USAGE,
-    Debug,
-    UsageError,
-    exit_on_error,
-    option,
-    print_error,
-    read,
-    write,
-    write_proof,
-)
+from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
+from graphexec.cli.files import read, write, write_proof
 from graphexec.cli.runs.advice import replace_limit_code
 from graphexec.cli.terminal import Screen, encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
-from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option, write, write_bytes
+from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option
+from graphexec.cli.files import write, write_bytes
 from graphexec.errors import InputError
 
 if TYPE_CHECKING:

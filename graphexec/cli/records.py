@@ -12,17 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from graphexec.actions import StoppedResponse
-from graphexec.cli.exit_codes import (
-    ANSWERED,
-    INTERRUPTED,
-    STOPPED,
-    UsageError,
-    code_of,
-    error_line,
-    open_for_writing,
-    print_json_error,
-    read,
-)
+from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError, code_of, error_line, print_json_error
+from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record

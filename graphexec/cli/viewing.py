@@ -15,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option, write
+from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option
+from graphexec.cli.files import write
 from graphexec.cli.terminal import ASCII, Screen, print_path, symbols_for
 
 # Columns of a timeline: the width without a terminal, and the minimum.

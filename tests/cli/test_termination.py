@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from graphexec.cli.exit_codes import Terminated, UsageError, open_for_writing
+from graphexec.cli.exit_codes import Terminated, UsageError
+from graphexec.cli.files import open_for_writing
 from graphexec.cli.runs import termination
 from graphexec.cli.runs.termination import terminable, uninterrupted
 from graphexec.errors import WeightsError

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from graphexec.cli.exit_codes import UsageError, read_input
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.files import read_input
 from graphexec.errors import did_you_mean
 from graphexec.executor.executor import AgentExecutor
 

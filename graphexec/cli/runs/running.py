@@ -8,16 +8,8 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exit_codes import (
-    ANSWERED,
-    FAILED,
-    Debug,
-    TyperUsageError,
-    UsageError,
-    exit_on_error,
-    option,
-    write_proof,
-)
+from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, TyperUsageError, UsageError, exit_on_error, option
+from graphexec.cli.files import write_proof
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.runs import parameters
 from graphexec.cli.runs.building import AgentOptions, build_executor

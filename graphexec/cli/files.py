@@ -1,0 +1,100 @@
+"""The files that commands read and write, and the standard streams in their place."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.terminal import encodable, write_utf8
+from graphexec.runtime.files import lock, open_private, read_regular, write_all
+
+if TYPE_CHECKING:
+    from graphexec.verify.proof.certificate import Certificate
+
+
+def read_input() -> str:
+    """Return the text of the standard input, which is UTF-8 in any locale. Raises `OSError` or `UnicodeDecodeError`."""
+    buffer = getattr(sys.stdin, "buffer", None)
+    # A stream in memory has no bytes.
+    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig")
+
+
+def read(file: str) -> str:
+    """Return the text of a file; `-` is the standard input. Raises `UsageError`, also for a pipe or a device."""
+    try:
+        return read_input() if file == "-" else read_regular(Path(file)).decode()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{file} cannot be read: {error}; name a text file") from error
+
+
+def write(text: str, file: Path | None, *, private: bool = False, data: bool = False) -> None:
+    """Write text to a file in UTF-8, or print it: as the terminal can show it, or in UTF-8 if it is `data`.
+
+    Raises `UsageError`.
+    """
+    if file is not None:
+        write_bytes(text.encode(errors="backslashreplace"), file, private=private)
+    elif data:
+        write_utf8(text, sys.stdout)
+    else:
+        print(encodable(text, sys.stdout, drawn=True), end="")
+
+
+def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
+    """Replace a file atomically: readers see the old content or all of the new. Raises `UsageError`.
+
+    Only its owner may read a new file if it is `private`; a file that is replaced keeps its mode.
+    """
+    try:
+        place = file.resolve()
+        if place.exists() and not place.is_file():
+            # A pipe or a device; this raises for a folder.
+            place.write_bytes(content)
+            return
+        # Do not replace a file without permission to write it.
+        FileIO(place, "ab", opener=open_private if private else None).close()
+        beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+        try:
+            with FileIO(beside, "xb", opener=open_private) as replacement:
+                write_all(replacement, content)
+            shutil.copymode(place, beside)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+
+
+def open_for_writing(file: Path) -> TextIO:
+    """Open a file for the records of a run, flushed after each line: locked until it is closed, with the mode 600.
+
+    Raises `UsageError`, also if another run records to it; then the file is unchanged.
+    """
+    try:
+        out = open(file, "a", buffering=1, encoding="utf-8", newline="\n", opener=open_private)  # noqa: SIM115 - pathlib has no opener, and the caller closes it
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+    try:
+        if file.is_file():
+            lock(out.fileno(), wait=False)
+            out.truncate(0)
+    except BlockingIOError as error:
+        out.close()
+        raise UsageError(f"{file} is being written by another run; wait for its end, or name another file") from error
+    except OSError as error:
+        out.close()
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+    return out
+
+
+def write_proof(proof: Certificate | None, file: Path) -> None:
+    """Write a certificate; without one, print a note to stderr."""
+    if proof is None:
+        print(f"graphexec: there is no proof, so {file} is not written", file=sys.stderr)
+    else:
+        write(f"{proof.to_json()}\n", file)
