@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -225,6 +226,18 @@ def test_json_is_measured_exactly(value: Any, indent: int | None) -> None:
 @given(st.binary())
 def test_any_bytes_are_measured(data: bytes) -> None:
     find_excess(data, ReplyLimits(depth=1, values=1))
+
+
+@pytest.mark.parametrize("part", [b'{"a":', b'["', b'"a":1,', b'"\\"",'])
+def test_measuring_takes_little_memory(part: bytes) -> None:
+    data = b"{" * 65 + part * 100_000
+    tracemalloc.start()
+    try:
+        # The values are counted to the end.
+        find_excess(data, ReplyLimits(depth=200, values=10**9))
+        assert tracemalloc.get_traced_memory()[1] < 4_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_normal_replies_are_measured_without_a_scan() -> None:

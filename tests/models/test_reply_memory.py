@@ -96,6 +96,8 @@ BODIES: dict[str, Callable[[Protocol], Act]] = {
     "million calls": lambda one: respond(many(LISTS[str(one)][0], b"{}", LISTS[str(one)][1])),
     "wrong calls": lambda one: respond(many(LISTS[str(one)][0], b"1", LISTS[str(one)][1])),
     "nested": lambda _: respond(once(b"[" * 1_000_000)),
+    # Nearly as many bytes as a reply may have, with a string for each level.
+    "nested strings": lambda _: respond(once(b'{"a":' * 1_600_000)),
     # As many bytes as an error may have, which are three million objects.
     "values of an error": lambda _: respond(
         lambda: itertools.chain([b"["], itertools.repeat(b"{}," * 1_000, 2_700)), status="400 No"

@@ -88,6 +88,8 @@ def reply_limit_error(
 
 
 _STRING = compile_lazily(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+# A part of a document that ends at the beginning or the end of a string: what replaces the strings of one takes memory.
+_SEGMENT = compile_lazily(rb'(?:[^"]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"?){1,20000}+', re.DOTALL)
 _BLANKS = b" \t\r\n"
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -102,15 +104,21 @@ def find_excess(data: bytes, limits: ReplyLimits) -> tuple[str, int] | None:
     # Every value follows a bracket or a comma. Strings may have both, too, so these are upper bounds.
     if opened <= limits.depth and opened + data.count(b",") < limits.values:
         return None
-    bare = _STRING().sub(b"0", data).translate(None, _BLANKS)
-    # Of more brackets, the values are too many in any case.
-    brackets = bare.translate(None, _NO_BRACKETS)[: 2 * limits.values + 2]
-    for depth in accumulate(map(_STEPS.__getitem__, brackets)):
-        if depth > limits.depth:
-            return "depth", depth
-    empty = bare.count(b"[]") + bare.count(b"{}")
-    values = 1 + bare.count(b",") + bare.count(b"[") + bare.count(b"{") - empty
-    return ("values", values) if values > limits.values else None
+    depth, values = 0, 1
+    for segment in _SEGMENT().finditer(data):
+        bare = _STRING().sub(b"0", segment[0]).translate(None, _BLANKS)
+        # Of more brackets, the values are too many in any case.
+        brackets = bare.translate(None, _NO_BRACKETS)[: 2 * limits.values + 2]
+        for level in accumulate(map(_STEPS.__getitem__, brackets), initial=depth):
+            if level > limits.depth:
+                return "depth", level
+            depth = level
+        # Between two strings, so no segment ends within an empty list or object.
+        empty = bare.count(b"[]") + bare.count(b"{}")
+        values += bare.count(b",") + bare.count(b"[") + bare.count(b"{") - empty
+        if values > limits.values:
+            return "values", values
+    return None
 
 
 class Body:
