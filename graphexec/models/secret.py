@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Generic, Never, Protocol, TypeVar, final, runtime_checkable
-from urllib.parse import quote, quote_plus
 from weakref import WeakKeyDictionary, WeakSet
 
 from graphexec._parsing import compile_lazily
@@ -19,6 +19,9 @@ T = TypeVar("T")
 HIDDEN = "***"
 # Characters. Shorter strings are not removed from texts: they are no secret, and may be parts of ordinary words.
 SHORTEST = 8
+# The parts of a secret that are searched one after another: a pattern of a whole token of kilobytes would take seconds.
+# None ends in the middle of what may be an escape.
+_PART = compile_lazily(r"(?s).{1,32}(?:(?<=[%\\&]).)*+")
 
 # The names of headers, parameters and members whose values are credentials.
 _NAME = compile_lazily(r"(?i)key|token|secret|auth|passw|pwd|credential|signature|cookie|bearer|^sig$|^code$")
@@ -196,29 +199,86 @@ def _filter_logs() -> None:
 
 
 def redact(text: str, secrets: Iterable[Secret]) -> str:
-    """Return a text with `***` for the secrets in it, also where they are encoded for a URL or in base64.
+    """Return a text with `***` for the secrets in it, in any case of letters, also where they are encoded.
 
-    Secrets of fewer than 8 characters are kept. Linear in the length of the text.
+    The encodings are those of JSON, URLs, HTML, base64 and hexadecimal digits, also of one another. Secrets of fewer
+    than 8 characters are kept. Linear in the length of the text.
     """
     return _remove(text, [secret.get_secret_value() for secret in secrets])
 
 
 def _remove(text: str, values: Iterable[str]) -> str:
     # A secret may be a part of another one.
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= SHORTEST:
+    for value in sorted(set(values), key=len, reverse=True):
+        if len(value) >= SHORTEST and _may_have(text, value):
             for form in _forms(value):
-                text = text.replace(form, HIDDEN)
+                text = _replace(text, form)
     return text
+
+
+def _replace(text: str, form: str) -> str:
+    """Return a text without a form of a secret; of a long one, the beginning is enough."""
+    first, *rest = _PART().findall(form)
+    kept: list[str] = []
+    end = 0
+    while (found := _compile(first).search(text, end)) is not None:
+        kept += (text[end : found.start()], HIDDEN)
+        end = found.end()
+        for part in rest:
+            if text[end : end + len(part)].lower() == part.lower():
+                end += len(part)
+                continue
+            further = _compile(part).match(text, end)
+            if further is None:
+                break
+            end = further.end()
+    return "".join((*kept, text[end:]))
+
+
+def _compile(part: str) -> re.Pattern[str]:
+    return re.compile("".join(map(_pattern_of, part)), re.IGNORECASE)
+
+
+def _may_have(text: str, value: str) -> bool:
+    """Return whether a text has a secret or an encoded character: most have neither, and a pattern takes a while."""
+    if not _ENCODED.isdisjoint(text):
+        return True
+    folded = text.lower()
+    return any(form.lower() in folded for form in _forms(value))
+
+
+# The characters with which encoded characters begin.
+_ENCODED = frozenset("\\%&")
 
 
 def _forms(value: str) -> Iterator[str]:
     yield value
-    yield from {quote(value, safe=""), quote(value), quote_plus(value)} - {value}
+    yield _to_bytes(value).hex()
     # In base64 a string has three forms: with 0, 1 and 2 bytes before it in its first group.
     for before in range(3):
         data = bytes(before) + _to_bytes(value)
-        yield b64encode(data).decode()[(0, 2, 3)[before] : len(data) * 8 // 6]
+        form = b64encode(data).decode()[(0, 2, 3)[before] : len(data) * 8 // 6]
+        yield from {form, form.translate(_URL_SAFE)}
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+_NAMES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+
+
+@cache
+def _pattern_of(character: str) -> str:
+    """Return a pattern of a character as it may be written: plain, or as an escape of Python, JSON, a URL or HTML.
+
+    A text within a text is encoded again, which doubles each backslash and makes `%25` of a percent sign.
+    """
+    code = ord(character)
+    data = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in _to_bytes(character))
+    name = f"|&(?:amp;){{0,2}}{_NAMES[character]};" if character in _NAMES else ""
+    blank = r"|\+" if character == " " else ""
+    return (
+        rf"(?:\\{{0,8}}{re.escape(character)}|{data}|\\{{1,8}}(?:u{code:04x}|x{code:02x})"
+        rf"|&(?:amp;){{0,2}}#(?:x0{{0,4}}{code:x}|0{{0,4}}{code});{name}{blank})"
+    )
 
 
 def _to_bytes(text: str) -> bytes:

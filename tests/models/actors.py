@@ -199,7 +199,9 @@ class LoopbackServer:
                 return False
             head += piece
         head, _, body = head.partition(b"\r\n\r\n")
-        length = next(int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        lengths = (int(line[15:]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:"))
+        # A request to a proxy for a tunnel has no body.
+        length = next(lengths, 0)
         while len(body) < length:
             body += connection.recv(65536)
         return True

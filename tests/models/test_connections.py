@@ -309,7 +309,20 @@ class TestProxies:
             yield proxy
 
     @pytest.mark.parametrize("way", [ask, ask_async])
-    @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "localhost", "tiny.localhost", "[::ffff:127.0.0.1]"])
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "127.0.0.1",
+            "127.8.9.1",
+            "localhost",
+            "tiny.localhost",
+            "[::ffff:127.0.0.1]",
+            "127.1",
+            "0x7f.0.0.1",
+            "2130706433",
+            "0",
+        ],
+    )
     def test_loopback_server_is_called_directly(
         self, proxy: LoopbackServer, host: str, way: Callable[[OpenAICompatible], ModelReply]
     ) -> None:

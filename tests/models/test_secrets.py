@@ -17,7 +17,16 @@ from graphexec.errors import InputError, ModelError, SecretError
 from graphexec.models import Anthropic, OpenAICompatible, OpenAIResponses, Secret, create_model
 from graphexec.models.http.endpoint import hide_credentials
 from graphexec.models.http.remote import RemoteModel
-from tests.models.actors import HELLO, Answer, FakeTime, LoopbackServer, Script, read_stream, response, send
+from tests.models.actors import (
+    HELLO,
+    Answer,
+    FakeTime,
+    LoopbackServer,
+    Script,
+    read_stream,
+    response,
+    send,
+)
 from tests.models.leaks import Search, record_log
 
 KEY = "sk-Qx7/vR2+zT9uLmN4pW8y"

@@ -150,13 +150,18 @@ class Connections:
 
 @contextmanager
 def _explain_proxies() -> Generator[None, None, None]:
-    """Raise `ModelConnectionError` if a client cannot be made, which is because of a proxy of an unknown kind."""
+    """Raise `ModelConnectionError` if a client cannot be made, which is because of an invalid proxy."""
+    import httpx
+
     try:
         yield
-    except (ImportError, ValueError) as error:
-        kind = type(error).__name__
-        # The message of the error may show the proxy with its password.
-        fact = "SOCKS needs the package socksio" if isinstance(error, ImportError) else f"{kind}: unknown scheme"
+    except ImportError:
+        fact = "SOCKS needs the package socksio"
+    # The message of the error may show the proxy with its password.
+    except ValueError as error:
+        fact = f"{type(error).__name__}: unknown scheme"
+    except httpx.InvalidURL as error:
+        fact = f"{type(error).__name__}: write / and other signs in a password as %2F"
     else:
         return
     raise ModelConnectionError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
@@ -13,6 +15,8 @@ from graphexec.models.secret import HIDDEN, NO_SECRET, Secret, is_secret_name, r
 
 # Characters of a server's text that an error shows: enough for one or two sentences, but not for a page of HTML.
 SHOWN = 300
+# Characters that one character of a key may take in a text in which it is encoded.
+_WIDEST = 32
 
 # The user name and password of an address; a password may have an @.
 _USERINFO = compile_lazily(r"^([^/?#]*//)?[^/?#]*@")
@@ -83,8 +87,13 @@ class Endpoint:
 
     def quote(self, text: str) -> str:
         """Return a server's text as one line of at most 300 printable characters; keys of 8 or more are hidden."""
-        # The first cut bounds the work on a huge body, the second one the length of the line.
-        text = one_line(redact(text, self.secrets)[: 10 * SHOWN])
+        # The first cut bounds the work on a huge body. What it leaves of a key is at the end, and cut as well.
+        longest = _WIDEST * max(len(secret.get_secret_value()) for secret in self.secrets)
+        window = 10 * SHOWN + longest
+        redacted = redact(text[:window], self.secrets)
+        if len(text) > window:
+            redacted = redacted[: len(redacted) - longest]
+        text = one_line(redacted[: 10 * SHOWN])
         return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
@@ -159,6 +168,13 @@ class Address:
         return Secret(f"{self.path.get_secret_value()}/{route}{'?' if query else ''}{query}")
 
 
+def proxy_secrets() -> Iterator[Secret]:
+    """Yield the credentials in the proxies of the environment: a proxy may repeat them in its errors."""
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        for variable in (name, name.upper()):
+            yield from Address.parse(os.environ.get(variable, "")).secrets
+
+
 def hide_credentials(url: str) -> str:
     """Return a URL without a user name and password, and with `***` for keys in its parameters."""
     try:
@@ -190,9 +206,23 @@ def is_local(base_url: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return _is_short_loopback(host)
     # Python 3.11 does not look into an IPv4 address that is written as IPv6.
     address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
+
+
+def _is_short_loopback(host: str) -> bool:
+    """Return whether a host is a loopback address as systems read one, too: `127.1`, `0x7f.1` or `2130706433`."""
+    import socket
+
+    if not host[:1].isdigit():
+        return False
+    try:
+        packed = socket.inet_aton(host)
+    except OSError:
+        return False
+    address = ipaddress.IPv4Address(packed)
     return address.is_loopback or address.is_unspecified
 
 

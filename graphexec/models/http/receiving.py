@@ -6,7 +6,7 @@ Everything here is linear in what the server sends, and holds at most one body o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from typing import Any
@@ -28,6 +28,8 @@ _CALLS = Constraint(
 _FRAMES = 16
 # Bytes of decompressed data that are held at once.
 _PIECE = 65_536
+# Characters of the names of encodings that an error shows.
+_LONGEST_NAMES = 60
 
 _WORDS = {
     "bytes": "sent a reply of more than {} bytes",
@@ -141,7 +143,7 @@ class Body:
         if names and (len(names) > 1 or names[0] not in {"gzip", "x-gzip", "deflate"}):
             # The request allows these two only, since their decompression can be bounded.
             raise InvalidReplyError(
-                f"{owner} sent a response that cannot be read (Content-Encoding: {', '.join(names)[:60]}); make the "
+                f"{owner} sent a response that cannot be read (Content-Encoding: {_format_names(names)}); make the "
                 "server send gzip, deflate or no encoding, as the request asks",
                 status=status,
             )
@@ -186,6 +188,12 @@ class Body:
                 f"{self._owner} sent a response that cannot be read ({error}); check the base URL, or try again",
                 status=self._status,
             ) from error
+
+
+def _format_names(names: Sequence[str]) -> str:
+    """Return the names of encodings. A long one is not cut, because it may be a key."""
+    shown = ", ".join(names)
+    return shown if len(shown) <= _LONGEST_NAMES else f"{len(shown):,} characters"
 
 
 def _window(encoding: str, piece: bytes) -> int:

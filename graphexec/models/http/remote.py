@@ -16,7 +16,15 @@ from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, Model
 from graphexec.models.http.attempts import REAL_TIME, Attempts, Clock
 from graphexec.models.http.connections import Connections, HTTPClient
 from graphexec.models.http.dialect import Dialect, Piece, Sampling
-from graphexec.models.http.endpoint import Address, Endpoint, Provider, has_scheme, is_local, provider_name
+from graphexec.models.http.endpoint import (
+    Address,
+    Endpoint,
+    Provider,
+    has_scheme,
+    is_local,
+    provider_name,
+    proxy_secrets,
+)
 from graphexec.models.http.exchange import Exchange, OpenStream
 from graphexec.models.http.failures import invalid_address_error, invalid_key_error, missing_key_error
 from graphexec.models.http.options import (
@@ -323,7 +331,7 @@ class RemoteModel(ClosableModel):
     def _endpoint(self) -> Endpoint:
         provider = self._dialect.provider
         endpoint = Endpoint(
-            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._others
+            self._sampling.model, self._base_url, self._key(), provider, self._reply_limits, self._known_secrets()
         )
         if not has_scheme(endpoint.base_url):
             raise invalid_address_error(endpoint, "it begins with neither http:// nor https://")
@@ -341,4 +349,7 @@ class RemoteModel(ClosableModel):
         return Secret(given.get_secret_value().strip())
 
     def _secrets(self) -> tuple[Secret, ...]:
-        return (self._key(), *self._others)
+        return (self._key(), *self._known_secrets())
+
+    def _known_secrets(self) -> tuple[Secret, ...]:
+        return (*self._others, *proxy_secrets())
