@@ -381,14 +381,20 @@ def qualified_name(kind: type[BaseException]) -> str:
 
 
 def format_value(value: object) -> str:
-    """Return the `repr` of a value on one line, cut to 120 characters; a class is shown by its name."""
+    """Return the `repr` of a value on one line, cut to 120 characters; a class is shown by its name.
+
+    A string that is cut has its closing quote.
+    """
     if type(value) is int:
         return format_integer(value)
     try:
         text = f"{value.__name__}, a class" if isinstance(value, type) else " ".join(repr(value).split())
     except Exception:  # noqa: BLE001 - a user's `repr` may raise, and Python refuses to format very long integers
         text = f"<{type(value).__name__} that cannot be shown>"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    if len(text) <= _SHOWN:
+        return text
+    end = f"…{text[-1]}" if isinstance(value, str) else "…"
+    return f"{text[: _SHOWN - len(end)]}{end}"
 
 
 def format_integer(number: int, spec: str = "") -> str:

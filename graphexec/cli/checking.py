@@ -216,7 +216,7 @@ def _records(trace: str) -> list[dict[str, Any]]:
             record: dict[str, Any] = parse_json(line)
             records.append({**record, "event": str(record["event"])})
         except INVALID_DATA_ERRORS:
-            text = f"line {number} of {trace} is not a record; pass the output of graphexec run --json"
+            text = f"line {number} of {trace} is not a record; pass the file that graphexec run --record wrote"
             raise UsageError(text) from None
         try:
             validate_record(records[-1], f"line {number}")

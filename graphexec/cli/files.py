@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import encodable, write_utf8
+from graphexec.errors import did_you_mean
 from graphexec.runtime.files import lock, open_private, read_regular, write_all
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ def read(file: str) -> str:
     """Return the text of a file; `-` is the standard input. Raises `UsageError`, also for a pipe or a device."""
     try:
         return read_input() if file == "-" else read_regular(Path(file)).decode()
+    except FileNotFoundError as error:
+        raise UsageError(f"{file} cannot be read: there is no such file; {_suggest_file(Path(file))}") from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{file} cannot be read: {error}; name a text file") from error
+        raise UsageError(f"{file} cannot be read: {_fact_of(error)}; name a text file") from error
 
 
 def write(text: str, file: Path | None, *, private: bool = False, data: bool = False) -> None:
@@ -67,7 +70,7 @@ def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+        raise unwritable(file, error) from error
 
 
 def open_for_writing(file: Path) -> TextIO:
@@ -78,7 +81,7 @@ def open_for_writing(file: Path) -> TextIO:
     try:
         out = open(file, "a", buffering=1, encoding="utf-8", newline="\n", opener=open_private)  # noqa: SIM115 - pathlib has no opener, and the caller closes it
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+        raise unwritable(file, error) from error
     try:
         if file.is_file():
             lock(out.fileno(), wait=False)
@@ -88,8 +91,28 @@ def open_for_writing(file: Path) -> TextIO:
         raise UsageError(f"{file} is being written by another run; wait for its end, or name another file") from error
     except OSError as error:
         out.close()
-        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+        raise unwritable(file, error) from error
     return out
+
+
+def _suggest_file(absent: Path) -> str:
+    try:
+        beside = [one.name for one in absent.parent.iterdir() if one.suffix == absent.suffix]
+    except OSError:
+        return f"check the folder {absent.parent}"
+    return did_you_mean(absent.name, beside, "check its name")
+
+
+def unwritable(file: Path, error: OSError) -> UsageError:
+    """Return the error for a file that cannot be written."""
+    if isinstance(error, FileNotFoundError):
+        return UsageError(f"{file} cannot be written: there is no folder {file.parent}; make it, or name another file")
+    return UsageError(f"{file} cannot be written: {_fact_of(error)}; name another file")
+
+
+def _fact_of(error: OSError | ValueError) -> str:
+    """Return why a file cannot be used, without its path and the number of the error."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def write_proof(proof: Certificate | None, file: Path) -> None:

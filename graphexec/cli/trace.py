@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.cli.runs.advice import advise_on_limit
+from graphexec.cli.runs.advice import advise_on_cut_replies, advise_on_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
@@ -118,7 +118,8 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            self.say(Text(f"{ending.reason.rstrip('.')}; {advise_on_limit(ending.limit)}", "yellow"))
+            advice = advise_on_cut_replies(ending) or advise_on_limit(ending.limit)
+            self.say(Text(f"{ending.reason.rstrip('.')}; {advice}", "yellow"))
             if not ending.generated:
                 return
         output = ending.output

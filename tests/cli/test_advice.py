@@ -7,7 +7,7 @@ import json
 import re
 import sys
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,17 +18,36 @@ import pytest
 from typer.main import get_command
 
 import graphexec
+from graphexec import (
+    Agent,
+    AgentAction,
+    AgentExecutor,
+    AgentStep,
+    StoppedResponse,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    tool,
+)
+from graphexec.actions import Run, Steps
 from graphexec.cli.commands import app
-from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_limit, replace_limit_code
+from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
 from graphexec.kernel.meters import Exhausted, Limits
-from graphexec.models import OpenAICompatible
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import OpenAICompatible, ScriptedModel
 from graphexec.models.local import weights
 from graphexec.models.provider_names import is_own_server
 from tests.cli.terminals import command
 
 PACKAGE = Path(graphexec.__file__).parent
+
+
+@tool
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
 
 
 @dataclass(frozen=True)
@@ -345,6 +364,30 @@ def test_download_errors_name_the_option(capsys: pytest.CaptureFixture[str], mon
 )
 def test_stopped_run_names_a_larger_limit(limit: Exhausted, expected: str) -> None:
     assert advise_on_limit(limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("make", "reply"),
+    [
+        (create_structured_agent, ModelReply('{"action": "final_', finish_reason="length")),
+        (create_react_agent, ModelReply("Action: echo\nAction Input: a", finish_reason="length")),
+        (
+            create_tool_calling_agent,
+            ModelReply("", tool_calls=(ToolCall("1", "echo", '{"te'),), finish_reason="length"),
+        ),
+    ],
+)
+def test_cut_replies_need_longer_replies(make: Callable[..., Agent], reply: ModelReply) -> None:
+    agent = make(ScriptedModel([reply], repeat_last=True), [echo])
+    ended = AgentExecutor(agent=agent, tools=[echo], handle_parsing_errors=True, max_iterations=2).run("q").ending
+    assert isinstance(ended, StoppedResponse)
+    assert (advise_on_cut_replies(ended) or "").startswith("allow longer replies with --max-reply-tokens")
+
+
+def test_readable_replies_need_more_iterations() -> None:
+    step = AgentStep(AgentAction("echo", "a"), "it was cut at the token limit")
+    ended = StoppedResponse("", Exhausted("iterations", 1, 1), Run({}, Steps([step])))
+    assert advise_on_cut_replies(ended) is None
 
 
 @pytest.mark.parametrize(

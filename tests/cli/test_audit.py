@@ -80,7 +80,10 @@ def test_changed_certificate_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     [
         (["nothing.jsonl", "proof.json"], "nothing.jsonl cannot be read"),
         (["trace.jsonl", "nothing.json"], "nothing.json cannot be read"),
-        (["proof.json", "proof.json"], "line 1 of proof.json is not a record; pass the output of graphexec run --json"),
+        (
+            ["proof.json", "proof.json"],
+            "line 1 of proof.json is not a record; pass the file that graphexec run",
+        ),
         (["trace.jsonl", "trace.jsonl"], "pass the file that graphexec check --certificate wrote"),
         (["trace.jsonl"], "Missing argument 'CERTIFICATE'"),
     ],

@@ -150,7 +150,7 @@ def test_unwritable_file_is_one_line(capsys: pytest.CaptureFixture[str], folder:
         ended = command(capsys, "draw", "-o", place)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert f"graphexec: {place} cannot be written: " in ended.err
-        assert "; name another file" in ended.err
+        assert "name another file" in ended.err
 
 
 def test_file_is_replaced_atomically(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

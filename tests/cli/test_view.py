@@ -178,8 +178,8 @@ def test_incomplete_trace_is_shown(capsys: pytest.CaptureFixture[str], folder: P
         ("\n", "trace.jsonl: these records do not begin with a start"),
         (RECORDED.partition("\n")[2], "trace.jsonl: these records do not begin with a start"),
         ('{"event": "start", "machine": {}}\n', "trace.jsonl: line 1: this is not the picture of a machine: start: "),
-        (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record: "),
-        (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record: "),
+        (RECORDED + "{]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 1} is not a record; "),
+        (RECORDED + "\n[1]\n", f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not a record; "),
         (
             RECORDED + '\n{"event": "moved", "node": "plan"}\n',
             f"trace.jsonl: line {RECORDED.count(chr(10)) + 2} is not ",
@@ -201,14 +201,20 @@ def test_invalid_trace_names_file_and_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["nowhere.jsonl"], "nowhere.jsonl cannot be read: "),
+        (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
+        (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
+        (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
+        (["."], ". cannot be read: Is a directory; name a text file\n"),
         ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
         ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
         ([TRACE, "--port", "80"], "--port needs --live; add --live"),
         ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
         (["-", "--live"], "the standard input cannot be followed; name the file"),
         ([".", "--live"], ". is a folder; name the file"),
-        ([TRACE, "-o", "nowhere/run.html", "--no-open"], "nowhere/run.html cannot be written: "),
+        (
+            [TRACE, "-o", "nowhere/run.html", "--no-open"],
+            "nowhere/run.html cannot be written: there is no folder ",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(
@@ -298,5 +304,5 @@ def test_invalid_record_names_file_line_and_remedy(
         assert ended.err.startswith("graphexec: ")
         assert TRACE in ended.err
         assert f"line {line} " in ended.err
-        assert ended.err.endswith("; pass the output of graphexec run --json\n")
+        assert ended.err.endswith("; pass the file that graphexec run --record wrote\n")
         assert "KeyError" not in ended.err

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated
-from graphexec.cli.runs.advice import suggest_amount
+from graphexec.cli.runs.advice import advise_on_cut_replies, suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
@@ -82,8 +82,8 @@ class TurnDisplay:
         self._stop_waiting()
         if isinstance(ending, StoppedResponse):
             self._end_line()
-            more = f"/limits {ending.limit.limit}={suggest_amount(ending.limit)}"
-            self._say(f"{ending.reason.rstrip('.')}; allow more with {more}", "yellow")
+            more = f"allow more with /limits {ending.limit.limit}={suggest_amount(ending.limit)}"
+            self._say(f"{ending.reason.rstrip('.')}; {advise_on_cut_replies(ending) or more}", "yellow")
             if not ending.generated:
                 return
         answer = format_observation(ending.output if isinstance(ending, StoppedResponse) else ending.answer)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from graphexec.actions import StoppedResponse
 from graphexec.errors import (
     BadRequestError,
     ContextOverflowError,
@@ -139,6 +140,16 @@ def advise_on_limit(reached: Exhausted) -> str:
     if reached.limit not in LIMIT_OPTIONS:
         return f"allow more with --limit {reached.limit}={more}"
     return f"allow more with --max-{reached.limit.replace('_', '-')} {more}"
+
+
+def advise_on_cut_replies(stopped: StoppedResponse) -> str | None:
+    """Return the option for longer replies, if each was cut at the token limit: more iterations would not help."""
+    # The agents say so in the observations of such replies.
+    if stopped.steps and all(
+        step.status == "parse_error" and "cut at the token limit" in str(step.observation) for step in stopped.steps
+    ):
+        return "allow longer replies with --max-reply-tokens, or with max_tokens for a model of your own"
+    return None
 
 
 # The code that sets a limit, in the remedies of findings and reports, and the options of an executor for it.

@@ -24,6 +24,7 @@ from graphexec.agents import (
 )
 from graphexec.agents.structured import STRUCTURED_PROMPT
 from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.files import unwritable
 from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
 from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
@@ -324,5 +325,5 @@ def open_history(file: Path) -> FileHistory:
         FileIO(history.path, "ab", opener=open_private).close()
         history.turns()
     except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
+        raise unwritable(file, error) from error
     return history

@@ -12,6 +12,9 @@ from typing_extensions import TypedDict
 from graphexec.draw.runs.data import Record
 from graphexec.errors import InputError
 
+# The remedy for a file that is not one.
+NAME_A_TRACE = "pass the file that graphexec run --record wrote"
+
 # Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
 
@@ -182,7 +185,7 @@ def validate_record(record: Record, place: str) -> None:
         what = error.errors()[0]
         where = ".".join(map(str, what["loc"]))
         fact = f"{record['event']}.{where}: {what['msg']}"
-        raise InputError(f"{place} is not a valid record: {fact}; pass the output of graphexec run --json") from None
+        raise InputError(f"{place} is not a valid record: {fact}; {NAME_A_TRACE}") from None
 
 
 @cache

@@ -75,7 +75,7 @@ from graphexec.draw.runs.data import (
     to_json_data,
     unread_data,
 )
-from graphexec.draw.runs.record_schema import validate_record
+from graphexec.draw.runs.record_schema import NAME_A_TRACE, validate_record
 from graphexec.effects import CallModel
 from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
@@ -255,9 +255,7 @@ class Recording:
         numbered = list(_read(text))
         records = tuple(record for _, record in numbered)
         if not records or records[0]["event"] != "start" or "machine" not in records[0]:
-            raise InputError(
-                "these records do not begin with a start and its machine; pass the output of graphexec run --json"
-            )
+            raise InputError(f"these records do not begin with a start and its machine; {NAME_A_TRACE}")
         if len([one for one in records if one["event"] == "start"]) > 1:
             raise InputError(
                 "these are records of several runs; pass the records of one run, from its start to its end"
@@ -268,7 +266,7 @@ class Recording:
         try:
             _ = recording.machine, recording.limits
         except (InputError, LimitsError, TypeError) as error:
-            raise InputError(f"line {numbered[0][0]}: {error}; pass the output of graphexec run --json") from None
+            raise InputError(f"line {numbered[0][0]}: {error}; {NAME_A_TRACE}") from None
         return recording
 
 
@@ -340,7 +338,5 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
         try:
             record: Record = {**parse_json(line)}
             yield number, {**record, "event": str(record["event"])}
-        except INVALID_DATA_ERRORS as error:
-            raise InputError(
-                f"line {number} is not a record: {error!r}; pass the output of graphexec run --json"
-            ) from None
+        except INVALID_DATA_ERRORS:
+            raise InputError(f"line {number} is not a record; {NAME_A_TRACE}") from None
