@@ -182,7 +182,9 @@ def audit(
     trace: Annotated[
         str,
         typer.Argument(
-            metavar="TRACE", help="The output of graphexec run --json; - is the standard input.", show_default=False
+            metavar="TRACE",
+            help="The file of graphexec run --record, or the output of --json; - is the standard input.",
+            show_default=False,
         ),
     ],
     certificate: Annotated[

@@ -96,25 +96,41 @@ _OPTIONS = {
 }
 
 
-# The commands of `graphexec models` for those that other programs have.
+# The commands for those that other programs have.
+_COMMANDS = {
+    **dict.fromkeys(("trace", "show", "open", "replay", "timeline"), "view"),
+    **dict.fromkeys(("compare", "delta"), "diff"),
+    **dict.fromkeys(("verify", "prove", "lint", "validate"), "check"),
+    **dict.fromkeys(("plot", "graph", "diagram", "picture", "visualize"), "draw"),
+    **dict.fromkeys(("talk", "repl", "shell"), "chat"),
+    **dict.fromkeys(("start", "exec"), "run"),
+    **dict.fromkeys(("download", "pull", "list"), "models"),
+}
 _MODEL_COMMANDS = {
     **dict.fromkeys(("download", "install", "get", "fetch", "add"), "pull"),
     **dict.fromkeys(("ls", "show", "installed"), "list"),
 }
 
 
+def _options_of_run() -> set[str]:
+    return {option for parameter in _command().commands["run"].params for option in parameter.opts}
+
+
 def _find_remedy(error: object, message: str, command: str) -> str:
     """Return what to write instead, if typer's message does not say it."""
     name: str | None = getattr(error, "option_name", None) if message.startswith("No such option") else None
-    if name is not None and command == "graphexec":
+    if name == "-V":
+        return "; write --version"
+    if name is not None and command == "graphexec" and name in _options_of_run():
         return f'; write options after the command, as in graphexec run {name} ... "What is 37 * 48?"'
     if name in _OPTIONS:
         return f"; {_OPTIONS[name]}"
-    if message.startswith("No such command") and command == "graphexec" and "Did you mean" not in message:
-        return '; to ask a question, write graphexec run "What is 37 * 48?"'
-    if message.startswith("No such command") and command == "graphexec models":
-        meant = _MODEL_COMMANDS.get(message.split("'")[1])
-        return f"; did you mean {meant}?" if meant else ""
+    if message.startswith("No such command") and "Did you mean" not in message:
+        given = message.split("'")[1]
+        meant = (_COMMANDS if command == "graphexec" else _MODEL_COMMANDS).get(given)
+        if meant or command != "graphexec":
+            return f"; did you mean {meant}?" if meant else ""
+        return "" if given == "help" else '; to ask a question, write graphexec run "What is 37 * 48?"'
     if message.startswith("Got unexpected extra argument") and command == "graphexec chat":
         return "; write messages at the prompt of the chat"
     return ""
@@ -124,6 +140,8 @@ def _find_remedy(error: object, message: str, command: str) -> str:
 def _print_usage_error(error: object, arguments: Sequence[str]) -> int:
     message = str(getattr(error, "format_message", lambda: error)()).replace(_PYDANTIC_PREFIX, "", 1).rstrip(".")
     # typer 0.26 prints a tuple.
+    # A choice is printed on several lines.
+    message = " ".join(message.split())
     message = message.replace("('(Possible options: ", "(Possible options: ").removesuffix("',)")
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphexec")

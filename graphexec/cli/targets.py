@@ -201,7 +201,10 @@ def machines_at(reference: str) -> tuple[Target, ...]:
         if machine is not None:
             found.setdefault(id(value), machine)
     if not found:
-        raise UsageError(f"{reference} has no graph and no executor at its top level; name one, such as {_EXAMPLE}")
+        raise UsageError(
+            f"{reference} has no graph and no executor at its top level; write one into it, such as executor = "
+            "create_agent(...), or name another"
+        )
     imported = {id(value) for source in sources_of(module) for value in vars(source).values()}
     own = tuple(machine for key, machine in found.items() if key not in imported)
     if not own:

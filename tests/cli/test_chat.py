@@ -570,6 +570,14 @@ def test_quit_ends_the_chat() -> None:
     assert session.model.requests == []
 
 
+def test_names_of_limits_are_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    session = Session([])
+    assert session.say("/limits") == 0
+    printed = re.sub(r"\x1b\[[0-?]*[@-~]", "", session.out.getvalue())
+    assert {"iterations", "model_calls", "tool_calls", "nested_runs", "transitions"} < set(printed.split())
+
+
 @pytest.mark.parametrize("columns", ["20", "60"])
 def test_narrow_terminals_lose_nothing(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setenv("COLUMNS", columns)

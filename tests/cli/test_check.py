@@ -264,7 +264,7 @@ def test_unguarded_exit_is_reported(capsys: pytest.CaptureFixture[str], form: st
         (["nowhere"], "there is no module nowhere here"),
         (
             ["empty"],
-            "empty has no graph and no executor at its top level; name one, such as graphexec.executor:AGENT",
+            "empty has no graph and no executor at its top level; write one into it, such as executor = create_agent",
         ),
         (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
         (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),

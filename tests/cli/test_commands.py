@@ -174,6 +174,11 @@ def test_missing_extra_is_one_line(package: str) -> None:
 BEGINNERS = [
     (["What is 2+2?"], "No such command 'What is 2+2?'; to ask a question, write graphexec run \"What is 37 * 48?\""),
     (["ask"], 'to ask a question, write graphexec run "What is 37 * 48?"'),
+    (["trace", "trace.jsonl"], "No such command 'trace'; did you mean view?; see graphexec --help"),
+    (["help"], "No such command 'help'; see graphexec --help"),
+    (["-V"], "No such option: -V; write --version; see graphexec --help"),
+    (["-x", "q"], "No such option: -x; see graphexec --help"),
+    (["export", "a:b"], "Missing option '--format'. Choose from: promela, tla; see graphexec export --help"),
     (["run", "What", "is", "2+2?"], "(is 2+2?); write the question in quotes"),
     (["--model", "gpt-5", "q"], "; write options after the command, as in graphexec run --model ... "),
     (["run", "q", "-m", "gpt-5"], "No such option: -m; write --model; see graphexec run --help"),

@@ -156,7 +156,7 @@ def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], opt
             ["mine.py:executor", "q", "--tools", "mine:think", "--temperature", "0"],
             "--temperature and --tools do not apply to mine.py:executor, which has its own model and tools; leave them",
         ),
-        (["mine.py:executor", "q", "--memory", "talk.jsonl"], "--memory does not apply to mine.py:executor"),
+        (["mine.py:executor", "q", "--memory", "talk.jsonl"], "in graphexec chat mine.py:executor --memory FILE"),
         (["mine.py:executor", "q", "--limit", "iteration=3"], "--limit iteration is not a limit of this executor; did"),
         (["mine.py:executor", "q", "--max-iterations=1", "--limit=iterations=3"], "the limit iterations is set twice"),
         (
@@ -171,7 +171,7 @@ def test_limits_apply_to_an_own_executor(capsys: pytest.CaptureFixture[str], opt
         (["mine.py:fails", "q"], "mine.py:fails() raised RuntimeError: no key (mine.py, line "),
         (["mine.py:later", "q"], "mine.py:later is a coroutine function; name an executor"),
         (["mine.py:executr", "q"], "mine.py has no executr; did you mean executor"),
-        (["mine.py", "q"], "mine.py has 4 executors; write graphexec run mine.py:"),
+        (["mine.py", "q"], "mine.py has 4 executors; name mine.py:"),
         (["nothing.py:executor", "q"], "there is no file nothing.py"),
         (["nothing.py:executor"], "there is no file nothing.py"),
         (["nothing:executor", "q"], "there is no module nothing here"),
@@ -226,6 +226,16 @@ def test_target_reads_the_question_from_a_pipe(
     pipe(monkeypatch, b"\xef\xbb\xbfna\xc3\xafve\r\n")
     ended = command(capsys, "run", *arguments, "--quiet")
     assert (ended.code, ended.out) == (0, "NA\u00cfVE\n"), ended.err
+
+
+def test_dash_asks_for_a_question_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe(monkeypatch, b"")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    first, last = command(capsys, "run", "-").err.splitlines()
+    assert first == "graphexec: write the question, and end it with Ctrl-D on a line of its own"
+    assert "the standard input is empty" in last
 
 
 def test_dash_reads_a_huge_question(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,9 @@ COMMANDS: Mapping[str, SlashCommand] = {
 
 def _table(*headers: str) -> Table:
     table = Table(box=None, show_header=bool(headers), header_style="dim", padding=(0, 2, 0, 0))
-    for header in headers or ("", ""):
+    first, *others = headers or ("", "")
+    # Names are not broken, whatever the width.
+    table.add_column(first, no_wrap=bool(headers))
+    for header in others:
         table.add_column(header, overflow="fold")
     return table

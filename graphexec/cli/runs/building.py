@@ -123,6 +123,11 @@ def _own_executor(options: AgentOptions, target: str) -> NamedExecutor:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in given)
         verb, them = ("does", "it") if len(given) == 1 else ("do", "them")
         own = " and ".join(dict.fromkeys(_OF_TARGETS[name] for name in given))
+        if given == ["memory"]:
+            raise UsageError(
+                f"--memory does not apply to a run of {target}; talk with it in graphexec chat {target} --memory FILE, "
+                f"or give it a memory in {target.rpartition(':')[0] or target}"
+            )
         raise UsageError(
             f"{flags} {verb} not apply to {target}, which has its own {own}; leave {them} out, or change "
             f"{target.rpartition(':')[0] or target}"

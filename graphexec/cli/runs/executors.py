@@ -43,7 +43,7 @@ def _only_executor(reference: str) -> AgentExecutor:
             raise _refuse(machines[0].name, machines[0].value)
         case _:
             names = " or ".join(one.name for one in executors)
-            raise UsageError(f"{reference} has {len(executors)} executors; write graphexec run {names}")
+            raise UsageError(f"{reference} has {len(executors)} executors; name {names}")
 
 
 # Any: a function of the user.

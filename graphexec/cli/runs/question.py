@@ -62,7 +62,11 @@ def _is_target(word: str) -> bool:
 
 def read_question() -> str:
     """Return the question on the standard input, which is UTF-8 in any locale. Raises `UsageError`."""
+    # A program without a terminal may have no standard input.
+    source: TextIO | None = sys.stdin
     try:
+        if source is not None and source.isatty():
+            print("graphexec: write the question, and end it with Ctrl-D on a line of its own", file=sys.stderr)
         text = read_input()
     except UnicodeDecodeError as error:
         raise UsageError(
