@@ -97,7 +97,7 @@ def open_for_writing(file: Path) -> TextIO:
 
 def _suggest_file(absent: Path) -> str:
     try:
-        beside = [one.name for one in absent.parent.iterdir() if one.suffix == absent.suffix]
+        beside = [one.name for one in absent.parent.iterdir()]
     except OSError:
         return f"check the folder {absent.parent}"
     return did_you_mean(absent.name, beside, "check its name")

@@ -202,6 +202,7 @@ def test_invalid_trace_names_file_and_line(
     ("arguments", "expected"),
     [
         (["nowhere.jsonl"], "nowhere.jsonl cannot be read: there is no such file; "),
+        (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
         (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
         (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
         (["."], ". cannot be read: Is a directory; name a text file\n"),
