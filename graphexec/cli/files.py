@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import encodable, write_utf8
 from graphexec.errors import did_you_mean
-from graphexec.runtime.files import lock, open_private, read_regular, write_all
+from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
 
 if TYPE_CHECKING:
     from graphexec.verify.proof.certificate import Certificate
@@ -22,13 +22,16 @@ def read_input() -> str:
     """Return the text of the standard input, which is UTF-8 in any locale. Raises `OSError` or `UnicodeDecodeError`."""
     buffer = getattr(sys.stdin, "buffer", None)
     # A stream in memory has no bytes.
-    return sys.stdin.read() if buffer is None else buffer.read().decode("utf-8-sig")
+    return sys.stdin.read() if buffer is None else read_lines(buffer).decode("utf-8-sig")
 
 
 def read(file: str) -> str:
     """Return the text of a file; `-` is the standard input. Raises `UsageError`, also for a pipe or a device."""
     try:
-        return read_input() if file == "-" else read_regular(Path(file)).decode()
+        if file == "-":
+            return read_input()
+        with open_regular(file) as opened:
+            return read_lines(opened).decode()
     except FileNotFoundError as error:
         raise UsageError(f"{file} cannot be read: there is no such file; {_suggest_file(Path(file))}") from error
     except (OSError, ValueError) as error:
@@ -71,6 +74,9 @@ def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
             beside.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(file, error) from error
+    except RuntimeError as error:
+        # It is a symbolic link to itself.
+        raise UsageError(f"{file} cannot be written: {error}; name another file") from error
 
 
 def open_for_writing(file: Path) -> TextIO:

@@ -12,6 +12,7 @@ from graphexec.agents import Agent
 from graphexec.agents.images import FilePath
 from graphexec.errors import InputError, format_value
 from graphexec.executor.result import Ending
+from graphexec.messages.images import MOST_IMAGE_BYTES
 
 if TYPE_CHECKING:
     from graphexec.memory import Memory
@@ -89,9 +90,11 @@ def make_input_keys(agent: Agent, memory: Memory | None) -> InputKeys:
 
 def read_file(path: FilePath) -> bytes:
     """Return the bytes of a file. Raises `InputError` if it cannot be read."""
+    # Here, because few runs read files.
+    from graphexec.runtime.files import read_regular
+
     try:
-        with open(path.__fspath__(), "rb") as file:  # noqa: PTH123 - any class of paths
-            return file.read()
+        return read_regular(path.__fspath__(), most=MOST_IMAGE_BYTES)
     except (OSError, ValueError) as error:
         # ValueError: the name contains a NUL.
         fact = error.strerror if isinstance(error, OSError) else error

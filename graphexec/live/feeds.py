@@ -14,6 +14,7 @@ from graphexec.draw.runs.record_schema import validate_record
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
+from graphexec.runtime.files import open_regular, read_lines
 
 # The source of a run's records.
 Source: TypeAlias = Recorder | str | os.PathLike[str]
@@ -92,14 +93,14 @@ class _FileFeed(Feed):
 
     def _read_on(self, status: tuple[int, ...]) -> bytes:
         """Return what was written since the last read; everything, if the file was replaced."""
-        with self._path.open("rb") as file:
+        with open_regular(self._path) as file:
             file.seek(self._position - len(self._tail))
             if self._status and (status[:2] != self._status[:2] or file.read(len(self._tail)) != self._tail):
                 self._position = self._number = 0
                 self._tail = self._rest = b""
                 self._begin_run()
             file.seek(self._position)
-            new = file.read()
+            new = read_lines(file)
         self._position += len(new)
         self._tail = (self._tail + new)[-_TAIL:]
         return new

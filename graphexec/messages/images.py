@@ -24,6 +24,8 @@ _FORMATS = {
 }
 # Bytes that are enough to recognize a format.
 _HEAD = 16
+# Of a file: more than any provider takes in a request.
+MOST_IMAGE_BYTES = 100_000_000
 # After the scheme: a host, and what follows, without blanks and control characters.
 _ADDRESS = compile_lazily(r"//[^\s\x00-\x1f\x7f/?#][^\s\x00-\x1f\x7f]*")
 _MEDIA_TYPE = compile_lazily(r"image/[a-z0-9][a-z0-9!#$&^_.+-]*")

@@ -8,9 +8,12 @@ import stat
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 # Only the owner may read and write.
 _PRIVATE = 0o600
+# Bytes that are read at once.
+_PIECE = 1 << 20
 
 
 def open_private(path: str, flags: int) -> int:
@@ -24,17 +27,39 @@ def create_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
 
 
-def read_regular(path: Path, *, locked: bool = False) -> bytes:
+def open_regular(path: str | bytes | os.PathLike[str]) -> FileIO:
+    """Open a file for reading. Raises `OSError`, also for a pipe or a device, which may have no end."""
+    file = FileIO(os.fspath(path), "rb", opener=_open_at_once)
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "it is not a regular file")
+
+
+def read_regular(path: str | bytes | os.PathLike[str], *, locked: bool = False, most: int | None = None) -> bytes:
     """Return the content of a file, read under a shared lock if `locked`.
 
-    Raises `OSError`, also for a pipe or a device, which may have no end.
+    Raises `OSError` as `open_regular` does, and for a file of more than `most` bytes.
     """
-    with FileIO(path, "rb", opener=_open_at_once) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+    with open_regular(path) as file:
         if locked:
             lock(file.fileno(), alone=False)
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise OSError(errno.EFBIG, f"it has more than {most:,} bytes")
         return file.readall()
+
+
+def read_lines(file: BinaryIO) -> bytes:
+    """Return the rest of a file of text, which may end in the zeros of a crash.
+
+    Raises `OSError` for a mebibyte of zeros: what has them is no text, and may be larger than the memory.
+    """
+    pieces: list[bytes] = []
+    while piece := file.read(_PIECE):
+        if not piece.strip(b"\0") and len(piece) == _PIECE:
+            raise OSError(errno.EINVAL, "it is not text: it has a mebibyte of zeros")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sqlite3
+import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -17,6 +18,7 @@ import pytest
 from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
 from graphexec.actions import Steps
 from graphexec.cli.exit_codes import UsageError
+from graphexec.cli.files import write
 from graphexec.cli.records import load_recording
 from graphexec.draw import Recording, draw, sequence_mermaid, timeline
 from graphexec.draw.page import html
@@ -269,3 +271,37 @@ def test_device_or_pipe_is_refused_at_once(
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
         assert f"graphexec: {path} cannot be read: " in ended.err
         assert fact in ended.err
+
+
+@pytest.mark.parametrize("arguments", [["view", "{}", "--timeline"], ["draw", "--run", "{}"], ["audit", "{}", "{}"]])
+def test_sparse_file_is_refused_without_reading_it(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A trace of a gigabyte, almost all of it a hole that a crash left, takes no gigabyte of memory."""
+    file = tmp_path / "trace.jsonl"
+    file.write_text(trace(), encoding="utf-8")
+    os.truncate(file, 1 << 30)
+    tracemalloc.start()
+    try:
+        ended = command(capsys, *(one.format(file) for one in arguments))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "it is not text: it has a mebibyte of zeros; name a text file" in ended.err
+    assert peak < 100_000_000
+
+
+def test_zeros_of_a_crash_are_the_end_of_a_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_bytes(trace().encode() + b"\0" * 4096)
+    ended = command(capsys, "view", str(file), "--timeline")
+    assert ended.code == 0
+    assert "is incomplete; the run is shown up to there" in ended.err
+
+
+def test_link_to_itself_cannot_be_written(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(UsageError, match="cannot be written: "):
+        write("text", loop)

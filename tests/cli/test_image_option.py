@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import get_type_hints
@@ -56,3 +57,17 @@ def test_wrong_image_is_wrong_usage(capsys: pytest.CaptureFixture[str], image: s
 def test_help_names_every_provider() -> None:
     words = re.split(r"[\s,.]+", get_type_hints(run, include_extras=True)["model"].__metadata__[0].help)
     assert set(PROVIDERS) <= set(words)
+
+
+def test_image_without_an_end_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe")
+    Path("large.png").write_bytes(PNG)
+    os.truncate("large.png", 1 << 30)
+    for image, fact in (
+        ("pipe", "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        ("large.png", "it has more than 100,000,000 bytes"),
+    ):
+        ended = command(capsys, *ASK, "--base-url", "http://127.0.0.1:9", "--image", image)
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+        assert f"{image} cannot be used: {fact}; --image takes a file" in ended.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,26 @@ def test_folder_is_invalid(tmp_path: Path) -> None:
     feed = feed_of(tmp_path)
     assert (records(feed), feed.over) == ([], True)
     assert feed.error.startswith(f"{tmp_path} cannot be read: ")
+
+
+def test_pipe_and_device_are_invalid(tmp_path: Path) -> None:
+    """Opening a pipe would wait for its writer, and a device has no end."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        feed = feed_of(path)
+        assert (records(feed), feed.over) == ([], True)
+        assert feed.error == f"{path} cannot be read: [Errno 22] it is not a regular file"
+
+
+def test_hole_in_a_file_is_not_read(file: Path) -> None:
+    file.write_text(RECORDED, encoding="utf-8")
+    os.truncate(file, 1 << 30)
+    feed = feed_of(file)
+    tracemalloc.start()
+    try:
+        assert (records(feed), feed.over) == ([], True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert "it is not text: it has a mebibyte of zeros" in feed.error
+    assert peak < 100_000_000

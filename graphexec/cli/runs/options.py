@@ -29,7 +29,8 @@ from graphexec.cli.targets import tools_at
 from graphexec.errors import InputError
 from graphexec.executor.creation import REPEAT_RULES, make_agent_of_kind
 from graphexec.messages import Image, Model
-from graphexec.runtime.files import open_private
+from graphexec.messages.images import MOST_IMAGE_BYTES
+from graphexec.runtime.files import open_private, read_regular
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
@@ -243,7 +244,7 @@ def _load_image(reference: str) -> Image:
     try:
         if "://" in reference or reference.startswith("data:"):
             return Image(reference)
-        return Image.from_bytes(Path(reference).read_bytes())
+        return Image.from_bytes(read_regular(reference, most=MOST_IMAGE_BYTES))
     except OSError as error:
         fact = f"{error.strerror}; --image takes a file or an https:// address"
     except InputError:
