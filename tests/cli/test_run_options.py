@@ -219,7 +219,8 @@ def test_answer_is_printed_if_saving_memory_fails(
         assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
         return
     assert ended.out == "It is 1776.\n"
-    last_prompt = "graphexec: the memory was not saved: OSError: [Errno 28] No space left on device\n"
+    place = f"({Path(__file__).name}, line {add.__code__.co_firstlineno + 1})"
+    last_prompt = f"graphexec: the memory was not saved: OSError: [Errno 28] No space left on device {place}\n"
     assert last_prompt in ended.err
     if options:
         assert ended.err == last_prompt or last_word
