@@ -59,10 +59,11 @@ class FileHistory:
             raise InputError(f"the history {self.path} cannot be read: {error.strerror}; {remedy}") from error
         turns, cut = self._read_all(content)
         if cut:
+            before = "1 turn" if len(turns) == 1 else f"{len(turns):,} turns"
             warnings.warn(
                 f"{self.path}, line {len(turns) + 1}, was cut by a crash: the last {len(cut):,} bytes of the file are "
-                f"no turn and were not read, the {len(turns):,} turns before them were; the next turn takes their "
-                f"place and moves them to {_remains(self.path)}",
+                f"not a turn, and {before} before them can be read; the next turn takes their place and moves them to "
+                f"{_remains(self.path)}",
                 HistoryWarning,
                 # By this line and its text, Python shows a warning once, whoever loads the history.
                 stacklevel=1,

@@ -53,6 +53,7 @@ def test_cut_end_is_named_and_set_aside(end: bytes, whole: int, tmp_path: Path) 
         assert history.turns() == (turn(1),) * whole
     (message,) = [str(one.message) for one in noted]
     assert message.startswith(f"{file}, line {whole + 1}, was cut by a crash: the last {len(end):,} bytes of the file ")
+    assert f", and {whole} turn{'' if whole == 1 else 's'} before them can be read; " in message
     assert message.endswith(f"moves them to {file}.cut")
     assert file.read_bytes() == LINE * whole + end
     history.add(turn(2))
