@@ -196,7 +196,14 @@ def print_path(path: Path, stream: TextIO) -> None:
 
 
 def make_writable() -> None:
-    """Make the process's streams escape characters that they cannot encode, instead of failing."""
+    """Make the process's streams escape characters that they cannot encode, instead of failing.
+
+    A stream that the caller has closed, as with `>&-`, becomes the null device.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # It lasts as long as the process.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from graphexec.cli.commands import app
 from graphexec.cli.startup import enter
-from graphexec.cli.terminal import encodable
+from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
 
 MINE = '''
@@ -252,3 +252,13 @@ def test_commands_work_in_the_c_locale(variables: dict[str, str]) -> None:
         assert ended.returncode in (0, 3), (arguments, ended.stderr[-600:])
         ended.stdout.decode("latin-1" if variables.get("PYTHONIOENCODING") == "latin-1" else "ascii")
     assert json.loads(Path("größe.jsonl").read_text(encoding="utf-8").splitlines()[0])["input"] == "wie groß → ?"
+
+
+def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has none for a descriptor that the shell has closed with `>&-`."""
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    make_writable()
+    with sys.stdout as out, sys.stderr as err:
+        assert (out.name, err.name) == (os.devnull, os.devnull)
+        assert out.write("\u2192") == 1
