@@ -15,8 +15,9 @@ from typing import Annotated
 
 import typer
 
-from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option
+from graphexec.cli.exit_codes import Debug, Terminated, UsageError, exit_on_error, option
 from graphexec.cli.files import write
+from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import ASCII, Screen, print_path, symbols_for
 
 # Columns of a timeline: the width without a terminal, and the minimum.
@@ -96,7 +97,8 @@ def view(
         if live:
             if output is not None:
                 raise UsageError("--live cannot write a file; leave out -o")
-            _serve(trace, port or 0, opened=not no_open)
+            with terminable():
+                _serve(trace, port or 0, opened=not no_open)
             return
         if output is not None:
             _check_suffix(trace, views[0] if views else "page", output)
@@ -163,6 +165,8 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
                     open_in_browser(file.as_uri())
                 while True:
                     time.sleep(3600)
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             # The normal end of the command.
             return

@@ -236,6 +236,16 @@ def test_live_serves_the_page_until_ctrl_c(folder: Path) -> None:
     assert ended.err == f"graphexec: following {TRACE}; press Ctrl-C to stop\n"
 
 
+def test_terminated_live_page_closes_its_server(folder: Path) -> None:
+    with Program("view", "--live", TRACE, "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        assert viewing.process.stdout.readline().startswith("http://")
+        viewing.process.terminate()
+        ended = viewing.end()
+    assert ended.code == 143
+    assert ended.err.endswith("graphexec: terminated by SIGTERM\n")
+
+
 def test_live_opens_the_browser_without_the_token(
     capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,24 @@ def test_what_cannot_be_pickled_is_shown() -> None:
     assert copy.deepcopy(error).effect == effect
 
 
+class _Uncopied:
+    def __deepcopy__(self, _: object) -> None:
+        raise OSError("it cannot be copied")
+
+
+def test_what_cannot_be_copied_is_shared() -> None:
+    error = GraphexecError("it failed")
+    error.__dict__["held"] = held = _Uncopied()
+    assert vars(copy.deepcopy(error)) == {"held": held}
+
+
+def test_verdict_is_its_own_copy() -> None:
+    verdict = AGENT_EXECUTOR.verify(Limits(iterations=3))
+    assert copy.copy(verdict) is copy.deepcopy(verdict) is verdict
+    restored = pickle.loads(pickle.dumps(verdict))
+    assert (restored.status, restored.certificate) == (verdict.status, verdict.certificate)
+
+
 class _Own(GraphexecError):
     """A user's error, whose constructor takes more than a text."""
 

@@ -17,7 +17,8 @@ from graphexec.cli.runs.termination import terminable
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.memory_nodes import is_save_node
 from graphexec.executor.result import Ending
-from graphexec.kernel.events import Done, Entered, Event, Moved
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
 from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.messages import Image
@@ -117,6 +118,10 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
                 if isinstance(event, Entered):
                     ending = seen.ending if is_save_node(event.node) else None
                     seen = RunProgress(event.node, _steps(event.value), event.spent, ending=ending)
+                elif isinstance(event, Asked):
+                    seen = replace(seen, spent=_charge(seen.spent, event.effect))
+                elif isinstance(event, Answered):
+                    seen = replace(seen, spent=event.spent)
                 if isinstance(event, Moved) and isinstance(event.outcome, (AgentFinish, StoppedResponse)):
                     seen = replace(seen, steps=event.outcome.steps, ending=event.outcome)
                 if isinstance(event, Done):
@@ -138,6 +143,14 @@ def _progress_at(error: BaseException, seen: RunProgress, seconds: float) -> Run
         return replace(seen, seconds=seconds)
     steps = _steps(snapshot.value) if seen.ending is None else seen.steps
     return RunProgress(snapshot.node, steps, snapshot.spent, seconds, seen.ending)
+
+
+def _charge(spent: Spent, effect: Effect[Any]) -> Spent:
+    """Return the spending with the charges of an effect, as its event has none: it may be the last event."""
+    meters = dict(spent.meters)
+    for meter, amount in effect.charges.items():
+        meters[meter.name] = meters.get(meter.name, 0) + amount
+    return replace(spent, meters=meters)
 
 
 # Any: the values of a graph's nodes are arbitrary.
