@@ -99,8 +99,10 @@ class Node(Generic[In_contra, Out_co]):
     `takes` and `outcomes` are the annotated classes, `effects` the effects that the node may ask for. An entry costs
     one of each of `meters`. When a limit stops the node, `when_spent` returns its outcome, a `spent_outcome`. A visit
     asks for `least` to `most` effects (`None`: any number). A node with a `grace` is `reserved`. `settings` are the
-    parameters that `bind` has not supplied yet, and `bound` the values that it was given. Created by `node`, `opaque`,
-    `metered`, `charged`, `reserved` and `embed`.
+    parameters that `bind` has not supplied yet, and `bound` the values that it was given. `group` is the name of the
+    piece that the node belongs to, and empty for a node of the base machine: pictures group by it; within an embedded
+    graph it has the prefix of the names, `research.critic`. Created by `node`, `opaque`, `metered`, `charged`,
+    `reserved` and `embed`.
     """
 
     name: str
@@ -128,6 +130,8 @@ class Node(Generic[In_contra, Out_co]):
     # The function's parameter for the `CallContext`, and the class of context that it requires.
     call_parameter: str | None = None
     context_type: type | None = None
+    # The piece that plugged the node into its machine.
+    group: str = ""
 
     @property
     def metered(self) -> bool:

@@ -17,7 +17,7 @@ def inline_subgraphs(
     entries = {name: f"{name}.{subgraph.start}" for name, subgraph in inner.items()}
     flat_nodes: dict[str, Node[Any, Any]] = {}
     for node in nodes.values():
-        for part in (node,) if node.inner is None else _prefix_nodes(node.name, node.inner):
+        for part in (node,) if node.inner is None else _prefix_nodes(node, node.inner):
             flat_nodes[part.name] = part
     flat_edges: list[Edge] = []
     for name, node in nodes.items():
@@ -26,12 +26,16 @@ def inline_subgraphs(
     return flat_nodes, flat_edges, entries.get(start, start)
 
 
-def _prefix_nodes(name: str, inner: Subgraph) -> Iterable[Node[Any, Any]]:
-    """Yield the nodes of a subgraph, with the prefix of its node's name, and metered by its own budgets."""
-    own = inner.renamed_budgets(name)
+def _prefix_nodes(node: Node[Any, Any], inner: Subgraph) -> Iterable[Node[Any, Any]]:
+    """Yield the nodes of a subgraph, with the prefix of its node's name, and metered by its own budgets.
+
+    They belong to the piece of their node or, if it has none, to their own one, with the prefix.
+    """
+    own = inner.renamed_budgets(node.name)
     for part in inner.nodes:
         meters = tuple(own.get(budget.name, budget) for budget in part.meters)
-        yield dataclasses.replace(part, name=f"{name}.{part.name}", meters=meters)
+        group = node.group or (part.group and f"{node.name}.{part.group}")
+        yield dataclasses.replace(part, name=f"{node.name}.{part.name}", meters=meters, group=group)
 
 
 def _redirect_edge(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:

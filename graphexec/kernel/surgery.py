@@ -26,7 +26,7 @@ F_co = TypeVar("F_co", covariant=True)
 def replace(
     machine: Graph[S, F], new: Node[Any, Any], *, narrowed: bool = False, allow_nonterminating: bool = False
 ) -> Graph[S, F]:
-    """Replace the node that has the name of `new`, and keep its edges.
+    """Replace the node that has the name of `new`, and keep its edges and the piece that it belongs to.
 
     `narrowed` drops the edges for outcomes that `new` does not return. Raises `GraphError` if there is no such node, if
     the edges do not fit what `new` takes or returns, if `new` lacks a meter of the old node, or if the machine was
@@ -37,7 +37,9 @@ def replace(
     if lost:
         text = f"{new.name} is metered by {', '.join(lost)} in the graph and not in its replacement; decorate it with"
         raise GraphError([Fault("GX025", new.name, None, f"{text} @metered(...)")])
-    nodes = [new if node.name == new.name else node for node in machine]
+    group = machine[new.name].group
+    kept = new if new.group or not group else dataclasses.replace(new, group=group)
+    nodes = [kept if node.name == new.name else node for node in machine]
     edges = [edge for edge in machine.edges if edge.source != new.name or not narrowed or edge.outcome in new.outcomes]
     changed = check_table(nodes, edges, machine.start)
     return changed if allow_nonterminating else _check_still_provable(changed, machine)

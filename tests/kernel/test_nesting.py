@@ -1,5 +1,6 @@
 """Subgraphs are inlined into one flat table; their budgets are their own or shared."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -28,6 +29,7 @@ from graphexec import (
     metered,
     node,
     on,
+    replace,
 )
 from graphexec.errors import InputError, NodeError
 from graphexec.kernel import ITERATIONS, PendingEffect
@@ -150,6 +152,15 @@ def test_only_own_budgets_get_the_prefix() -> None:
     machine = office(embed(solver(TRIES, SHARED), "solve", own=[TRIES]))
     assert machine.budgets == {"solve.tries": 3, "shared": 100}
     assert machine["solve.attempt"].meters == (Budget("solve.tries", 3), SHARED)
+
+
+def test_inlined_nodes_belong_to_a_piece() -> None:
+    """They belong to the piece of the node that they replace or, if it has none, to their own one, with the prefix."""
+    inner = replace(solver(TRIES), dataclasses.replace(look, group="peek"))
+    embedded = embed(inner, "solve", own=[TRIES])
+    assert {one.name: one.group for one in office(embedded) if one.group} == {"solve.look": "solve.peek"}
+    owned = dataclasses.replace(embedded, group="helper")
+    assert {one.group for one in office(owned) if one.name.startswith("solve.")} == {"helper"}
 
 
 def test_subgraph_may_follow_an_ordinary_node() -> None:

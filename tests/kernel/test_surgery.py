@@ -1,5 +1,6 @@
 """Surgery returns a new, validated graph and leaves the old one unchanged."""
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import Any, final
@@ -90,6 +91,13 @@ def test_replace_changes_the_function_of_a_node() -> None:
     assert outcome_of(machine, Number(46)) == Total("rounded to 40")
     assert outcome_of(DIAMOND, Number(46)) == Total("halved to 23")
     assert machine.edges == DIAMOND.edges
+
+
+def test_surgery_keeps_the_groups_of_nodes() -> None:
+    grouped = replace(DIAMOND, dataclasses.replace(halve, group="rounding"))
+    again = bind(wrap(replace(grouped, halve), halve, after=lambda value: value))
+    assert {one.name: one.group for one in again if one.group} == {"halve": "rounding"}
+    assert replace(grouped, dataclasses.replace(halve, group="other"))["halve"].group == "other"
 
 
 def test_replace_of_a_missing_node_is_refused() -> None:
