@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
-from graphexec.errors import InputError, LimitsError, format_value
-from graphexec.kernel.effects import Effect
+from graphexec.errors import InputError, LimitsError, ModelError, format_value
+from graphexec.kernel.effects import Effect, R_co, ask
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, check_reply
 
@@ -84,8 +84,11 @@ _MODEL_CALL: Mapping[Meter, int] = {MODEL_CALLS: 1, TOKENS: 1}
 
 
 @dataclass(frozen=True, slots=True)
-class CallModel(Effect[ModelReply]):
-    """Ask the model to continue a conversation or a text."""
+class ModelEffect(Effect[R_co]):
+    """An effect that asks a model to continue a conversation or a text: `CallModel`, `AttemptModel`, or one of yours.
+
+    Subclass it for an effect that asks another model than the agent's; your handler answers it.
+    """
 
     charges: ClassVar[Mapping[Meter, int]] = _MODEL_CALL
     measures: ClassVar[tuple[Meter, ...]] = (TOKENS, PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS, COST)
@@ -95,19 +98,70 @@ class CallModel(Effect[ModelReply]):
         # Users without a type checker pass the prompt, or messages.
         if not isinstance(self.request, (ChatRequest, CompletionRequest)):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = format_value(self.request)
-            raise InputError(f"CallModel has request={given}; write CallModel(ChatRequest([UserMessage('...')]))")
+            name = type(self).__name__
+            raise InputError(f"{name} has request={given}; write {name}(ChatRequest([UserMessage('...')]))")
 
-    def measure(self, reply: ModelReply) -> tuple[float | None, ...]:
+    # Any: a covariant class cannot annotate the reply, a `ModelReply` or a `ModelFailure`.
+    def measure(self, reply: Any) -> tuple[float | None, ...]:
         """Return the tokens that the provider counted, and the cost that a `priced` model reports.
 
-        Raises `InvalidReplyError` for token counts that are not whole numbers, a cost that is not finite, and negative
-        values.
+        A failure reports no tokens and no cost: the limit on tokens counts one token for it, as for a call without a
+        reply. Raises `InvalidReplyError` for token counts that are not whole numbers, a cost that is not finite, and
+        negative values.
         """
+        if isinstance(reply, ModelFailure):
+            return 0, 0, 0, None, 0
         # A user's handler may answer without naming a model.
-        usage = check_reply(reply, "behind CallModel").usage
+        usage = check_reply(reply, f"behind {type(self).__name__}").usage
         # Most providers store no prompts, so the meter exists only where tokens were cached.
         cached = usage.cached_tokens or None
         return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, cached, reply.cost
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel(ModelEffect[ModelReply]):
+    """Ask the model to continue a conversation or a text. If it fails, its `ModelError` ends the run; see `attempt`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailure:
+    """The `ModelError` with which an attempted model call failed, as data.
+
+    `error` is the qualified name of the exception's class, `text` its message, and `status` the HTTP status, if there
+    was one.
+    """
+
+    error: str
+    text: str
+    status: int | None = None
+
+    @classmethod
+    def of(cls, error: ModelError) -> ModelFailure:
+        """Return the error as data."""
+        kind = type(error)
+        return cls(f"{kind.__module__}.{kind.__qualname__}", str(error), error.status)
+
+
+# The reply to a model call that is attempted.
+Attempted: TypeAlias = ModelReply | ModelFailure
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptModel(ModelEffect[Attempted]):
+    """Ask the model as `CallModel` does; if it fails, the reply is a `ModelFailure`. `attempt` asks for it."""
+
+
+def attempt(effect: CallModel) -> Generator[AttemptModel, Any, Attempted]:
+    """Ask for a model call that may fail: `reply = yield from attempt(CallModel(request))`.
+
+    The reply is a `ModelReply`, or a `ModelFailure` where `ask` would end the run with a `ModelError`. The node is
+    annotated `Asks[AttemptModel, ...]`. A failed call is charged like any other. A missing API key and an exception
+    that is not a `ModelError` still end the run. Raises `InputError` for another effect than a `CallModel`.
+    """
+    # Users without a type checker pass the effect of a callable agent.
+    if not isinstance(effect, CallModel):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"attempt takes a CallModel, not {format_value(effect)}; write attempt(CallModel(request))")
+    return ask(AttemptModel(effect.request))
 
 
 @dataclass(frozen=True, slots=True)

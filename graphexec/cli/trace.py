@@ -24,9 +24,9 @@ from graphexec.effects import (
     TOOL_CALLS,
     AskHuman,
     CallAgent,
-    CallModel,
     CallTool,
     LoadMemory,
+    ModelEffect,
     SaveMemory,
     reported_tokens,
 )
@@ -53,7 +53,7 @@ def format_effects(effects: Iterable[Effect[Any]]) -> str:
 # Any: an effect's reply is arbitrary.
 def _format_effect(effect: Effect[Any]) -> str:
     match effect:
-        case CallModel():
+        case ModelEffect():
             return "asking the model"
         case CallAgent():
             return "asking the agent"

@@ -13,7 +13,7 @@ from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_a
 from graphexec.effects import CallTool, agent_limits
 from graphexec.errors import InputError
 from graphexec.executor.as_tool import executor_tool, nested_runs
-from graphexec.executor.handlers import Binding, make_handlers, validate_handlers
+from graphexec.executor.handlers import Binding, make_handlers, validate_handlers, with_attempts
 from graphexec.executor.memory_nodes import add_memory, save_endings
 from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import (
@@ -168,7 +168,7 @@ class AgentExecutor(RunMethods):
             max_tool_input=max_tool_input,
         )
         answers |= own_answers
-        context = RunContext(handlers_for(answers), limits, tool_concurrency, around_call=around_call)
+        context = RunContext(handlers_for(with_attempts(answers)), limits, tool_concurrency, around_call=around_call)
         policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
         rules = CallRules(known, by_name, tool_lookup)
         self._settings = (known, policies, rules, self._keys, self._binding, nested_runs(by_name.values()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
 from graphexec.agents.images import has_files
-from graphexec.effects import CallModel
+from graphexec.effects import ModelEffect
 from graphexec.executor.batch import BatchOptions, run_batch
 from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
@@ -291,9 +291,9 @@ class RunMethods:
     def check_access(self) -> None:
         """Raise `MissingAPIKeyError`, or what else a model raises before its first call. Sends and charges nothing.
 
-        Each run begins with this check of the model and of the executors that are tools, as far as they support it.
+        Each run begins with this check of its models and of the executors that are tools, as far as they support it.
         """
-        for called in (self._binding.answers.get(CallModel), *self.tools.values()):
+        for called in (*self.run_context.handlers.values(), *self.tools.values()):
             check_access(called)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
@@ -304,7 +304,8 @@ class RunMethods:
         left = set(self._graph.nodes)
         if isinstance(start, Snapshot):
             left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
-        return any(CallModel in node.effects for node in self._graph if node.name in left)
+        effects = [effect for node in self._graph if node.name in left for effect in node.effects]
+        return any(issubclass(effect, ModelEffect) for effect in effects)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)

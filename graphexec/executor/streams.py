@@ -11,7 +11,7 @@ from graphexec.agents import Agent
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import observation_text
 from graphexec.agents.reading.answers import AnswerReader
-from graphexec.effects import CallModel, CallTool, ToolResult
+from graphexec.effects import CallTool, ModelEffect, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import answer_repeats, avoid_dummies, dispatch_allowed
@@ -285,13 +285,13 @@ class AnswerExtractor:
         match event:
             case Entered(_, Acted() | Ready()):
                 return self._discard()
-            case Asked(node, CallModel()):
+            case Asked(node, ModelEffect()):
                 answers = self._agent.answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
                 return self._discard()
             case Answered():
                 self._read = None
-            case Reported(_, CallModel(), ReplyDelta(content)) if self._read is not None:
+            case Reported(_, ModelEffect(), ReplyDelta(content)) if self._read is not None:
                 return self._emit(self._read(content))
             case Done(ending):
                 answer = format_observation(ending.answer if isinstance(ending, AgentFinish) else ending.output)

@@ -98,9 +98,12 @@ def _is_effect(member: Any) -> TypeGuard[type[Effect[Any]]]:
 
 
 def read_reply(effect: type[Effect[Any]]) -> tuple[Any, ...]:
-    """Return the annotation of an effect's reply, `Page` of `Effect[Page]`; nothing if it declares none."""
+    """Return the annotation of an effect's reply, `Page` of `Effect[Page]`; nothing if it declares none.
+
+    A base may be generic in its reply, too: `class Fetch(Request[Page])`, where `class Request(Effect[R])`.
+    """
     generics = (one for base in effect.__mro__ for one in getattr(base, "__orig_bases__", ()))
-    return next((get_args(one) for one in generics if get_origin(one) is Effect), ())
+    return next((get_args(one) for one in generics if _is_effect(get_origin(one))), ())
 
 
 @functools.cache

@@ -28,7 +28,8 @@ class Handler:
     `answer` is a coroutine function of the effect, its `CallContext`, and the `IO`; it returns the reply. The runner
     enforces the deadline (`call.seconds_left`); a `timed` handler enforces it itself, and is called even if no seconds
     are left. An `instant` handler never waits: it runs without a thread or a task. A run's context must be an instance
-    of all `context_types`.
+    of all `context_types`. `check_access` raises what calls would raise before anything is sent, such as
+    `MissingAPIKeyError`.
     """
 
     # The types of effects and replies are checked where a handler is created: a mapping's type cannot pair them.
@@ -36,6 +37,7 @@ class Handler:
     instant: bool = False
     context_types: tuple[type, ...] = ()
     timed: bool = False
+    check_access: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
         # Users may pass the function of an effect that `handlers` takes.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from graphexec.actions import Run
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, CallAgent, CallModel, CallTool, ModelEffect
 from graphexec.errors import ModelError
 from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.graph import Graph
@@ -141,6 +141,7 @@ def replies_by_part(
     probes: list[Effect[Any]] = []
     if CallModel in asked and decides is not CallAgent:
         probes.append(CallModel(CompletionRequest("")))
+    probes += [kind(CompletionRequest("")) for kind in asked if issubclass(kind, ModelEffect) and kind is not CallModel]
     if CallAgent in asked and decides is not CallModel:
         probes.append(CallAgent(Run({})))
     if CallTool in asked:
@@ -149,7 +150,7 @@ def replies_by_part(
     for probe in probes:
         for reply in oracle(probe):
             names[part_of(probe)].setdefault(reply.name)
-    if any(kind not in (CallModel, CallAgent, CallTool) for kind in asked):
+    if any(kind not in (CallAgent, CallTool) and not issubclass(kind, ModelEffect) for kind in asked):
         # The replies to users' effects are numbered.
         names["others"] = dict.fromkeys(map(str, range(_OTHERS)))
     return {part: tuple(of_part) for part, of_part in names.items()}

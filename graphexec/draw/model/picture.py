@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
+from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
@@ -25,7 +25,7 @@ Look: TypeAlias = Literal["model", "tools", "person", "effect", "opaque", "pure"
 
 _ASKED: Mapping[type[Effect[Any]], Look] = {
     AskHuman: "person",
-    CallModel: "model",
+    ModelEffect: "model",
     CallAgent: "model",
     CallTool: "tools",
 }

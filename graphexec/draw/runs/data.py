@@ -18,8 +18,8 @@ from graphexec.effects import (
     TOOL_CALLS,
     AskHuman,
     CallAgent,
-    CallModel,
     CallTool,
+    ModelEffect,
     ToolResult,
     reported_tokens,
     silent_calls,
@@ -155,7 +155,7 @@ def effect_data(effect: Effect[Any]) -> Record:
             return data | {"tool_input": to_json_data(tool_input)}
         case AskHuman(question):
             return data | {"question": question}
-        case CallModel() | CallAgent() | Perform():
+        case ModelEffect() | CallAgent() | Perform():
             return data
         case _:
             return data | {"value": value_data(effect)}

@@ -65,9 +65,9 @@ def _format_json(value: Any) -> str:
 def format_effect(effect: Record, most: int) -> str:
     """Return the label of a request: `calculator(expression="37 * 48")`, or the end of a prompt."""
     match effect:
-        case {"effect": "CallModel", "prompt": {"messages": [*messages]}} if messages:
+        case {"prompt": {"messages": [*messages]}} if messages:
             return _prompt_text(messages, most) or "continue"
-        case {"effect": "CallModel", "prompt": _}:
+        case {"prompt": _}:
             return "the same prompt again"
         case {"effect": "CallTool", "tool": str() as tool, "tool_input": given}:
             return format_call(tool, given, most)

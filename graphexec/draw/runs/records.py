@@ -76,7 +76,7 @@ from graphexec.draw.runs.data import (
     unread_data,
 )
 from graphexec.draw.runs.record_schema import NAME_A_TRACE, validate_record
-from graphexec.effects import CallModel
+from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, LimitsError, described, format_value
 from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.effects import Effect
@@ -215,7 +215,7 @@ class Recorder:
 
     def _effect_record(self, effect: Effect[Any]) -> Record:
         data = effect_data(effect)
-        if isinstance(effect, CallModel):
+        if isinstance(effect, ModelEffect):
             before, self._prompt = self._prompt, messages_of(effect.request)
             data["prompt"] = prompt_changes(before, self._prompt)
         return data

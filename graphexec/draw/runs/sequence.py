@@ -39,7 +39,7 @@ _ROLES: Mapping[_Role, str] = {
     "world": "World",
     "function": "",
 }
-# The role that each effect addresses; effects of the user's own address "world".
+# The role that each effect addresses; others that have a prompt address "model", and the rest "world".
 _ASKED: Mapping[str, _Role] = {
     "CallModel": "model",
     "CallAgent": "model",
@@ -79,7 +79,7 @@ def sequence_mermaid(run: AnyRun) -> str:
 
 
 def _participant_for(effect: Record, node: str) -> _Participant:
-    role = _ASKED.get(effect["effect"], "world")
+    role = _ASKED.get(effect["effect"], "model" if "prompt" in effect else "world")
     return role, str(effect.get("tool", node)) if role == "tool" else _ROLES[role] or node
 
 

@@ -44,7 +44,7 @@ _TEXT = 200
 # That of reasoning, which comes before an answer.
 _REASONING = 60
 
-_MODELS = frozenset({"CallModel", "CallAgent"})
+# Other effects that have a prompt wait for the model.
 _WAITED_FOR = {"CallModel": "model", "CallAgent": "model", "CallTool": "tools", "AskHuman": "people"}
 
 
@@ -173,9 +173,13 @@ def _describe_call(call: CallRecord) -> str:
         answer, failure = format_reply(reply, _TEXT), failure_label(reply)
         answer = f"{failure}: {answer}" if failure else answer
     # A prompt repeats what the rows above show.
-    parts.append(answer if effect["effect"] in _MODELS else f"{format_effect(effect, _TEXT)} → {answer}")
+    parts.append(answer if _waited_for(effect) == "model" else f"{format_effect(effect, _TEXT)} → {answer}")
     inner = format_nested_usage(call.within)
     return "; ".join([*parts, *([inner] if inner else [])])
+
+
+def _waited_for(effect: Record) -> str:
+    return _WAITED_FOR.get(effect["effect"], "model" if "prompt" in effect else "world")
 
 
 def _totals(recording: Recording, visits: Sequence[Visit]) -> Iterator[str]:
@@ -216,7 +220,7 @@ def _shares(visits: Sequence[Visit]) -> Iterator[str]:
     for visit in visits:
         for request in visit.requests:
             for call in request.calls[:1]:
-                who = _WAITED_FOR.get(call.effect["effect"], "world")
+                who = _waited_for(call.effect)
                 waited[who] = waited.get(who, 0.0) + request.seconds
     waited["machine"] = max(took - sum(waited.values()), 0.0)
     yield "time: " + ", ".join(f"{who} {share / took:.0%}" for who, share in waited.items())

@@ -1,19 +1,20 @@
-"""The handler of `CallModel`: it asks a model, and reports the pieces of a reply that the model streams."""
+"""The handlers of model effects: they ask a model, and report the pieces of a reply that the model streams."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from graphexec._parsing.reasoning import ReasoningSplitter
-from graphexec.effects import CallModel
-from graphexec.errors import TurnTimeoutError
-from graphexec.kernel.effects import CallContext
+from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
+from graphexec.errors import MissingAPIKeyError, ModelError, TurnTimeoutError
+from graphexec.kernel.effects import CallContext, Effect
 from graphexec.kernel.execution import Cut
-from graphexec.messages import Model, ModelReply, ReplyDelta, check_reply
-from graphexec.runtime.handlers import Handler
+from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
+from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.threads import check_cancelled
@@ -24,7 +25,7 @@ _EXTRA_SECONDS = 1.0
 
 
 def make_model_handler(model: Model) -> Handler:
-    """Return a handler that answers `CallModel` with a model.
+    """Return a handler that answers a `ModelEffect`, such as `CallModel`, with a model.
 
     A model with `instant = True` is called without a thread or a task.
     """
@@ -33,7 +34,7 @@ def make_model_handler(model: Model) -> Handler:
     astream: Any = getattr(model, "astream", None)
     name = type(model).__name__
 
-    async def answer(effect: CallModel, call: CallContext[Any], io: IO) -> ModelReply | Cut:
+    async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> ModelReply | Cut:
         left = call.seconds_left
         timeout = None if left is None else left + _EXTRA_SECONDS
         try:
@@ -48,7 +49,7 @@ def make_model_handler(model: Model) -> Handler:
             # The turn would come after the run's deadline, so the deadline cuts the call now.
             return Cut()
 
-    async def stream_reply(effect: CallModel, timeout: float | None, io: IO) -> object:
+    async def stream_reply(effect: ModelEffect[Any], timeout: float | None, io: IO) -> object:
         last: object = None
         splitter = ReasoningSplitter()
         pieces = io.iterate(
@@ -63,7 +64,34 @@ def make_model_handler(model: Model) -> Handler:
                         await wait_for_capacity()
         return last
 
-    return Handler(answer, instant=bool(getattr(model, "instant", False)))
+    instant = bool(getattr(model, "instant", False))
+    return Handler(answer, instant=instant, check_access=partial(check_access, model))
+
+
+def make_attempt_handler(handler: Handler) -> Handler:
+    """Return a handler that answers with a `ModelFailure` where `handler` raises a `ModelError`.
+
+    A missing API key is not a failure of the model, so it is raised.
+    """
+
+    async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
+        try:
+            return await handler.answer(effect, call, io)
+        except MissingAPIKeyError:
+            raise
+        except ModelError as error:
+            return ModelFailure.of(error)
+
+    # The other handler checks the access.
+    return replace(handler, answer=answer, check_access=None)
+
+
+def with_attempts(answers: Mapping[type[Effect[Any]], HandlerLike]) -> dict[type[Effect[Any]], HandlerLike]:
+    """Return the handlers with one of `AttemptModel` beside that of `CallModel`, unless there is one."""
+    known = dict(answers)
+    if CallModel in known:
+        known.setdefault(AttemptModel, make_attempt_handler(answering(known[CallModel])))
+    return known
 
 
 def _separate_reasoning(piece: object, splitter: ReasoningSplitter) -> Iterator[object]:

@@ -16,8 +16,8 @@ from graphexec.effects import (
     TOKENS,
     TOOL_CALLS,
     AskHuman,
-    CallModel,
     CallTool,
+    ModelEffect,
 )
 from graphexec.errors import described
 from graphexec.executor.result import Ending
@@ -184,7 +184,7 @@ def _is_nested(scope: object) -> bool:
 
 def _label(effect: Effect[Any]) -> str:
     match effect:
-        case CallModel():
+        case ModelEffect():
             return "asks the model"
         case CallTool():
             return f"calls {_line(effect.name)}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
-from graphexec.effects import CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.effects import CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
@@ -201,7 +201,7 @@ def _story(run: OwnRun, stateful: frozenset[str], *, remembers: bool) -> list[tu
     found: list[tuple[str, str]] = []
     for event in sorted_members(run.events):
         match event:
-            case Answered(_, CallModel() | LoadMemory()):
+            case Answered(_, ModelEffect() | LoadMemory()):
                 pass
             case Answered(_, CallAgent(), _) if remembers:
                 # The agent sees what the memory loaded.

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mappi
 from contextlib import aclosing
 from typing import Any, Final, final
 
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
+from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.effects import CallContext, Effect
@@ -68,7 +68,8 @@ class Rehearsal:
         asked = {kind for node in trial.graph for kind in node.effects}
         if isinstance(machine, AgentExecutor):
             unanswered = asked - machine.run_context.handlers.keys()
-            asked &= {CallModel, AskHuman, *(replies or {}), *unanswered}
+            models = {kind for kind in asked if issubclass(kind, ModelEffect)}
+            asked &= {*models, AskHuman, *(replies or {}), *unanswered}
         trial.watchdog.names = _names(machine)
         tools = [*machine.tools] if isinstance(machine, AgentExecutor) else []
         _check_names("stateful", stateful, [*trial.graph.nodes, *tools])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
-from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, CallAgent, CallModel, CallTool
+from graphexec.effects import MODEL_CALLS, TOOL_CALLS, AskHuman, AttemptModel, CallAgent, CallModel, CallTool
 from graphexec.errors import format_integer, format_value
 from graphexec.kernel.effects import Perform
 from graphexec.kernel.meters import is_count
@@ -21,7 +21,7 @@ TraceRecord: TypeAlias = Mapping[str, Any]
 # The charges of effects, by their names in records. Those of users' effects are unknown.
 _CHARGES: Mapping[str, Mapping[str, int]] = {
     kind.__name__: {meter.name: amount for meter, amount in kind.charges.items()}
-    for kind in (CallModel, CallAgent, CallTool, AskHuman, Perform)
+    for kind in (CallModel, AttemptModel, CallAgent, CallTool, AskHuman, Perform)
 }
 
 # Counters that no edge resets, besides the charged and the measured meters.

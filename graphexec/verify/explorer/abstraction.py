@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from graphexec.actions import Run, Steps, steps_of
-from graphexec.effects import CallAgent, CallModel, CallTool
+from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.kernel.effects import All, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
@@ -109,7 +109,7 @@ def asked_shape(effect: Request, words: Words) -> Hashable:
     if isinstance(effect, CallTool):
         return (CallTool, effect.name)
     # A model's prompt contains the whole history.
-    return shape(type(effect) if isinstance(effect, (CallModel, CallAgent)) else effect, words)
+    return shape(type(effect) if isinstance(effect, (ModelEffect, CallAgent)) else effect, words)
 
 
 def history(replies: tuple[str, ...]) -> Hashable:

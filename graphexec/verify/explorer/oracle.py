@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from graphexec.actions import AgentAction, AgentFinish, StepStatus
 from graphexec.agents import Agent
-from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool, Decided, ToolResult, Unreadable
+from graphexec.effects import (
+    AskHuman,
+    CallAgent,
+    CallModel,
+    CallTool,
+    Decided,
+    ModelEffect,
+    ModelFailure,
+    ToolResult,
+    Unreadable,
+)
 from graphexec.errors import InputError, ParseError
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.graph import Graph
+from graphexec.kernel.signatures import reply_classes
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.tools import AnyTool
 from graphexec.verify.explorer.abstraction import texts
@@ -70,6 +81,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     }
     if agent is not None and agent.model is not None:
         known[CallModel] = model_replies(agent, tools)
+    known |= _replies_of_models(graph, known.get(CallModel, _PLAIN))
     given: dict[type[Effect[Any]], list[Reply]] = {}
     for kind, values in (replies or {}).items():
         if isinstance(values, str):
@@ -102,6 +114,18 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     values += [reply.value for tool in tools for reply in tool_results(CallTool(tool, {}), tools)]
     words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
     return Oracle(replies_to, words, None if agent is None else tuple(tools))
+
+
+# The replies of models whose replies no agent reads.
+_PLAIN = (Reply("a reply", ModelReply("done")), Reply("an empty reply", ModelReply("")))
+
+
+def _replies_of_models(graph: Graph[Any, Any], replies: Sequence[Reply]) -> Mapping[type[Effect[Any]], Sequence[Reply]]:
+    """Return the replies to the effects that ask models, except `CallModel`: a failure is one where it may be."""
+    # Any: mypy does not take a class for hashable.
+    asked: set[Any] = {kind for node in graph for kind in node.effects if issubclass(kind, ModelEffect)} - {CallModel}
+    failure = Reply("a failure", ModelFailure("graphexec.errors.ServerError", "overloaded", 503))
+    return {kind: [*replies, *([failure] if ModelFailure in reply_classes(kind) else [])] for kind in asked}
 
 
 def model_replies(agent: Agent, tools: Mapping[str, AnyTool]) -> list[Reply]:

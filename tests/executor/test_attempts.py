@@ -1,0 +1,133 @@
+"""Model calls that may fail: `attempt` returns a `ModelFailure` where `ask` would end the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, Asks, Done, Reported, Snapshot, advance, begin, metered, node
+from graphexec.actions import Run
+from graphexec.agents import Agent, create_tool_calling_agent
+from graphexec.draw.model.picture import look_of
+from graphexec.effects import AttemptModel, CallAgent, CallModel, ModelFailure, attempt
+from graphexec.errors import InputError, MissingAPIKeyError, ModelError, ServerError
+from graphexec.executor import Ready, Replied, limit_reached
+from graphexec.kernel import PendingEffect, replay
+from graphexec.kernel.node import rename
+from graphexec.kernel.signatures import reply_classes
+from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, Usage
+from graphexec.models import ScriptedModel
+from graphexec.testing import verify_termination
+from tests.executor.actors import HOW, Running, call, echo
+
+
+@metered(when_spent=limit_reached, asks=(1, 2))
+@node
+def plan_again(ready: Ready, agent: Agent) -> Asks[AttemptModel, Replied]:
+    """Ask the model; if it fails, ask it once more, and then apologise."""
+    asked = agent.ask(ready.run)
+    assert isinstance(asked, CallModel)
+    reply = yield from attempt(asked)
+    if isinstance(reply, ModelFailure):
+        reply = yield from attempt(asked)
+    return Replied(ready.run, ModelReply(f"sorry: {reply.text}") if isinstance(reply, ModelFailure) else reply)
+
+
+def make_executor(*replies: Any, model: ScriptedModel | None = None, **options: Any) -> AgentExecutor:
+    model = model or ScriptedModel(replies, repeat_last=True)
+    made = AgentExecutor(agent=create_tool_calling_agent(model, [echo]), tools=[echo], **options)
+    return made.replace(rename(plan_again, "plan"))
+
+
+@HOW
+def test_failure_is_a_reply(run: Running) -> None:
+    executor = make_executor(ServerError("overloaded", status=503), call("echo", text="a"), ServerError("down"))
+    result = run(executor)
+    assert result.output == "sorry: down"
+    assert [step.observation for step in result.steps] == ["a"]
+    assert (result.spent["model_calls"], result.spent["tokens"]) == (4, 4)
+    *_, last = replay(result.journal)
+    assert isinstance(last, Done)
+    assert last.spent == result.spent
+
+
+def test_failure_is_data() -> None:
+    assert ModelFailure.of(ServerError("overloaded", status=503)) == ModelFailure(
+        "graphexec.errors.ServerError", "overloaded", 503
+    )
+    assert ModelFailure.of(ModelError("away")).status is None
+    assert set(reply_classes(AttemptModel)) == {ModelReply, ModelFailure}
+    assert reply_classes(CallModel) == (ModelReply,)
+
+
+@HOW
+@pytest.mark.parametrize("error", [MissingAPIKeyError("no key"), ValueError("a bug")])
+def test_other_errors_are_raised(run: Running, error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        run(make_executor(error))
+
+
+@HOW
+def test_failures_are_charged_to_limits(run: Running) -> None:
+    """Each failure counts as one call and as one token, and costs nothing."""
+    down = ServerError("down")
+    assert run(make_executor(down, max_model_calls=1)).reason == "model_calls"
+    assert run(make_executor(down, max_tokens=1)).reason == "tokens"
+    result = run(make_executor(down, ModelReply("done", usage=Usage(2, 3), cost=0.5), max_tokens=9, max_cost=1))
+    assert (result.output, result.spent["tokens"], result.spent["cost"]) == ("done", 6, 0.5)
+
+
+def test_attempt_is_stored_and_resumed() -> None:
+    executor = make_executor("done")
+    snapshot = begin(executor.graph, Ready(Run({"input": "q"})))
+    for reply in (ModelFailure("x.Error", "down", 500), ModelReply("done")):
+        pending = advance(executor.graph, snapshot, executor.limits)
+        assert isinstance(pending, PendingEffect)
+        assert isinstance(pending.effect, AttemptModel)
+        snapshot = Snapshot.from_json(pending.reply(reply).to_json(), executor.graph)
+    assert executor.run(snapshot).output == "done"
+    assert executor.run(snapshot).spent["model_calls"] == 2
+
+
+class Streaming(ScriptedModel):
+    """A scripted model that streams its replies letter by letter."""
+
+    def stream(self, request: ModelRequest, *, timeout: float | None = None) -> Iterator[ReplyDelta | ModelReply]:
+        reply = self.complete(request, timeout=timeout)
+        yield from (ReplyDelta(letter) for letter in reply.content)
+        yield reply
+
+
+def test_answers_are_streamed() -> None:
+    def make() -> AgentExecutor:
+        return make_executor(model=Streaming([ServerError("down"), "a fine day"]))
+
+    assert "".join(make().stream_answer("q")) == "a fine day"
+    news = [event for event in make().stream("q", tokens=True) if isinstance(event, Reported)]
+    assert "".join(event.news.content for event in news if isinstance(event.news, ReplyDelta)) == "a fine day"
+    assert all(isinstance(event.effect, AttemptModel) for event in news)
+
+
+def test_own_handler_of_the_model_is_attempted() -> None:
+    def answer(effect: CallModel) -> ModelReply:
+        raise ServerError("down")
+
+    executor = make_executor("unused", handlers={CallModel: answer})
+    assert executor.run("q").output == "sorry: down"
+
+
+def test_attempts_are_bounded_and_drawn() -> None:
+    executor = make_executor("done", max_iterations=3)
+    bounds = executor.verify().bounds
+    assert bounds is not None
+    assert str(bounds.model_calls) == "2*iterations = 6 (exact)"
+    assert look_of(executor.graph["plan"]) == "model"
+    verify_termination(executor, examples=10)
+
+
+def test_only_model_calls_are_attempted() -> None:
+    effect: Any = CallAgent(Run({}))
+    with pytest.raises(InputError, match=r"attempt takes a CallModel, not .*; write attempt\(CallModel\(request\)\)"):
+        attempt(effect)
