@@ -251,7 +251,9 @@ Value: TypeAlias = Annotated[Any, _WithImages]
 # place: their text for the model is the same.
 Observation: TypeAlias = Annotated[Any, _StoredAsText]
 
-StepStatus: TypeAlias = Literal["ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error"]
+StepStatus: TypeAlias = Literal[
+    "ok", "error", "bad_arguments", "unknown_tool", "timed_out", "cut", "parse_error", "rejected"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +262,8 @@ class AgentStep:
 
     `model_text` is a shorter observation for the model, if one is needed. `status` is `ok`, `error` (the tool raised),
     `bad_arguments` (it was not called), `unknown_tool`, `timed_out` (the tool's own timeout), `cut` (the run's
-    deadline) or `parse_error` (there was no action to run). `error` is the class of the exception that the tool raised.
+    deadline), `parse_error` (there was no action to run) or `rejected` (a person or a node did not allow the call).
+    `error` is the class of the exception that the tool raised.
     """
 
     action: AgentAction
@@ -426,13 +429,40 @@ Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 
 @final
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node stopped a run: `by` is the node's or the piece's name, and `why` the reason for people."""
+
+    by: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"refused by {self.by}: {self.why}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class StoppedResponse:
-    """The end of a stopped run: the limit, and the `run`. If `generated`, `output` is the model's final answer."""
+    """The end of a stopped run, by a `limit` or a `refusal`, and the `run`.
+
+    If `generated`, `output` is the model's final answer.
+    """
 
     output: str
-    limit: Exhausted
+    limit: Exhausted | None
     run: Run = field(default=NO_RUN)
     generated: bool = False
+    refusal: Refusal | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is None and self.refusal is None:
+            raise InputError("StoppedResponse has neither limit nor refusal; give the one that stopped the run")
+
+    @property
+    def cause(self) -> Exhausted | Refusal:
+        """The refusal, or else the limit, that stopped the run."""
+        cause = self.refusal or self.limit
+        assert cause is not None, "__post_init__ requires one of them"
+        return cause
 
     @property
     def steps(self) -> Steps:
@@ -441,9 +471,12 @@ class StoppedResponse:
 
     @property
     def reason(self) -> str:
-        """The reason for people: the limit with its value and the value reached, and whether no reply could be read."""
+        """The reason for people: the refusal, or the limit with its value and the value reached.
+
+        It also says if no reply could be read.
+        """
         count = len(self.steps)
-        reason = f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.limit}."
+        reason = f"Stopped after {count} {'step' if count == 1 else 'steps'}: {self.cause}."
         if not self.steps or any(step.status != "parse_error" for step in self.steps):
             return reason
         return f"{reason} No reply could be read; the last observation was {format_value(self.steps[-1].observation)}."

@@ -31,9 +31,9 @@ from graphexec.effects import (
     reported_tokens,
 )
 from graphexec.executor.iteration import name_in_batch
-from graphexec.executor.memory_nodes import NotSaved, is_save_node
+from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending
-from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Replied
+from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused, Replied
 from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
@@ -118,8 +118,11 @@ class AnswerPrinter:
     def answer(self, ending: Ending) -> None:
         """Print the answer, if there is one, and to `err` the reason why a run was stopped."""
         if isinstance(ending, StoppedResponse):
-            advice = advise_on_cut_replies(ending) or advise_on_limit(ending.limit)
-            self.say(Text(f"{ending.reason.rstrip('.')}; {advice}", "yellow"))
+            reason = ending.reason.rstrip(".")
+            advice = advise_on_cut_replies(ending)
+            if not advice and ending.limit is not None:
+                advice = advise_on_limit(ending.limit)
+            self.say(Text(f"{reason}; {advice}" if advice else reason, "yellow"))
             if not ending.generated:
                 return
         output = ending.output
@@ -368,7 +371,7 @@ def _colour(outcome: object) -> str:
     match outcome:
         case AgentFinish():
             return "bold green"
-        case LimitReached() | StoppedResponse() | NotSaved() | Exhausted():
+        case LimitReached() | Refused() | StoppedResponse() | NotSaved() | Exhausted():
             return "yellow"
         case _:
             return "dim"

@@ -9,9 +9,9 @@ from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.loop_guard import stop_repeats
-from graphexec.executor.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
+from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
 from graphexec.executor.result import RunResult
 from graphexec.executor.streams import AnswerDiscarded, Chunk
 from graphexec.executor.table import (
@@ -24,6 +24,7 @@ from graphexec.executor.table import (
     Observed,
     Policies,
     Ready,
+    Refused,
     Replied,
     ReturnDirect,
     check_return_direct,
@@ -57,6 +58,7 @@ __all__ = [
     "Policies",
     "Progress",
     "Ready",
+    "Refused",
     "Replied",
     "ReturnDirect",
     "RunResult",

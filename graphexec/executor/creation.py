@@ -27,6 +27,7 @@ from graphexec.errors import InputError, SignatureError, an, did_you_mean, forma
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
+from graphexec.executor.plugging import Plugged
 from graphexec.executor.table import ReturnDirect
 from graphexec.kernel.effects import Effect
 from graphexec.messages import Model
@@ -73,6 +74,7 @@ class ExecutorOptions(TypedDict, total=False):
     observers: Sequence[Observer]
     verbose: bool
     around_call: AroundCall | None
+    nodes: Sequence[Plugged]
     allow_nonterminating: bool
 
 

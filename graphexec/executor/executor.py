@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from graphexec._arguments import FLAG, FUNCTION, optional, validate, whole
 from graphexec._mistakes import explain_executor
 from graphexec.agents import Agent, AgentFunction, Planner, Runnable, callable_agent
-from graphexec.effects import CallTool, agent_limits
+from graphexec.effects import agent_limits
 from graphexec.errors import InputError
-from graphexec.executor.as_tool import executor_tool, nested_runs
-from graphexec.executor.handlers import Binding, make_handlers, validate_handlers, with_attempts
-from graphexec.executor.memory_nodes import add_memory, save_endings
+from graphexec.executor.as_tool import executor_tool
+from graphexec.executor.handlers import validate_handlers
 from graphexec.executor.observers import Observer, Observers, validate_observers
 from graphexec.executor.options import (
     EarlyStopping,
@@ -23,18 +22,21 @@ from graphexec.executor.options import (
     make_policies,
     select_graph,
 )
+from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, to_piece
+from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import CallRules, add_rules
 from graphexec.executor.runs import RunMethods
+from graphexec.executor.setup import DispatchOptions, Setup, find_pieces
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
-from graphexec.kernel.surgery import bind, drop_edge, replace, splice
-from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, handlers_for
+from graphexec.kernel.surgery import drop_edge, replace, splice
+from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
 from graphexec.tools import AnyTool, tools_by_name
-from graphexec.tools.calling import Lookup, make_tool_handler
+from graphexec.tools.calling import Lookup
+from graphexec.tools.collecting import to_tools
 from graphexec.tools.options import MAX_TOOL_INPUT, ErrorPolicy
 
 if TYPE_CHECKING:
@@ -82,6 +84,8 @@ class AgentExecutor(RunMethods):
     - `around_call` returns a context manager, such as a telemetry span, for each `CallContext`; the call's thread or
       task enters it.
 
+    - `nodes` are pieces of `graphexec.nodes` and nodes of your own; see `plug`.
+
     An executor is created only if every run is proved to end within the limits, or with `allow_nonterminating=True`.
     `verify` returns the proof; the engine checks each step against it.
 
@@ -90,7 +94,7 @@ class AgentExecutor(RunMethods):
     invalid option.
     """
 
-    __slots__ = ("_allow_nonterminating", "_settings", "_verdict")
+    __slots__ = ("_allow_nonterminating", "_setup", "_verdict")
 
     # Lower layers recognize an executor, and one of a subclass, by this; see `is_executor`.
     runs_agent: ClassVar = True
@@ -125,9 +129,11 @@ class AgentExecutor(RunMethods):
         observers: Sequence[Observer] = (),
         verbose: bool = False,
         around_call: AroundCall | None = None,
+        nodes: Sequence[Plugged] = (),
         allow_nonterminating: bool = False,
     ) -> None:
-        graph = select_graph(early_stopping_method, handle_parsing_errors)
+        # Invalid options are reported before anything is made of them.
+        select_graph(early_stopping_method, handle_parsing_errors)
         validate(
             "",
             ("tool_concurrency", tool_concurrency, whole(1)),
@@ -151,32 +157,34 @@ class AgentExecutor(RunMethods):
             depth=max_depth,
             nested_runs=max_nested_runs,
         )
-        super().__init__(
-            known,
-            by_name,
-            memory,
-            Observers(validate_observers(observers), verbose),
-            Binding.of(known, by_name, memory, own_answers),
-            return_intermediate_steps=return_intermediate_steps,
-        )
-        answers = make_handlers(known, memory)
-        answers[CallTool] = make_tool_handler(
-            by_name,
+        options = DispatchOptions(
             on_error=handle_tool_errors,
             lookup=tool_lookup,
             max_observation=max_observation,
             max_tool_input=max_tool_input,
         )
-        answers |= own_answers
-        context = RunContext(handlers_for(with_attempts(answers)), limits, tool_concurrency, around_call=around_call)
-        policies = make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct)
-        rules = CallRules(known, by_name, tool_lookup)
-        self._settings = (known, policies, rules, self._keys, self._binding, nested_runs(by_name.values()))
+        self._setup = Setup(
+            agent=known,
+            tools=tuple(by_name.values()),
+            memory=memory,
+            handlers=own_answers,
+            policies=make_policies(handle_parsing_errors, trim_intermediate_steps, return_direct),
+            parsing=handle_parsing_errors,
+            stopping=early_stopping_method,
+            tool_options=options,
+            pieces=tuple(map(to_piece, nodes)),
+        )
+        super().__init__(
+            self._setup.told,
+            self._setup.offered,
+            memory,
+            Observers(validate_observers(observers), verbose),
+            self._setup.binding,
+            return_intermediate_steps=return_intermediate_steps,
+        )
         self._allow_nonterminating = allow_nonterminating
-        self._prove(self._completed(add_rules(graph, rules)), context)
-
-    def _completed(self, graph: Graph[Ready, Ending]) -> Graph[Ready, Ending]:
-        return bind(graph if self._memory is None else add_memory(graph), *self._settings)
+        context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
+        self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
         verdict = graph.verify(context.limits)
@@ -185,6 +193,21 @@ class AgentExecutor(RunMethods):
         self._verdict = verdict
         ranks = verdict.certificate.ranks if verdict.certificate is not None else None
         self._use(graph, dataclasses.replace(context, ranks=ranks))
+
+    def _changed(self, setup: Setup) -> Self:
+        """Return a copy of this executor that is made of another setup, within the same limits."""
+        changed = copy.copy(self)
+        changed._setup = setup
+        changed._set_parts(setup.told, setup.offered, setup.memory, setup.binding)
+        # The limits of budgets that only a piece had are left out with it.
+        graph = setup.make_graph()
+        limits = self.limits
+        budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
+        context = dataclasses.replace(
+            self.run_context, handlers=setup.make_handlers(), limits=dataclasses.replace(limits, budgets=budgets)
+        )
+        changed._prove(graph, context)
+        return changed
 
     def __repr__(self) -> str:
         agent = self.agent
@@ -216,10 +239,64 @@ class AgentExecutor(RunMethods):
         other handlers: this executor's would silently replace those.
         """
         require_agent_graph(graph)
-        self._binding.require_same(graph)
-        changed = copy.copy(self)
-        changed._prove(self._completed(graph), self.run_context)
-        return changed
+        return self._changed(self._setup.fixed(graph))
+
+    def plug(self, *pieces: Plugged) -> AgentExecutor:
+        """Return a copy of this executor with more pieces: those of `graphexec.nodes`, and nodes of your own.
+
+        A piece sits on every edge of the class of outcomes that it takes. On the way to the model, the first piece is
+        met first; on the way out, it is met last. The new machine is proved within this executor's limits.
+
+        Raises `GraphError` for a piece that does not fit, `UnprovedError` if a run may not terminate, `InputError` for
+        what is no piece, and for an agent that a piece cannot change, and `ToolDefinitionError` for a piece with a tool
+        of a name that another tool has.
+        """
+        setup = self._setup
+        return self._changed(dataclasses.replace(setup, pieces=(*setup.pieces, *map(to_piece, pieces))))
+
+    def unplug(self, *names: str) -> AgentExecutor:
+        """Return a copy of this executor without the pieces of these names; the machine is as it was before them.
+
+        Raises `InputError` for a name that is not plugged, and for a piece that is a part of a machine which `splice`,
+        `replace` or `with_graph` has changed.
+        """
+        setup = self._setup
+        return self._changed(dataclasses.replace(setup, pieces=find_pieces(setup.pieces, names, self._graph)))
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces that are plugged, in order."""
+        return self._setup.pieces
+
+    def seats(self) -> Seats:
+        """Return the pieces of each class of outcomes, in the order in which a value passes them; print it."""
+        return assign_seats(self._setup.pieces)
+
+    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> AgentExecutor:
+        """Return a copy of this executor with other tools, of which its agent tells the model.
+
+        Raises `ToolDefinitionError` for invalid tools, and `InputError` for an agent that cannot be made with others.
+        """
+        several = tuple(tools_by_name(to_tools(tools)).values())
+        agent = self._setup.agent.with_tools(several)
+        return self._changed(dataclasses.replace(self._setup, tools=several, agent=agent))
+
+    def with_handlers(self, handlers: Mapping[type[Effect[Any]], HandlerLike]) -> AgentExecutor:
+        """Return a copy of this executor with more handlers of effects; they replace those of the same effects.
+
+        Raises `InputError` for invalid handlers.
+        """
+        added = validate_handlers(handlers)
+        return self._changed(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
+
+    def with_agent(self, agent: Agent | AgentFunction | Runnable | Planner) -> AgentExecutor:
+        """Return a copy of this executor with another agent and the same tools.
+
+        Raises `InputError` for an agent that describes other tools to its model.
+        """
+        known = agent if isinstance(agent, Agent) else callable_agent(agent)
+        _require_same_tools(known, tools_by_name(self._setup.tools))
+        return self._changed(dataclasses.replace(self._setup, agent=known))
 
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]

@@ -10,7 +10,7 @@ from typing import Any, final
 from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
-from graphexec.executor.memory_nodes import is_save_node
+from graphexec.executor.plugging.memory_nodes import is_save_node
 from graphexec.executor.result import Ending, RunResult, make_result
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event

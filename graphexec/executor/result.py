@@ -55,14 +55,14 @@ class RunResult:
 
     @property
     def reason(self) -> str:
-        """The reason of the ending: `finished`, `return_direct`, or the name of the limit or budget that stopped it."""
+        """The reason of the ending: `finished`, `return_direct`, `refused`, or the limit or budget that stopped it."""
         if isinstance(self.ending, StoppedResponse):
-            return self.ending.limit.limit
+            return "refused" if self.ending.limit is None else self.ending.limit.limit
         return "return_direct" if self.ending.return_direct else "finished"
 
     @property
     def stopped(self) -> StoppedResponse | None:
-        """The stopped response, with the limit and the usage that reached it, or `None` if no limit stopped the run."""
+        """The stopped response, with the limit or the refusal that stopped the run; `None` for a finished run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
     def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it

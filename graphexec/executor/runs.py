@@ -68,15 +68,19 @@ class RunMethods:
         *,
         return_intermediate_steps: bool,
     ) -> None:
-        self.agent = agent
-        self.tools = tools
         self.return_intermediate_steps = return_intermediate_steps
-        self._memory = memory
-        self._keys = make_input_keys(agent, memory)
         self._observers = observers
-        self._binding = binding
+        self._set_parts(agent, tools, memory, binding)
         # Not in the copy whose runs are nested in those that check it.
         self._checks_access = True
+
+    def _set_parts(self, agent: Agent, tools: Mapping[str, AnyTool], memory: Memory | None, binding: Binding) -> None:
+        """Set the agent, the tools by name, the memory, and what the nodes are bound to."""
+        self.agent = agent
+        self.tools = tools
+        self._memory = memory
+        self._keys = make_input_keys(agent, memory)
+        self._binding = binding
 
     def _use(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
         """Set the machine that runs, and its handlers and limits."""

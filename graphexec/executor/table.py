@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
@@ -41,13 +41,57 @@ class Replied:
     reply: ModelReply | Decided
 
 
+# The answer to an action whose tool is not called: a result, or the place of an earlier action with the same result.
+Answer: TypeAlias = ToolResult | int
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Acted:
-    """The agent has chosen these actions; their tools have not been called yet."""
+    """The agent has chosen these actions; their tools have not been called yet.
+
+    A node may answer an action in the place of its tool. `answers` has an entry for each action, `None` if its tool is
+    to be called; it is empty if no action is answered.
+    """
 
     run: Run
     actions: tuple[AgentAction, ...]
+    answers: tuple[Answer | None, ...] = ()
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The places of the actions whose tools are to be called."""
+        return tuple(place for place in range(len(self.actions)) if not self.answered(place))
+
+    def answered(self, place: int) -> bool:
+        """Return whether the action at this place has an answer, so that its tool is not called."""
+        return place < len(self.answers) and self.answers[place] is not None
+
+    def answer(self, place: int, answer: Answer) -> Acted:
+        """Return the actions with the one at this place answered, so that its tool is not called.
+
+        Raises `IndexError` for a place without an action, and `ValueError` for an answer that is the place of no
+        earlier action.
+        """
+        if not 0 <= place < len(self.actions):
+            raise IndexError(f"there is no action {place}; there are {len(self.actions)}")
+        if isinstance(answer, int) and not 0 <= answer < place:
+            raise ValueError(f"the answer of action {place} is {answer}; give a ToolResult, or an earlier place")
+        answers = [*self.answers, *[None] * (len(self.actions) - len(self.answers))]
+        answers[place] = answer
+        return Acted(self.run, self.actions, tuple(answers))
+
+    def with_results(self, called: Sequence[ToolResult]) -> Observed:
+        """Return what was observed: the answers, and the results of the tools of the `open` actions in their order."""
+        results: list[ToolResult] = []
+        rest = iter(called)
+        for place in range(len(self.actions)):
+            answer = self.answers[place] if place < len(self.answers) else None
+            if answer is None:
+                results.append(next(rest))
+            else:
+                results.append(results[answer] if isinstance(answer, int) else answer)
+        return Observed(self.run, self.actions, tuple(results))
 
 
 @final
@@ -67,6 +111,19 @@ class LimitReached:
 
     run: Run
     limit: Exhausted
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A node has refused to go on: the run must stop, and the model is asked nothing more.
+
+    `by` names what refused, such as `guard_output`, and `why` is the reason for people.
+    """
+
+    run: Run
+    by: str
+    why: str
 
 
 class HasRun(Protocol):
@@ -165,11 +222,12 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 @charged(when_spent=limit_reached)
 @node
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
-    """Call the tools concurrently; the results keep the order of the actions."""
+    """Call the tools of the actions that have no answer, concurrently; the results keep the order of the actions."""
+    actions = acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]
     results = yield from ask_all(
-        [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in acted.actions]
+        [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
     )
-    return Observed(acted.run, acted.actions, results)
+    return acted.with_results(results) if acted.answers else Observed(acted.run, acted.actions, results)
 
 
 def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
@@ -197,19 +255,22 @@ STOPPED = "Agent stopped due to iteration limit or time limit."
 
 
 @node
-def stopped_response(reached: LimitReached) -> StoppedResponse:
-    """End the run with a text that names the limit. This node asks for no effects."""
+def stopped_response(reached: LimitReached | Refused) -> StoppedResponse:
+    """End the run with a text that names the limit, or what refused. This node asks for no effects."""
     return _make_stopped_response(reached)
 
 
-def _make_stopped_response(reached: LimitReached) -> StoppedResponse:
+def _make_stopped_response(reached: LimitReached | Refused) -> StoppedResponse:
+    if isinstance(reached, Refused):
+        refusal = Refusal(reached.by, reached.why)
+        return StoppedResponse(f"Agent stopped: {refusal}", None, reached.run, refusal=refusal)
     exhausted = reached.limit
     name = exhausted.limit.replace("_", " ").removesuffix("s")
     text = STOPPED if exhausted.limit in ("iterations", "seconds") else f"Agent stopped due to {name} limit."
     return StoppedResponse(text, exhausted, reached.run)
 
 
-def stop_without_answer(reached: LimitReached, limit: Exhausted) -> StoppedResponse:
+def stop_without_answer(reached: LimitReached | Refused, limit: Exhausted) -> StoppedResponse:
     """Return the stopped response of a run whose model did not give its last answer in time.
 
     The response names the limit that stopped the run, not `limit`, which stopped that last call.
@@ -218,17 +279,19 @@ def stop_without_answer(reached: LimitReached, limit: Exhausted) -> StoppedRespo
     return _make_stopped_response(reached)
 
 
-@reserved(when_spent=stop_without_answer)
+@reserved(when_spent=stop_without_answer, asks=(0, 1))
 @node
 def generate_response(
-    reached: LimitReached, agent: Agent, policies: Policies
+    reached: LimitReached | Refused, agent: Agent, policies: Policies
 ) -> Asks[CallModel | CallAgent, StoppedResponse]:
     """Ask the model once more, for an answer from the steps so far.
 
     The request is counted, but no limit on calls, tokens or cost stops it, and it may take 10 seconds beyond the
     deadline. A reply in plain text is an answer, too. If the reply is empty or chooses more actions, the run ends as
-    with `stopped_response`.
+    with `stopped_response`. After a refusal nothing is asked.
     """
+    if isinstance(reached, Refused):
+        return _make_stopped_response(reached)
     reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trim(reached.run))
     try:
         decision = agent.read(reply)

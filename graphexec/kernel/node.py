@@ -125,6 +125,8 @@ class Node(Generic[In_contra, Out_co]):
     settings: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
     # All values that `bind` was given; for an asking node, they identify its agent.
     bound: tuple[object, ...] = ()
+    # The parameters that `bind` has supplied, with their classes.
+    supplied: Mapping[str, tuple[type, ...]] = field(default_factory=dict[str, tuple[type, ...]])
     # The graph that takes the node's place.
     inner: Subgraph | None = None
     # The function's parameter for the `CallContext`, and the class of context that it requires.

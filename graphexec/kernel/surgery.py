@@ -239,12 +239,35 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
             faults.append(Fault("GX024", node.name, None, text))
         if supplied:
             function = functools.partial(node.function, **supplied)
-            node = dataclasses.replace(node, function=function, settings={}, bound=settings)  # noqa: PLW2901
+            given = {**node.supplied, **node.settings}
+            node = dataclasses.replace(node, function=function, settings={}, bound=settings, supplied=given)  # noqa: PLW2901
         elif node.kind == "asks" and not node.bound:
             node = dataclasses.replace(node, bound=settings)  # noqa: PLW2901
         nodes.append(node)
     if faults:
         raise GraphError(faults)
+    return check_table(nodes, machine.edges, machine.start)
+
+
+def unbind(machine: Graph[S, F]) -> Graph[S, F]:
+    """Return the machine without the settings that `bind` has supplied, so that it can be bound to others.
+
+    A node that was wrapped after it was bound keeps its settings.
+    """
+    nodes: list[Node[Any, Any]] = []
+    for node in machine:
+        # Any: the parameters of a partial object are unknown.
+        function: Any = node.function
+        if not node.bound:
+            nodes.append(node)
+        elif not node.supplied:
+            nodes.append(dataclasses.replace(node, bound=()))
+        elif isinstance(function, functools.partial) and set(function.keywords) == set(node.supplied):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            nodes.append(
+                dataclasses.replace(node, function=function.func, settings=node.supplied, supplied={}, bound=())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            )
+        else:
+            nodes.append(node)
     return check_table(nodes, machine.edges, machine.start)
 
 

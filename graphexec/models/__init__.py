@@ -15,7 +15,7 @@ from graphexec.models.http.remote import ModelOptions
 from graphexec.models.local.model import LocalModel
 from graphexec.models.local.weights import Weights, installed, pull, weights_path
 from graphexec.models.naming import create_model
-from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, Refused, Retried, Waited
+from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
 from graphexec.models.providers.anthropic import Anthropic
 from graphexec.models.providers.openai_compatible import OpenAICompatible
 from graphexec.models.providers.openai_responses import OpenAIResponses
@@ -42,8 +42,8 @@ __all__ = [
     "ModelOptions",
     "OpenAICompatible",
     "OpenAIResponses",
+    "OptionRefused",
     "Price",
-    "Refused",
     "ReplyLimits",
     "Retried",
     "SQLiteCache",

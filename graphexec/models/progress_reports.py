@@ -46,7 +46,7 @@ def report_retry(error: Exception, attempt: int, wait: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class OptionRefused:
     """The server refuses a `parameter`, which is not sent any more, or sent under the name `instead`."""
 
     parameter: str

@@ -24,7 +24,7 @@ from graphexec.agents import (
 )
 from graphexec.executor.result import RunResult, make_result
 from graphexec.messages import ToolCall, Usage
-from graphexec.models import Refused
+from graphexec.models import OptionRefused
 from graphexec.tools import AnyTool
 from tests.models.picky_server import PickyServer, Protocol, Shape, openai_refusal
 
@@ -193,7 +193,7 @@ def test_refusals_are_events_of_the_run() -> None:
     server = PickyServer("chat", [kind.call, kind.answer], ("stop", "temperature"))
     executor = AgentExecutor(agent=kind.create(server.model(temperature=0.0), [echo]), tools=[echo])
     news = [event.news for event in executor.stream("q") if isinstance(event, Reported)]
-    assert news == [Refused("stop"), Refused("temperature")]
+    assert news == [OptionRefused("stop"), OptionRefused("temperature")]
 
 
 SHAPES: dict[str, Shape] = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from graphexec.errors import BadRequestError, ModelTimeoutError, ServerError
 from graphexec.messages import ChatRequest, ModelReply, ReplyDelta, ToolCall, ToolSpec, UserMessage
-from graphexec.models import Refused
+from graphexec.models import OptionRefused
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_bodies import JSON
 from graphexec.models.http.refusals import Refusals, find_refused_names
@@ -277,7 +277,11 @@ def test_refusals_of_one_call_are_learned_together() -> None:
     request = ChatRequest(HELLO.messages, stop=("STOP",))
     with record_reports() as reports:
         assert model.complete(request).content == "a"
-    assert reports == [Refused("stop"), Refused("max_tokens", "max_completion_tokens"), Refused("temperature")]
+    assert reports == [
+        OptionRefused("stop"),
+        OptionRefused("max_tokens", "max_completion_tokens"),
+        OptionRefused("temperature"),
+    ]
     assert [str(report) for report in reports][:2] == [
         "the server refuses stop; it is not sent any more",
         "the server refuses max_tokens; max_completion_tokens is sent instead",

@@ -82,8 +82,10 @@ class TurnDisplay:
         self._stop_waiting()
         if isinstance(ending, StoppedResponse):
             self._end_line()
-            more = f"allow more with /limits {ending.limit.limit}={suggest_amount(ending.limit)}"
-            self._say(f"{ending.reason.rstrip('.')}; {advise_on_cut_replies(ending) or more}", "yellow")
+            reason, limit = ending.reason.rstrip("."), ending.limit
+            more = "" if limit is None else f"allow more with /limits {limit.limit}={suggest_amount(limit)}"
+            advice = advise_on_cut_replies(ending) or more
+            self._say(f"{reason}; {advice}" if advice else reason, "yellow")
             if not ending.generated:
                 return
         answer = format_observation(ending.output if isinstance(ending, StoppedResponse) else ending.answer)

@@ -76,5 +76,5 @@ def _ending(result: RunResult) -> str:
     ]
     stopped = result.stopped
     word = badge("finished", "good") if stopped is None else badge("stopped", "warning")
-    text = shorten(str(result), _ANSWER) if stopped is None else str(stopped.limit)
+    text = shorten(str(result), _ANSWER) if stopped is None else str(stopped.cause)
     return f"{word} {escape_line(text)} {remark(' · '.join(['', *counts]).strip())}"

@@ -15,8 +15,9 @@ may get further fields:
 - `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
   answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
-  `reason` (`finished`, `return_direct`, or the limit's name), `limit` (the one that stopped the run), `steps`,
-  `spent`, `seconds`, `error`. If the run could not begin, only `status`, `exit_code` and `error`.
+  `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `limit` (the one that stopped the run),
+  `refusal` (`by` which node or piece it was stopped, and `why`), `steps`, `spent`, `seconds`, `error`. If the run
+  could not begin, only `status`, `exit_code` and `error`.
 
 Their fields:
 
@@ -56,7 +57,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, final
 
-from graphexec.actions import AgentFinish, AgentStep, StoppedResponse, run_of, steps_of
+from graphexec.actions import AgentFinish, AgentStep, Refusal, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.data import (
     PromptMessage,
@@ -82,7 +83,7 @@ from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Limits, Spent
+from graphexec.kernel.meters import Exhausted, Limits, Spent
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
@@ -90,7 +91,7 @@ from graphexec.messages import ReplyDelta
 from graphexec.verify.proof.findings import Verdict
 
 # The default values of a result's fields.
-_ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "error": None}
+_ABSENT: Mapping[str, Any] = {"output": None, "reason": None, "limit": None, "refusal": None, "error": None}
 
 
 @final
@@ -307,8 +308,10 @@ def ending(outcome: Ending | None) -> Record:
         case AgentFinish():
             reason = "return_direct" if outcome.return_direct else "finished"
             return {"output": to_json_data(outcome.answer), "reason": reason, **unread_data(outcome)}
-        case StoppedResponse(output, limit):
+        case StoppedResponse(output, Exhausted() as limit):
             return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
+        case StoppedResponse(refusal=Refusal() as refusal):
+            return {"output": None, "reason": "refused", "refusal": asdict(refusal)}
         case None:
             return {}
         case _:

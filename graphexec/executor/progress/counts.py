@@ -118,7 +118,7 @@ class RunWatch:
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 self._news = _line(str(news))
             case Done(outcome):
-                stopped = outcome.limit if isinstance(outcome, StoppedResponse) else None
+                stopped = outcome.cause if isinstance(outcome, StoppedResponse) else None
                 self._end("finished" if stopped is None else "stopped", "" if stopped is None else str(stopped))
                 self.spent = event.spent
             case Failed(error):

@@ -113,18 +113,17 @@ def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]
 
     A call that stands twice in the reply is made once.
     """
-    run, actions = acted.run, acted.actions
-    known = [rules.make_refused_result(run, action) for action in actions]
-    first = rules.find_first_equal_calls(actions)
-    positions = [place for place, result in enumerate(known) if result is None and first[place] == place]
-    called = [actions[place] for place in positions]
-    calls = [CallTool(action.tool, action.tool_input, run, action.call_id) for action in called]
-    results = dict(zip(positions, (yield from ask_all(calls)), strict=True))
-    return Observed(
-        run,
-        actions,
-        tuple(results[first[place]] if result is None else result for place, result in enumerate(known)),
-    )
+    for place in acted.open:
+        result = rules.make_refused_result(acted.run, acted.actions[place])
+        if result is not None:
+            acted = acted.answer(place, result)
+    left = acted.open
+    for place, first in zip(left, rules.find_first_equal_calls([acted.actions[place] for place in left]), strict=True):
+        if left[first] != place:
+            acted = acted.answer(place, left[first])
+    called = [acted.actions[place] for place in acted.open]
+    calls = [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in called]
+    return acted.with_results((yield from ask_all(calls)))
 
 
 def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:

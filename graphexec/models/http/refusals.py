@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, final
 
 from graphexec.models.http.failures import ErrorReport
 from graphexec.models.http.json_bodies import JSON
-from graphexec.models.progress_reports import Refused
+from graphexec.models.progress_reports import OptionRefused
 from graphexec.runtime.calls import ForkSafeLock
 
 
@@ -195,21 +195,21 @@ class Refusals:
                 if path == parameter.path and other and other not in refused:
                     body[other] = value
 
-    def learn(self, body: JSON, status: int, report: ErrorReport) -> list[Refused]:
+    def learn(self, body: JSON, status: int, report: ErrorReport) -> list[OptionRefused]:
         """Remember the parameters of `body` that the server refuses, and return them; an empty list if it names none.
 
         `apply` removes them from the body, so a call can be repeated only as often as there are names.
         """
         sent = [(parameter, path) for parameter in self._known if (path := parameter.find(body))]
         named = find_refused_names(status, report, (name for parameter, path in sent for name in parameter.names(path)))
-        learned: list[Refused] = []
+        learned: list[OptionRefused] = []
         for parameter, path in sent:
             other = parameter.other_name
             if not named.isdisjoint(parameter.names(path)):
                 with self._lock:
                     self._refused |= {path}
                 instead = other if path == parameter.path and other not in self._refused else ""
-                learned.append(Refused(path.rpartition("*.")[2], instead))
+                learned.append(OptionRefused(path.rpartition("*.")[2], instead))
         return learned
 
 

@@ -172,7 +172,8 @@ class OpenAICompatible(RemoteModel):
     are the server's. `extra_body` has further members of the request, `extra_headers` further headers, which replace
     those of the same name. Objects in `extra_body` are merged with those of the request, and lists are joined; members
     that the request or another option writes are refused. If a server refuses an option or stop strings, as those of
-    reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as `Refused`;
+    reasoning models do, the call is repeated at once without them, the model remembers it, and reports it as
+    `OptionRefused`;
     replies are cut before the first stop string in any case.
 
     `timeout` bounds a call in seconds, with all its attempts and the waits between them, whatever the server sends, or

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
 from graphexec.effects import CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
-from graphexec.executor.table import Acted, LimitReached, Observed, Ready
+from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved, Reported
 from graphexec.kernel.graph import Graph
@@ -115,7 +115,7 @@ def _lost_actions(events: Events) -> Iterator[BrokenPromise]:
                     yield _lost(event.node, decided, [step.action for step in run.steps[steps:]])
                     return
                 decided = ()
-            case AgentFinish() | StoppedResponse() | LimitReached():
+            case AgentFinish() | StoppedResponse() | LimitReached() | Refused():
                 decided = ()
             case _:
                 pass

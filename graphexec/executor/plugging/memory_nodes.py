@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, final
-from weakref import WeakSet
 
-from graphexec.actions import NO_RUN, AgentFinish, Run, StoppedResponse, run_of
+from graphexec.actions import AgentFinish, Run, StoppedResponse
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError
 from graphexec.executor.inputs import InputKeys, to_outputs
+from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.result import Ending
-from graphexec.executor.table import (
-    LimitReached,
-    Ready,
-    check_return_direct,
-    generate_response,
-    limit_reached,
-    parse,
-    parse_or_raise,
-    stopped_response,
-)
+from graphexec.executor.table import LimitReached, Ready, limit_reached, stopped_response
 from graphexec.kernel.effects import Asks, Effect, ask
 from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
 from graphexec.kernel.meters import Exhausted
@@ -108,7 +96,7 @@ def add_memory(machine: Graph[S, F]) -> Graph[S, F]:
     if save_memory.name in {one.name for one in nodes}:
         edges = [_to_save(edge) for edge in edges]
         ending = {edge.source for edge in edges if edge.target == save_memory.name}
-        nodes = [_attach_run(one) if one.name in ending else one for one in nodes]
+        nodes = [attach_run(one) if one.name in ending else one for one in nodes]
     return check_table(nodes, [*edges, *saved], start)
 
 
@@ -151,48 +139,3 @@ def _plain_stop(machine: Graph[Any, Any]) -> Node[Any, Any]:
         if machine[name].kind == "pure":
             return machine[name]
     return rename(stopped_response, "stopped_unloaded") if targets else stopped_response
-
-
-# The executor's own nodes that end a run: their endings always carry it.
-_STOCK = frozenset(
-    stock.function for stock in (parse, parse_or_raise, check_return_direct, stopped_response, generate_response)
-)
-
-# Functions that `_attach_run` has wrapped: a memory may be added to a graph again after surgery.
-_wrapped: WeakSet[Callable[..., Any]] = WeakSet()
-
-
-def _attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
-    """Return the node with a function that adds the run to endings without one. A user's node may leave it out.
-
-    The memory saves the inputs of that run.
-    """
-    function: Callable[..., Any] = source.function
-    # `bind` supplies settings by a partial function.
-    plain: Any = getattr(function, "func", function)
-    if plain in _STOCK or plain in _wrapped:
-        return source
-
-    def call_pure(value: Any, **settings: Any) -> Any:
-        return _with_run(function(value, **settings), value)
-
-    def call_generator(value: Any, **settings: Any) -> Generator[Any, Any, Any]:
-        inner: Generator[Any, Any, Any] = function(value, **settings)
-        return _with_run((yield from inner), value)
-
-    async def call_async(value: Any, **settings: Any) -> Any:
-        return _with_run(await function(value, **settings), value)
-
-    if source.kind == "asks":
-        wrapper: Callable[..., Any] = call_generator
-    else:
-        wrapper = call_async if inspect.iscoroutinefunction(function) else call_pure
-    _wrapped.add(functools.update_wrapper(wrapper, function))
-    return dataclasses.replace(source, function=wrapper)
-
-
-def _with_run(outcome: object, value: object) -> object:
-    run = run_of(value)
-    if run is None or not isinstance(outcome, (AgentFinish, StoppedResponse)) or outcome.run != NO_RUN:
-        return outcome
-    return dataclasses.replace(outcome, run=run)

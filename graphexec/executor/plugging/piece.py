@@ -1,0 +1,148 @@
+"""A piece: a few nodes that an agent's machine takes as one, by the classes of outcomes that they take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, final
+
+from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.effects import CallTool
+from graphexec.errors import InputError, format_value
+from graphexec.executor.table import (
+    Acted,
+    LimitReached,
+    Observed,
+    Ready,
+    Refused,
+    Replied,
+    limit_reached,
+)
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.node import Node, charged
+from graphexec.messages import ModelRequest
+from graphexec.runtime.handlers import HandlerLike
+from graphexec.tools import AnyTool
+
+# The outcomes of an agent's machine. Each class has a home, the node where its edges lead; see `HOMES`.
+Flow: TypeAlias = Ready | Replied | Acted | Observed | AgentFinish | LimitReached | Refused | StoppedResponse
+
+# The home of each class: the name of the node that takes it, or of the end.
+HOMES: Mapping[type, str] = {
+    Ready: "plan",
+    Replied: "parse",
+    Acted: "dispatch_tools",
+    Observed: "check_return_direct",
+    LimitReached: "stopped_response",
+    Refused: "stopped_response",
+    AgentFinish: "END",
+    StoppedResponse: "END",
+}
+
+# Changes a request that the agent makes: from the request, and the run so far.
+Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
+
+
+@final
+@dataclass(frozen=True)
+class Piece:
+    """Nodes that `executor.plug` puts into an agent's machine, with what they need.
+
+    A node that takes a class with a home (`Ready`, `Replied`, `Acted`, `Observed`, `AgentFinish`, `StoppedResponse`,
+    `LimitReached`, `Refused`) sits on every edge of that class to its home. Other nodes take the piece's own classes,
+    which only its nodes return. Where a node leads follows from what it returns: to the piece's node that takes the
+    class, else to the class's home, through the pieces that sit before it.
+
+    - `name`: of the piece in `unplug`, in `seats` and in pictures.
+    - `once`: its node that takes `Ready` runs before the first decision only.
+    - `before`: the name of a piece which a value passes after this one, where both sit on one class.
+    - `tools` are offered to the model, and `handlers` answer the effects of the nodes.
+    - `edits(request, run)` returns the request to send instead of a request of the agent.
+    - `reveals`: the endings that its nodes return are for people only, so no model may be asked after them.
+    - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls.
+    - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
+
+    A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
+    name, and for nodes of which none takes a class with a home, or two take the same class.
+    """
+
+    name: str
+    nodes: tuple[Node[Any, Any], ...]
+    once: bool = False
+    before: str | None = None
+    tools: tuple[AnyTool, ...] = ()
+    handlers: Mapping[type[Effect[Any]], HandlerLike] = field(default_factory=dict[Any, Any])
+    edits: Edit | None = None
+    reveals: bool = False
+    gates: bool = False
+    acts: bool = False
+
+    def __post_init__(self) -> None:
+        # Users without a type checker pass other values.
+        given: Any = self.nodes
+        if not isinstance(self.name, str) or not self.name.isidentifier():  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"a piece cannot be named {format_value(self.name)}; give a name that a variable could have"
+            )
+        if not isinstance(given, (tuple, list)) or not all(isinstance(one, Node) for one in given):  # pyright: ignore[reportUnknownVariableType]
+            raise InputError(f"the piece {self.name} has nodes={format_value(given)}; give a tuple of nodes")
+        nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
+        object.__setattr__(self, "nodes", nodes)
+        object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "acts", self.acts or any(CallTool in one.effects for one in self.entries(Acted)))
+        taken = [kind for one in nodes for kind in one.takes]
+        if twice := [kind.__name__ for kind in taken if taken.count(kind) > 1]:
+            raise InputError(f"the piece {self.name} has two nodes that take {twice[0]}; make two pieces of it")
+        if nodes and not any(kind in HOMES for kind in taken):
+            homes = ", ".join(kind.__name__ for kind in HOMES)
+            names = ", ".join(kind.__name__ for kind in taken)
+            raise InputError(f"the piece {self.name} takes {names}, which has no home; take one of {homes}")
+
+    @property
+    def takes(self) -> tuple[type, ...]:
+        """The classes with a home that its nodes take, in the order of the nodes."""
+        return tuple(kind for one in self.nodes for kind in one.takes if kind in HOMES)
+
+    def entries(self, kind: type) -> tuple[Node[Any, Any], ...]:
+        """Return the node that takes a class, or nothing."""
+        return tuple(one for one in self.nodes if kind in one.takes)
+
+    def __repr__(self) -> str:
+        return f"<piece {self.name}: {', '.join(kind.__name__ for kind in self.takes) or 'no nodes'}>"
+
+
+def _charge(one: Node[Any, Any]) -> Node[Any, Any]:
+    if one.kind == "pure" or one.when_spent is not None:
+        return one
+    return charged(when_spent=limit_reached)(one)
+
+
+# What `plug` takes: a piece, or a node, which is a piece of its own name.
+Plugged: TypeAlias = (
+    Piece
+    | Node[Ready, Flow]
+    | Node[Replied, Flow]
+    | Node[Acted, Flow]
+    | Node[Observed, Flow]
+    | Node[AgentFinish, Flow]
+    | Node[StoppedResponse, Flow]
+    | Node[LimitReached, Flow]
+    | Node[Refused, Flow]
+)
+
+
+def to_piece(given: Plugged) -> Piece:
+    """Return a piece: itself, or a piece of one node. Raises `InputError` for anything else."""
+    if isinstance(given, Piece):
+        return given
+    if isinstance(given, Node):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return Piece(given.name, (given,))
+    # Users without a type checker pass functions.
+    called: Any = given
+    if isinstance(called, type) or not callable(called):
+        raise InputError(f"{format_value(called)} is not a piece; pass a piece such as approve_tools(...), or a node")
+    name = getattr(called, "__name__", format_value(called))
+    raise InputError(
+        f"{name} is a function; call it, as in {name}(...), if it makes a piece, or decorate it with @node"
+    )

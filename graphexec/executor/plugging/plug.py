@@ -1,0 +1,192 @@
+"""Put pieces into an agent's machine: every edge of a class to its home then passes the pieces that take the class."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from graphexec.actions import AgentFinish, StoppedResponse
+from graphexec.agents import Agent
+from graphexec.effects import CallAgent, CallModel
+from graphexec.errors import Fault, GraphError, InputError
+from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
+from graphexec.executor.plugging.piece import HOMES, Edit, Piece
+from graphexec.executor.plugging.run_attachment import attach_run
+from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
+from graphexec.executor.table import Ready
+from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.node import END, Edge, Node
+from graphexec.kernel.validation import reachable
+
+F = TypeVar("F")
+
+
+def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
+    """Return the machine with these pieces, in their order.
+
+    Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, and for
+    a node that asks a model behind a piece that reveals.
+    """
+    if not pieces:
+        return machine
+    seats = assign_seats(pieces)
+    homes = {kind: _find_home(machine, kind) for kind in HOMES}
+    faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces)]
+    routes = _Routes(seats, homes)
+    added = [edge for piece in pieces for edge in routes.edges_of(piece, faults)]
+    if faults:
+        raise GraphError(faults)
+    edges, start = routes.redirect(machine)
+    nodes = [attach_run(one) for one in (*machine, *(one for piece in pieces for one in piece.nodes))]
+    changed = check_table(nodes, [*edges, *added], start)
+    if found := list(_find_leaks(changed, pieces)):
+        raise GraphError(found)
+    return changed
+
+
+def _find_home(machine: Graph[Any, Any], kind: type) -> str:
+    """Return the name of a class's home; in a machine with a memory, endings lead to the node that saves them."""
+    home = HOMES[kind]
+    return save_memory.name if home == END.name and save_memory.name in machine else home
+
+
+class _Routes:
+    """The target of each class of outcomes, with these pieces on the way."""
+
+    def __init__(self, seats: Seats, homes: Mapping[type, str]) -> None:
+        self._seats = seats.pieces
+        self._homes = homes
+
+    def entry(self, kind: type | str) -> str:
+        """Return the first node on the way of a class to its home."""
+        return self._follow(kind, 0)
+
+    def _follow(self, kind: type | str, place: int) -> str:
+        taken = Ready if isinstance(kind, str) else kind
+        chain = self._seats.get(kind, ())
+        if place < len(chain):
+            return chain[place].entries(taken)[0].name
+        return self.entry(Ready) if isinstance(kind, str) else self._homes[taken]
+
+    def edges_of(self, piece: Piece, faults: list[Fault]) -> Iterator[Edge]:
+        """Yield the edges of the piece's nodes."""
+        own = {kind: one.name for one in piece.nodes for kind in one.takes if kind not in HOMES}
+        for one in piece.nodes:
+            for outcome in one.outcomes:
+                target = own.get(outcome)
+                if target is None and outcome in HOMES:
+                    target = self._next(piece, one, outcome)
+                if target is None:
+                    homes = ", ".join(kind.__name__ for kind in HOMES)
+                    text = (
+                        f"{one.name} returns {outcome.__name__}, which has no home, and no node of {piece.name} takes "
+                        f"it; return one of {homes}, or add a node that takes {outcome.__name__} to the piece"
+                    )
+                    faults.append(Fault("GX028", one.name, outcome.__name__, text))
+                    continue
+                yield Edge(one.name, outcome, target)
+
+    def _next(self, piece: Piece, source: Node[Any, Any], outcome: type) -> str:
+        """Return where an outcome with a home leads: behind the piece on its own seat, else to the seat's first."""
+        if piece.once and outcome is Ready:
+            return self._follow(ONCE, self._place(ONCE, piece) + 1)
+        if outcome in source.takes:
+            return self._follow(outcome, self._place(outcome, piece) + 1)
+        return self.entry(outcome)
+
+    def _place(self, kind: type | str, piece: Piece) -> int:
+        return [one.name for one in self._seats[kind]].index(piece.name)
+
+    def redirect(self, machine: Graph[Any, Any]) -> tuple[list[Edge], str]:
+        """Return the machine's edges, each with the pieces before its home, and the start."""
+        home = self._homes[Ready]
+        # What the first decision leads to; other sources run before it.
+        later = reachable(home, [(edge.source, edge.target) for edge in machine.edges]) if home in machine else set()
+        edges: list[Edge] = []
+        for edge in machine.edges:
+            target = edge.target
+            if self._homes.get(edge.outcome) == target and not is_save_node(edge.source):
+                first = edge.outcome is Ready and edge.source not in later
+                target = self.entry(ONCE if first else edge.outcome)
+            edges.append(dataclasses.replace(edge, target=target))
+        return edges, self.entry(ONCE) if machine.start == home else machine.start
+
+
+def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
+    names = [*machine.nodes, *(one.name for piece in pieces for one in piece.nodes)]
+    for piece in pieces:
+        for one in piece.nodes:
+            if names.count(one.name) > 1:
+                owners = [other.name for other in pieces if one.name in [node.name for node in other.nodes]]
+                where = " and ".join(owners) if len(owners) > 1 else f"the machine and {piece.name}"
+                text = f"{where} have a node {one.name}; rename one of the functions, or give the piece another name"
+                yield Fault("GX020", one.name, None, text)
+
+
+def _find_missing_homes(
+    machine: Graph[Any, Any], homes: Mapping[type, str], pieces: Sequence[Piece]
+) -> Iterator[Fault]:
+    for piece in pieces:
+        for kind in piece.takes:
+            if homes[kind] not in (*machine.nodes, END.name):
+                text = (
+                    f"{piece.name} takes {kind.__name__}, whose home {homes[kind]} is not in the machine; make the "
+                    "machine from executor.graph, or splice the node into an edge"
+                )
+                yield Fault("GX028", piece.name, kind.__name__, text)
+
+
+def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
+    """Yield the nodes that ask a model, and can be reached with an ending that a piece has revealed."""
+    steps = [(edge.source, edge.target) for edge in machine.edges]
+    for piece in pieces:
+        revealing = [one for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
+        if not piece.reveals:
+            continue
+        behind = set[str]().union(*(_reach(one, steps) for one in revealing))
+        for one in machine:
+            if one.name in behind and one.grace is None and asks_model(one):
+                group = one.group or one.name
+                text = (
+                    f"{one.name} asks a model after {piece.name}, which reveals what is for people only; "
+                    f"put {piece.name} before {group} in the list, so that it comes last on the way out"
+                )
+                yield Fault("GX030", one.name, None, text)
+
+
+def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]:
+    return {*reachable(source.name, list(steps))} - {source.name}
+
+
+def asks_model(one: Node[Any, Any]) -> bool:
+    """Return whether a node may ask a model."""
+    return any(issubclass(kind, (CallModel, CallAgent)) for kind in one.effects)
+
+
+def edit_agent(agent: Agent, edits: Sequence[Edit]) -> Agent:
+    """Return the agent with each of its requests changed by the edits of pieces, in their order.
+
+    Raises `InputError` for an agent that makes no requests, which a function decides.
+    """
+    if not edits:
+        return agent
+    if agent.function is not None:
+        raise InputError(
+            f"a piece changes the requests of the agent, and a {agent.kind} agent makes none; make the agent with "
+            "create_agent, or leave out the piece"
+        )
+
+    def edited(ask: Any) -> Any:
+        # Any: the four functions have different parameters, the first of which is the run.
+        def make(run: Any, *more: Any) -> Any:
+            effect = ask(run, *more)
+            request = effect.request
+            for edit in edits:
+                request = edit(request, run)
+            return effect if request is effect.request else dataclasses.replace(effect, request=request)
+
+        return None if ask is None else make
+
+    names = ("ask", "conclude", "narrow", "choose")
+    return dataclasses.replace(agent, **{name: edited(getattr(agent, name)) for name in names})

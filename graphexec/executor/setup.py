@@ -1,0 +1,153 @@
+"""What an executor is made of, and how its machine, its handlers and its agent are made of that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, final
+
+from graphexec.agents import Agent
+from graphexec.effects import CallTool
+from graphexec.errors import InputError
+from graphexec.executor.as_tool import nested_runs
+from graphexec.executor.handlers import Binding, make_handlers, with_attempts
+from graphexec.executor.inputs import make_input_keys
+from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
+from graphexec.executor.plugging import Piece, edit_agent, plug
+from graphexec.executor.plugging.memory_nodes import add_memory
+from graphexec.executor.result import Ending
+from graphexec.executor.rules import CallRules, add_rules
+from graphexec.executor.table import Policies, Ready
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.graph import Graph
+from graphexec.kernel.surgery import bind, unbind
+from graphexec.runtime.handlers import HandlerLike, Handlers, handlers_for
+from graphexec.tools import AnyTool, tools_by_name
+from graphexec.tools.calling import Lookup, make_tool_handler
+from graphexec.tools.options import ErrorPolicy
+
+if TYPE_CHECKING:
+    from graphexec.memory import Memory
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DispatchOptions:
+    """The executor's options that decide how tools are called; see `AgentExecutor`."""
+
+    on_error: ErrorPolicy
+    lookup: Lookup
+    max_observation: int | None
+    max_tool_input: int | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """The parts of an executor that its user chose. `pieces` are plugged into the machine that they make.
+
+    `changed` is the machine that surgery has made, unbound; `None` for the executor's own.
+    """
+
+    agent: Agent
+    tools: tuple[AnyTool, ...]
+    memory: Memory | None
+    # The user's own.
+    handlers: Mapping[type[Effect[Any]], HandlerLike]
+    policies: Policies
+    parsing: ParsePolicy
+    stopping: EarlyStopping
+    tool_options: DispatchOptions
+    pieces: tuple[Piece, ...] = ()
+    changed: Graph[Ready, Ending] | None = None
+
+    @cached_property
+    def offered(self) -> Mapping[str, AnyTool]:
+        """The tools by name, with those of the pieces. Raises `ToolDefinitionError` for two tools of one name."""
+        return tools_by_name([*self.tools, *(tool for piece in self.pieces for tool in piece.tools)])
+
+    @cached_property
+    def told(self) -> Agent:
+        """The agent as it runs: with the tools of the pieces, and their changes of its requests."""
+        agent = self.agent
+        if any(piece.tools for piece in self.pieces):
+            agent = agent.with_tools(tuple(self.offered.values()))
+        return edit_agent(agent, [piece.edits for piece in self.pieces if piece.edits is not None])
+
+    @cached_property
+    def answers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
+        """The handlers of the pieces and of the user, which take precedence."""
+        by_piece: dict[type[Effect[Any]], HandlerLike] = {}
+        for piece in self.pieces:
+            by_piece |= piece.handlers
+        return {**by_piece, **self.handlers}
+
+    @cached_property
+    def binding(self) -> Binding:
+        """The agent and the handlers that the nodes are bound to."""
+        return Binding.of(self.told, self.offered, self.memory, self.answers)
+
+    def make_handlers(self) -> Handlers:
+        """Return the handlers of all effects."""
+        answers = make_handlers(self.told, self.memory)
+        options = self.tool_options
+        answers[CallTool] = make_tool_handler(
+            self.offered,
+            on_error=options.on_error,
+            lookup=options.lookup,
+            max_observation=options.max_observation,
+            max_tool_input=options.max_tool_input,
+        )
+        answers |= self.answers
+        return handlers_for(with_attempts(answers))
+
+    def make_graph(self) -> Graph[Ready, Ending]:
+        """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
+
+        Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
+        """
+        rules = CallRules(self.told, self.offered, self.tool_options.lookup)
+        if self.changed is None:
+            machine = add_rules(select_graph(self.stopping, self.parsing), rules)
+        else:
+            machine = self.changed
+            # Of the nodes that could not be unbound.
+            self.binding.require_same(machine)
+        machine = plug(machine, self.pieces)
+        if self.memory is not None:
+            machine = add_memory(machine)
+        keys = make_input_keys(self.told, self.memory)
+        nested = nested_runs(self.offered.values())
+        return bind(machine, self.told, self.policies, rules, keys, self.binding, nested)
+
+    def fixed(self, graph: Graph[Ready, Ending]) -> Setup:
+        """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
+
+        Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
+        """
+        self.binding.require_same(graph)
+        return dataclasses.replace(
+            self,
+            agent=self.told,
+            tools=tuple(self.offered.values()),
+            handlers=self.answers,
+            pieces=(),
+            changed=unbind(graph),
+        )
+
+
+def find_pieces(pieces: Sequence[Piece], names: Sequence[str], graph: Graph[Any, Any]) -> tuple[Piece, ...]:
+    """Return the pieces without those of these names. Raises `InputError` for a name that is not plugged."""
+    known = [piece.name for piece in pieces]
+    for name in names:
+        if name in known:
+            continue
+        if any(one.group == name for one in graph):
+            raise InputError(
+                f"{name} is a part of the machine that splice, replace or with_graph has changed; unplug it from the "
+                "executor before that change"
+            )
+        raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
+    return tuple(piece for piece in pieces if piece.name not in names)

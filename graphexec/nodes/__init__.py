@@ -1,0 +1,8 @@
+"""The shelf: pieces that an agent's machine takes by name, `create_agent(model, tools, nodes=[...])`.
+
+Each function returns a `Piece`, which `executor.plug` puts on every edge of the outcomes that it takes.
+"""
+
+from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
+
+__all__ = ["HOMES", "Flow", "Piece", "Plugged", "Seats"]
