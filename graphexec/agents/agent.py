@@ -93,6 +93,15 @@ class Agent:
     def __post_init__(self) -> None:
         validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))
 
+    def with_tools(self, tools: Sequence[AnyTool]) -> Agent:
+        """Return an agent that describes these tools to its model. One that describes none stays as it is.
+
+        Raises `InputError` for an agent that cannot be made with other tools.
+        """
+        if self.tools is None or tuple(tools) == self.tools:
+            return self
+        raise InputError("the agent cannot be made with other tools; make it with create_agent")
+
 
 def validate_rules(rules: Sequence[RuleName]) -> tuple[RuleName, ...]:
     """Return the names of rules. Raises `InputError` for other values, and for both rules against repetitions."""

@@ -86,7 +86,7 @@ class Piece:
                 f"a piece cannot be named {format_value(self.name)}; give a name that a variable could have"
             )
         if not isinstance(given, (tuple, list)) or not all(isinstance(one, Node) for one in given):  # pyright: ignore[reportUnknownVariableType]
-            raise InputError(f"the piece {self.name} has nodes={format_value(given)}; give a tuple of nodes")
+            raise InputError(f"the piece {self.name} has nodes={format_value(self.nodes)}; give a tuple of nodes")
         nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "tools", tuple(self.tools))
@@ -107,6 +107,14 @@ class Piece:
     def entries(self, kind: type) -> tuple[Node[Any, Any], ...]:
         """Return the node that takes a class, or nothing."""
         return tuple(one for one in self.nodes if kind in one.takes)
+
+    def inside(self, entry: Node[Any, Any]) -> list[Node[Any, Any]]:
+        """Return the nodes that the piece's own classes lead to from one of its nodes, and that node."""
+        found = [entry]
+        for one in found:
+            own = [kind for kind in one.outcomes if kind not in HOMES]
+            found += [other for kind in own for other in self.entries(kind) if other not in found]
+        return found
 
     def __repr__(self) -> str:
         return f"<piece {self.name}: {', '.join(kind.__name__ for kind in self.takes) or 'no nodes'}>"
@@ -143,6 +151,4 @@ def to_piece(given: Plugged) -> Piece:
     if isinstance(called, type) or not callable(called):
         raise InputError(f"{format_value(called)} is not a piece; pass a piece such as approve_tools(...), or a node")
     name = getattr(called, "__name__", format_value(called))
-    raise InputError(
-        f"{name} is a function; call it, as in {name}(...), if it makes a piece, or decorate it with @node"
-    )
+    raise InputError(f"{name} is a function; call it, {name}(...), if it makes a piece, or decorate it with @node")

@@ -88,12 +88,12 @@ class _Routes:
                 yield Edge(one.name, outcome, target)
 
     def _next(self, piece: Piece, source: Node[Any, Any], outcome: type) -> str:
-        """Return where an outcome with a home leads: behind the piece on its own seat, else to the seat's first."""
-        if piece.once and outcome is Ready:
-            return self._follow(ONCE, self._place(ONCE, piece) + 1)
-        if outcome in source.takes:
-            return self._follow(outcome, self._place(outcome, piece) + 1)
-        return self.entry(outcome)
+        """Return where an outcome with a home leads: past the piece if it came from there, else to the seat's first."""
+        came = [one for entry in piece.entries(outcome) for one in piece.inside(entry)]
+        if source not in came:
+            return self.entry(outcome)
+        kind = ONCE if piece.once and outcome is Ready else outcome
+        return self._follow(kind, self._place(kind, piece) + 1)
 
     def _place(self, kind: type | str, piece: Piece) -> int:
         return [one.name for one in self._seats[kind]].index(piece.name)
@@ -102,7 +102,7 @@ class _Routes:
         """Return the machine's edges, each with the pieces before its home, and the start."""
         home = self._homes[Ready]
         # What the first decision leads to; other sources run before it.
-        later = reachable(home, [(edge.source, edge.target) for edge in machine.edges]) if home in machine else set()
+        later = reachable(home, [(edge.source, edge.target) for edge in machine.edges])
         edges: list[Edge] = []
         for edge in machine.edges:
             target = edge.target

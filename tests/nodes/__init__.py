@@ -1,0 +1,1 @@
+"""Tests of the pieces that plug into an agent's machine."""

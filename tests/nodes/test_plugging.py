@@ -1,0 +1,356 @@
+"""Pieces sit on every edge of their class, in the order of the list, and can be taken out again."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import final
+
+import pytest
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    AskHuman,
+    Asks,
+    Budget,
+    GraphError,
+    InputError,
+    Snapshot,
+    StoppedResponse,
+    ask,
+    create_agent,
+    create_tool_calling_agent,
+    metered,
+    node,
+)
+from graphexec.actions import Refusal, Run
+from graphexec.effects import ToolResult
+from graphexec.executor import Acted, LimitReached, Observed, Ready, Refused, Replied
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, UserMessage
+from graphexec.models import ScriptedModel
+from graphexec.nodes import HOMES, Piece
+from graphexec.testing import scripted_tool
+from graphexec.verify import UnprovedError
+
+
+def make_executor(*replies: ModelReply | str, **options: object) -> AgentExecutor:
+    look_up = scripted_tool("look_up", ["found"] * 9)
+    model = ScriptedModel(replies or ["done"], repeat_last=True)
+    agent = create_tool_calling_agent(model, [look_up])
+    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, **options)  # type: ignore[arg-type]
+
+
+def call(*arguments: str) -> ModelReply:
+    calls = [ToolCall(f"c{place}", "look_up", f'{{"x": "{one}"}}') for place, one in enumerate(arguments)]
+    return ModelReply("", tuple(calls))
+
+
+@node
+def sign(finish: AgentFinish) -> AgentFinish:
+    """Sign the answer, without its run."""
+    return AgentFinish({"output": f"{finish.output} (signed)"})
+
+
+@node
+def doubt(finish: AgentFinish) -> AgentFinish:
+    return AgentFinish({"output": f"{finish.output}?"}, "", finish.run)
+
+
+@node
+def forbid(acted: Acted) -> Acted | Refused:
+    return Refused(acted.run, "forbid", "no calls") if acted.actions else acted
+
+
+@node
+def pass_on(ready: Ready) -> Ready:
+    return ready
+
+
+def edges_of(executor: AgentExecutor) -> set[tuple[str, str, str]]:
+    return {(edge.source, edge.outcome.__name__, edge.target) for edge in executor.graph.edges}
+
+
+class TestSeats:
+    def test_piece_sits_on_every_edge_of_its_class(self) -> None:
+        edges = edges_of(make_executor().plug(sign))
+        assert {(source, to) for source, kind, to in edges if kind == "AgentFinish"} == {
+            ("parse", "sign"),
+            ("check_return_direct", "sign"),
+            ("sign", "END"),
+        }
+
+    def test_first_of_the_list_is_outermost(self) -> None:
+        executor = make_executor().plug(sign, doubt)
+        assert executor.seats()[AgentFinish] == ("doubt", "sign")
+        assert executor.run("hi").output == "done? (signed)"
+
+    def test_before_moves_a_piece(self) -> None:
+        executor = make_executor().plug(sign, Piece("doubt", (doubt,), before="sign"))
+        moved = make_executor().plug(Piece("sign", (sign,), before="doubt"), doubt)
+        assert executor.seats()[AgentFinish] == ("doubt", "sign")
+        assert moved.seats()[AgentFinish] == ("sign", "doubt")
+
+    def test_seats_print_the_way_to_each_home(self) -> None:
+        once = Piece("first", (pass_on,), once=True)
+        assert str(make_executor().plug(once, sign, doubt, forbid).seats()) == (
+            "Ready (once): first > plan\nActed:        forbid > dispatch_tools\nAgentFinish:  doubt > sign > END"
+        )
+        assert repr(make_executor().seats()) == "no pieces"
+
+    def test_once_runs_before_the_first_decision_only(self) -> None:
+        executor = make_executor(call("a"), "done").plug(Piece("first", (pass_on,), once=True))
+        entered = [event.node for event in executor.stream("hi") if type(event).__name__ == "Entered"]
+        assert entered.count("plan") == 2
+        assert entered.count("pass_on") == 1
+
+    def test_pieces_that_act_come_after_those_that_gate(self) -> None:
+        @node
+        def approve(acted: Acted) -> Acted:
+            return acted
+
+        @node
+        def carry_out(acted: Acted) -> Acted:
+            return acted
+
+        @node
+        def edit(acted: Acted) -> Acted:
+            return acted
+
+        acting, gating = Piece("acting", (carry_out,), acts=True), Piece("gating", (approve,), gates=True)
+        for pieces in ([acting, gating, edit], [edit, gating, acting], [gating, edit, acting]):
+            assert make_executor().plug(*pieces).seats()[Acted] == ("edit", "gating", "acting")  # type: ignore[arg-type]
+        early = Piece("acting", (carry_out,), acts=True, before="gating")
+        with pytest.raises(GraphError, match="acting carries out calls, so it sits behind gating"):
+            make_executor().plug(early, gating)
+
+
+class TestOwnClasses:
+    def test_own_outcome_goes_to_the_piece_that_takes_it(self) -> None:
+        executor = make_executor("short", "long enough").plug(lengthen(times=2))
+        assert executor.run("hi").output == "long enough"
+        assert ("judge", "Short", "again") in edges_of(executor)
+
+    def test_loop_without_budget_is_refused(self) -> None:
+        @node
+        def again(reached: LimitReached) -> LimitReached | Ready:
+            return Ready(reached.run)
+
+        with pytest.raises(UnprovedError, match="again"):
+            make_executor().plug(again)
+
+    def test_outcome_without_a_home_is_refused(self) -> None:
+        @node
+        def stray(finish: AgentFinish) -> AgentFinish | Short:
+            return finish
+
+        with pytest.raises(GraphError, match="stray returns Short, which has no home, and no node of stray takes it"):
+            make_executor().plug(stray)  # type: ignore[arg-type]
+
+
+@final
+@dataclass(frozen=True)
+class Short:
+    finish: AgentFinish
+
+    @property
+    def run(self) -> object:
+        return self.finish.run
+
+
+def lengthen(times: int) -> Piece:
+    @node
+    def judge(finish: AgentFinish) -> AgentFinish | Short:
+        return finish if len(finish.output) > 5 else Short(finish)
+
+    def anyway(short: Short, limit: object) -> AgentFinish:
+        return short.finish
+
+    @metered(when_spent=anyway, budget=Budget("attempts", times))
+    @node
+    def again(short: Short) -> Ready:
+        return Ready(short.finish.run)
+
+    return Piece("lengthen", (judge, again))
+
+
+class TestRemoval:
+    def test_unplugging_everything_restores_the_machine(self) -> None:
+        executor = make_executor()
+        plugged = executor.plug(sign, forbid, lengthen(2), Piece("first", (pass_on,), once=True))
+        restored = plugged.unplug("forbid", "sign").unplug("lengthen", "first")
+        assert restored.graph.edges == executor.graph.edges
+        assert [*restored.graph.nodes] == [*executor.graph.nodes]
+        assert restored.verify().certificate == executor.verify().certificate
+        assert restored.agent is executor.agent
+
+    def test_limits_of_a_removed_budget_are_left_out(self) -> None:
+        executor = make_executor().plug(lengthen(2))
+        changed = executor.with_limits(type(executor.limits)(budgets={"attempts": 5}))
+        assert changed.unplug("lengthen").limits.budgets == {}
+
+    def test_unknown_name_is_refused(self) -> None:
+        with pytest.raises(InputError, match="sing is not plugged; the executor has sign"):
+            make_executor().plug(sign).unplug("sing")
+
+    def test_piece_stays_in_a_spliced_machine(self) -> None:
+        plugged = make_executor().plug(sign)
+        changed = plugged.with_graph(plugged.graph)
+        assert changed.run("hi").output == "done (signed)"
+        with pytest.raises(InputError, match="sign is a part of the machine"):
+            changed.unplug("sign")
+        assert changed.plug(doubt).run("hi").output == "done (signed)?"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("stopping", ["force", "generate"])
+    def test_refusal_ends_the_run_without_a_model(self, stopping: str) -> None:
+        executor = make_executor(call("a"), early_stopping_method=stopping).plug(forbid)
+        result = executor.run("hi")
+        assert result.reason == "refused"
+        assert result.stopped is not None
+        assert result.stopped.refusal == Refusal("forbid", "no calls")
+        assert result.output == "Agent stopped: refused by forbid: no calls"
+        assert result.spent.meters["model_calls"] == 1
+
+    def test_ending_needs_a_cause(self) -> None:
+        with pytest.raises(InputError, match="neither limit nor refusal"):
+            StoppedResponse("", None)
+
+
+class TestAnswers:
+    def test_answered_action_is_not_called(self) -> None:
+        @node
+        def answer_first(acted: Acted) -> Acted:
+            return acted.answer(0, ToolResult("known", "rejected"))
+
+        result = make_executor(call("a", "b"), "done").plug(answer_first).run("hi")
+        assert [(step.observation, step.status) for step in result.steps] == [("known", "rejected"), ("found", "ok")]
+        assert result.spent.meters["tool_calls"] == 1
+
+    def test_answer_may_be_an_earlier_place(self) -> None:
+        @node
+        def join(acted: Acted) -> Acted:
+            return acted.answer(1, 0)
+
+        result = make_executor(call("a", "b"), "done").plug(join).run("hi")
+        assert [step.observation for step in result.steps] == ["found", "found"]
+        assert result.spent.meters["tool_calls"] == 1
+
+    def test_all_answered_actions_call_nothing(self) -> None:
+        @node
+        def answer_all(acted: Acted) -> Acted:
+            for place in acted.open:
+                acted = acted.answer(place, ToolResult("no", "rejected"))
+            return acted
+
+        result = make_executor(call("a", "b"), "done").plug(answer_all).run("hi")
+        assert [step.status for step in result.steps] == ["rejected", "rejected"]
+        assert "tool_calls" not in {name for name, count in result.spent.meters.items() if count}
+
+    def test_answers_are_stored(self) -> None:
+        action = AgentAction("look_up", {"x": "a"})
+        acted = Acted(Run({}), (action, action), (ToolResult("known", "rejected"), 0))
+        stored = Snapshot("dispatch_tools", acted)
+        assert Snapshot.from_json(stored.to_json(), make_executor().graph) == stored
+
+    def test_wrong_places_are_refused(self) -> None:
+        acted = Acted(make_executor().run("hi").ending.run, ())
+        with pytest.raises(IndexError, match="there is no action 0; there are 0"):
+            acted.answer(0, ToolResult(""))
+
+
+class TestWrongPieces:
+    def test_name_twice_is_refused(self) -> None:
+        with pytest.raises(GraphError, match="sign is plugged twice"):
+            make_executor().plug(sign, sign)
+
+    def test_name_of_a_node_of_the_machine_is_refused(self) -> None:
+        @node
+        def plan(ready: Ready) -> Ready:
+            return ready
+
+        with pytest.raises(GraphError, match="the machine and plan have a node plan"):
+            make_executor().plug(plan)
+
+    def test_class_without_a_home_is_refused(self) -> None:
+        @node
+        def stray(short: Short) -> AgentFinish:
+            return short.finish
+
+        with pytest.raises(InputError, match="the piece stray takes Short, which has no home; take one of Ready"):
+            make_executor().plug(stray)  # type: ignore[arg-type]
+
+    def test_unknown_before_is_refused(self) -> None:
+        with pytest.raises(GraphError, match=r"doubt has before='sing', .* did you mean sign\?"):
+            make_executor().plug(sign, Piece("doubt", (doubt,), before="sing"))
+
+    @pytest.mark.parametrize(
+        ("given", "text"),
+        [
+            (lengthen, "lengthen is a function; call it, lengthen"),
+            ("critic", "'critic' is not a piece; pass a piece"),
+            (Piece, "is not a piece"),
+        ],
+    )
+    def test_other_objects_are_refused(self, given: object, text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            make_executor().plug(given)  # type: ignore[arg-type]
+
+    def test_model_behind_a_revealing_piece_is_refused(self) -> None:
+        @node
+        def judge(finish: AgentFinish) -> Asks[AskHuman, AgentFinish | Ready]:
+            reply = yield from ask(AskHuman("ok?"))
+            return finish if reply == "yes" else Ready(finish.run)
+
+        reveal = Piece("reveal", (sign,), reveals=True)
+        with pytest.raises(GraphError, match="plan asks a model after reveal"):
+            make_executor(handlers={AskHuman: lambda _: "yes"}).plug(judge, reveal)
+        assert (
+            make_executor(handlers={AskHuman: lambda _: "yes"}).plug(reveal, judge).run("hi").output == "done (signed)"
+        )
+
+
+class TestOtherParts:
+    def test_piece_brings_tools_and_handlers(self) -> None:
+        extra = scripted_tool("extra", ["more"])
+
+        @node
+        def confirm(acted: Acted) -> Asks[AskHuman, Acted]:
+            yield from ask(AskHuman("go on?"))
+            return acted
+
+        model = ScriptedModel([ModelReply("", (ToolCall("1", "extra", '{"x": "y"}'),)), "done"])
+        piece = Piece("more", (confirm,), tools=(extra,), handlers={AskHuman: lambda _: "yes"})
+        executor = create_agent(model, [], kind="tool_calling", nodes=[piece])
+        assert [step.observation for step in executor.run("hi").steps] == ["more"]
+        assert [*executor.tools] == ["extra"]
+        assert [*executor.unplug("more").tools] == []
+
+    def test_edits_change_every_request(self) -> None:
+        def edits(request: ModelRequest, run: object) -> ModelRequest:
+            assert isinstance(request, ChatRequest)
+            return dataclasses.replace(request, messages=(*request.messages, UserMessage("Be brief.")))
+
+        model = ScriptedModel(["done"])
+        agent = create_tool_calling_agent(model, [])
+        executor = AgentExecutor(agent=agent, tools=[], nodes=[Piece("brief", (), edits=edits)])
+        executor.run("hi")
+        assert model.requests[0].messages[-1] == UserMessage("Be brief.")  # type: ignore[union-attr]
+
+    def test_executor_takes_other_tools_handlers_and_agents(self) -> None:
+        other = scripted_tool("other", ["else"])
+        executor = create_agent(ScriptedModel(["done"]), [], kind="tool_calling").plug(sign)
+        changed = executor.with_tools([other]).with_handlers({AskHuman: lambda _: "x"})
+        assert [*changed.tools] == ["other"]
+        assert changed.agent.tools == (other,)
+        assert AskHuman in changed.run_context.handlers
+        again = changed.with_agent(create_tool_calling_agent(ScriptedModel(["new"]), [other]))
+        assert again.run("hi").output == "new (signed)"
+
+
+def test_every_home_is_a_node_of_the_machine() -> None:
+    graph = make_executor().graph
+    assert {home for home in HOMES.values() if home != "END"} <= {*graph.nodes}
+    assert {Replied, Observed, StoppedResponse} < {*HOMES}
