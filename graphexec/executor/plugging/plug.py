@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
-from graphexec.effects import CallAgent, CallModel
+from graphexec.effects import CallAgent, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
@@ -161,7 +161,7 @@ def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]
 
 def asks_model(one: Node[Any, Any]) -> bool:
     """Return whether a node may ask a model."""
-    return any(issubclass(kind, (CallModel, CallAgent)) for kind in one.effects)
+    return any(issubclass(kind, (ModelEffect, CallAgent)) for kind in one.effects)
 
 
 def edit_agent(agent: Agent, edits: Sequence[Edit]) -> Agent:
