@@ -1,22 +1,25 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from graphexec._mistakes import explain_names
+from graphexec._mistakes import missing_name
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, AgentFunction, RuleName, callable_agent, chat_agent
 from graphexec.agents.examples import WorkedExample, synthesised_examples
-from graphexec.agents.langchain.chat import create_chat_agent
-from graphexec.agents.langchain.conversational import create_conversational_agent
-from graphexec.agents.langchain.json_chat import create_json_chat_agent
-from graphexec.agents.langchain.mrkl import create_mrkl_agent
-from graphexec.agents.langchain.self_ask import create_self_ask_agent
-from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
-from graphexec.agents.langchain.xml import create_xml_agent
 from graphexec.agents.react import create_react_agent
 from graphexec.agents.runnables import Planner, Runnable
 from graphexec.agents.structured import create_structured_agent
 from graphexec.agents.tool_calling import create_tool_calling_agent
+
+if TYPE_CHECKING:
+    from graphexec.agents.langchain.chat import create_chat_agent
+    from graphexec.agents.langchain.conversational import create_conversational_agent
+    from graphexec.agents.langchain.json_chat import create_json_chat_agent
+    from graphexec.agents.langchain.mrkl import create_mrkl_agent
+    from graphexec.agents.langchain.self_ask import create_self_ask_agent
+    from graphexec.agents.langchain.structured_chat import create_structured_chat_agent
+    from graphexec.agents.langchain.xml import create_xml_agent
 
 __all__ = [
     "Agent",
@@ -41,6 +44,21 @@ __all__ = [
     "synthesised_examples",
 ]
 
+# The agents of LangChain's formats, which few programs make: each is loaded when it is used.
+_LAZY = {
+    "create_chat_agent": "chat",
+    "create_conversational_agent": "conversational",
+    "create_json_chat_agent": "json_chat",
+    "create_mrkl_agent": "mrkl",
+    "create_self_ask_agent": "self_ask",
+    "create_structured_chat_agent": "structured_chat",
+    "create_xml_agent": "xml",
+}
+
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-    __getattr__ = explain_names(__name__)
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            return getattr(import_module(f"graphexec.agents.langchain.{_LAZY[name]}"), name)
+        raise missing_name(__name__, name)
