@@ -49,7 +49,9 @@ def executor_tool(
         signature = inspect.Signature([inspect.Parameter(key, kind) for key in (_CALL, *keys)])
         setattr(function, "__signature__", signature)  # noqa: B010 - a function has no such attribute to a checker
     of_nodes = [one.context_type for one in executor.graph if one.context_type is not None]
-    of_handlers = [kind for handler in executor.run_context.handlers.values() for kind in handler.context_types]
+    worlds = {node.name: node.world for node in executor.graph}
+    answering = (executor.run_context.handlers, *executor.run_context.handlers_of(worlds).values())
+    of_handlers = [kind for handlers in answering for one in handlers.values() for kind in one.context_types]
     # The outer run checks these classes before its first step, so a wrong context does not fail in the middle.
     kinds = tuple(dict.fromkeys([*of_nodes, *of_handlers]))
     made = tool(name=name, description=description, async_function=arun)(run)

@@ -33,7 +33,7 @@ from graphexec.kernel.graph import Graph, Table
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Limits
 from graphexec.kernel.node import Node
 from graphexec.kernel.surgery import drop_edge, replace, splice
-from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext
+from graphexec.runtime.handlers import AT_ONCE, AroundCall, HandlerLike, RunContext, World
 from graphexec.tools import AnyTool, tools_by_name
 from graphexec.tools.calling import Lookup
 from graphexec.tools.collecting import to_tools
@@ -224,6 +224,11 @@ class AgentExecutor(RunMethods):
     def graph(self) -> Graph[Ready, Ending]:
         """The machine, bound to this executor's agent and tools."""
         return self._graph
+
+    @property
+    def world(self) -> World:
+        """What answers the nodes of this executor in a graph that it is embedded in; see `graphexec.embed`."""
+        return World(self.run_context.handlers, self.check_access)
 
     @property
     def memory(self) -> Memory | None:

@@ -186,4 +186,4 @@ class Stepwise:
         self._new.take_new(run.steps)
         spent = dataclasses.replace(entered.spent, seconds=max(entered.spent.seconds, self._clock() - self._began))
         run_id = "" if entered.call is None else entered.call.run_id
-        return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id)
+        return Snapshot(entered.node, value, spent=spent, sequence=self._sequence, run_id=run_id, frames=entered.frames)

@@ -25,7 +25,7 @@ from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.validation import reachable
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
-from graphexec.runtime.handlers import RunContext, RunOptions
+from graphexec.runtime.handlers import RunContext, RunOptions, World
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, Items, iterate_sync, run_sync
 from graphexec.runtime.loop import follow
 from graphexec.runtime.observers import OnEvent
@@ -295,8 +295,12 @@ class RunMethods:
     def check_access(self) -> None:
         """Raise `MissingAPIKeyError`, or what else a model raises before its first call. Sends and charges nothing.
 
-        Each run begins with this check of its models and of the executors that are tools, as far as they support it.
+        Each run begins with this check of its models, of the executors that are tools, and of embedded executors, as
+        far as they support it.
         """
+        for world in {id(node.world): node.world for node in self._graph}.values():
+            if isinstance(world, World):
+                world.check_access()
         for called in (*self.run_context.handlers.values(), *self.tools.values()):
             check_access(called)
 

@@ -247,6 +247,11 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _agent_of(source: Node[Any, Any], agent: Agent) -> Agent:
+    """Return the agent that a node is bound to: an embedded executor has its own."""
+    return next((one for one in source.bound if isinstance(one, Agent)), agent)
+
+
 @final
 class AnswerDiscarded(str):
     """A piece of a streamed answer, a line break: the pieces before it are not a part of the answer.
@@ -271,10 +276,11 @@ class AnswerExtractor:
     change or withhold it, or if a limit stopped the run.
     """
 
-    __slots__ = ("_agent", "_emitted", "_nodes", "_read")
+    __slots__ = ("_agent", "_emitted", "_graph", "_nodes", "_read")
 
     def __init__(self, agent: Agent, graph: Graph[Any, Any]) -> None:
         self._agent = agent
+        self._graph = graph
         self._nodes = _answering_nodes(graph)
         # The pieces since the last discard.
         self._emitted = ""
@@ -286,7 +292,7 @@ class AnswerExtractor:
             case Entered(_, Acted() | Ready()):
                 return self._discard()
             case Asked(node, ModelEffect()):
-                answers = self._agent.answer if node in self._nodes else None
+                answers = _agent_of(self._graph[node], self._agent).answer if node in self._nodes else None
                 self._read = None if answers is None else answers()
                 return self._discard()
             case Answered():

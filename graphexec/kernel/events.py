@@ -11,7 +11,7 @@ from graphexec._mistakes.remedies import EVENT_ATTRIBUTES, EVENT_ITEM
 from graphexec.kernel.effects import CallContext, Effect, RunScope
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.snapshot import Snapshot, find_attached
+from graphexec.kernel.snapshot import NO_FRAMES, Snapshot, find_attached
 
 
 @final
@@ -112,12 +112,13 @@ _explained = explain_class(attributes=EVENT_ATTRIBUTES, item=EVENT_ITEM)
 @_explained
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """The run arrives at `node` with `value`; `spent` does not include the entry yet."""
+    """The run arrives at `node` with `value`; `spent` does not include the entry yet. `frames` are the snapshot's."""
 
     node: str
     value: object
     spent: Spent
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
+    frames: Mapping[str, object] = field(default=NO_FRAMES, compare=False, repr=False)
 
 
 @_explained

@@ -13,11 +13,9 @@ from typing import Any, final
 
 from graphexec.errors import (
     CertificateError,
-    InputError,
     NodeError,
     SnapshotError,
     UndeclaredCountError,
-    UndeclaredOutcomeError,
     UnhandledOutcomeError,
     an,
 )
@@ -38,8 +36,8 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, Memb
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import Step, read_request
-from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply
+from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
+from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply, keep_frames, read_frame
 
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
@@ -71,6 +69,7 @@ class Execution(Counters):
     __slots__ = (
         "_by_member",
         "_entered",
+        "_frames",
         "_notify",
         "_observed",
         "_open",
@@ -100,6 +99,7 @@ class Execution(Counters):
             )
         self._step = self._program.steps[snapshot.node]
         self._value = snapshot.value
+        self._frames = snapshot.frames
         self._replies = list(snapshot.replies)
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
@@ -120,6 +120,7 @@ class Execution(Counters):
             tuple(self._open),
             self._sequence,
             self.scope.run_id,
+            self._frames,
         )
 
     @property
@@ -158,7 +159,7 @@ class Execution(Counters):
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
-                    event: Any = Entered(step.name, value, self.spent(), run_call)
+                    event: Any = Entered(step.name, value, self.spent(), run_call, self._frames)
                     (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
@@ -170,7 +171,7 @@ class Execution(Counters):
                     if type(outcome) is Exhausted:
                         exhausted = outcome
                 else:
-                    outcome = step.function(value) if step.call_parameter is None else self._call_node(step, value)
+                    outcome = step.function(value) if step.takes_value_only else self._call_node(step, value)
             if exhausted is not None:
                 assert step.when_spent is not None, f"{step.name} was stopped by a limit, and has no when_spent"
                 outcome = step.when_spent(value, exhausted)
@@ -178,7 +179,7 @@ class Execution(Counters):
             # Annotated, because pyright has narrowed the outcome to an unknown type.
             kind: type[Any] = type(outcome)  # pyright: ignore[reportUnknownVariableType]
             if kind not in declared:
-                raise _undeclared_outcome(step, outcome, declared)
+                raise undeclared_outcome(step, outcome, declared)
             try:
                 next_step = step.following[kind]
             except KeyError:
@@ -211,8 +212,13 @@ class Execution(Counters):
                         f"the proof did not include; prove this machine again, with these limits and the outer ones"
                     )
                 previous_rank = rank
+            frames = self._frames
+            if next_step.frames is not None:
+                frames = keep_frames(frames, next_step.frames, step.saves, value)
+            # No call separates these lines, so that no KeyboardInterrupt finds a node without its frame.
             self._step = step = next_step
             self._value = value = outcome
+            self._frames = frames
             self._entered = False
             # The batch of a resumed run is still open if a limit refused its unpaid calls.
             if self._open:
@@ -263,7 +269,10 @@ class Execution(Counters):
         return reply
 
     def _call_node(self, step: Step, value: Any) -> Any:
-        return step.function(value, **{str(step.call_parameter): self.call()})
+        arguments: dict[str, object] = {} if step.call_parameter is None else {step.call_parameter: self.call()}
+        if step.receives:
+            arguments[step.frame_parameter] = read_frame(self._frames, step.name, step.receives)
+        return step.function(value, **arguments)
 
     def _run_asking_node(self, step: Step, value: Any) -> Generator[Any, tuple[Any, float, float], Any]:
         """Charge and yield the effects of an asking node; return its outcome, or the `Exhausted` that stops it."""
@@ -287,7 +296,7 @@ class Execution(Counters):
                 except StopIteration as end:
                     # An `Exhausted` comes from the engine alone: no node may return one.
                     if type(end.value) is Exhausted:
-                        raise _undeclared_outcome(step, end.value, step.returns) from None
+                        raise undeclared_outcome(step, end.value, step.returns) from None
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
@@ -401,13 +410,13 @@ class Execution(Counters):
             answer = answer.reply
             kind = type(answer)  # pyright: ignore[reportUnknownVariableType]
         if kind is Exhausted:
-            raise _invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
+            raise invalid_answer(self._step, effect, "an Exhausted, which only the engine creates")
         if kind is Cut:
             return self._reply_to_cut(effect)
         # An opaque node (`async def` or `@opaque`) is itself one effect, whose reply is the node's outcome.
         if type(effect) is Perform:
             if kind not in self._step.returns:
-                raise _undeclared_outcome(self._step, answer, self._step.returns)
+                raise undeclared_outcome(self._step, answer, self._step.returns)
         elif self._step.tariffs[type(effect)].is_measured:
             self._measure(effect, answer)
         return answer
@@ -427,7 +436,7 @@ class Execution(Counters):
         """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
         deadline = self.deadline
         if deadline is None:
-            raise _invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
+            raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
         # A cut call used all remaining time, even if the clock lags slightly.
         self.seconds = max(self.seconds, deadline)
         limit, outer = self._limits.seconds, self._outer_seconds
@@ -437,11 +446,3 @@ class Execution(Counters):
             exhausted = Exhausted("seconds", limit, self.seconds)
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply
-
-
-def _invalid_answer(step: Step, effect: Request, answer: str) -> InputError:
-    return InputError(f"{step.name} asked for {type(effect).__name__} and was answered with {answer}; give a reply")
-
-
-def _undeclared_outcome(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
-    return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])

@@ -80,6 +80,8 @@ class Subgraph:
     edges: tuple[Edge, ...]
     start: str
     own: tuple[Budget, ...]
+    # The budgets that an entry resets; `None`: all its own.
+    refilled: tuple[Budget, ...] | None = None
 
     def renamed_budgets(self, name: str) -> dict[str, Budget]:
         """Return the own budgets of this graph and of graphs within it, renamed with the prefix `name`, by old name."""
@@ -89,7 +91,18 @@ class Subgraph:
     def refilled_budgets(self, name: str) -> list[Budget]:
         """Return the budgets that an entry into the node `name` resets."""
         renamed = self.renamed_budgets(name)
-        return [renamed[budget.name] for budget in self.own]
+        return [renamed[budget.name] for budget in (self.own if self.refilled is None else self.refilled)]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A value that a run keeps while it is in a subgraph: `name.enter` saves its argument, `name.leave` receives it.
+
+    `parameter` is the parameter of `name.leave` for it; it is empty in `name.enter`.
+    """
+
+    name: str
+    parameter: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -134,6 +147,10 @@ class Node(Generic[In_contra, Out_co]):
     context_type: type | None = None
     # The piece that plugged the node into its machine.
     group: str = ""
+    # What answers its effects instead of the run's handlers, if it belongs to an embedded executor.
+    world: object = None
+    # The saved value of a subgraph, if the node saves or receives it.
+    frame: Frame | None = None
 
     @property
     def metered(self) -> bool:

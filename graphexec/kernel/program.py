@@ -7,7 +7,14 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeAlias, final
 from weakref import WeakKeyDictionary
 
-from graphexec.errors import LimitsError, UndeclaredCountError, UndeclaredEffectError, format_value
+from graphexec.errors import (
+    InputError,
+    LimitsError,
+    UndeclaredCountError,
+    UndeclaredEffectError,
+    UndeclaredOutcomeError,
+    format_value,
+)
 from graphexec.kernel.effects import All, Effect, Perform, Request
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
@@ -79,6 +86,13 @@ class Step:
             kind: Tariff(kind, program, reserved=source.grace is not None) for kind in source.effects
         }
         self.call_parameter = None if source.kind == "opaque" else source.call_parameter
+        # The frame that the node saves its argument in, or the one that it receives, and the parameter for it.
+        self.saves = "" if source.frame is None or source.frame.parameter else source.frame.name
+        self.receives = "" if source.frame is None or self.saves else source.frame.name
+        self.frame_parameter = "" if source.frame is None else source.frame.parameter
+        self.takes_value_only = self.call_parameter is None and not self.receives
+        # The frames that a run keeps when it arrives here; `None`: the machine has no frames.
+        self.frames: frozenset[str] | None = None
         self.following: dict[type, Step | None] = {}
         self.resets: dict[type, tuple[int, ...]] = {}
 
@@ -106,6 +120,7 @@ class Program:
         "names",
         "slots",
         "steps",
+        "worlds",
     )
 
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
@@ -131,6 +146,10 @@ class Program:
         self.context_types = tuple(
             dict.fromkeys(node.context_type for node in graph.nodes.values() if node.context_type is not None)
         )
+        # The worlds of nodes that belong to embedded executors, by name.
+        self.worlds: Mapping[str, object] = {
+            node.name: node.world for node in graph.nodes.values() if node.world is not None
+        }
         for edge in graph.edges:
             step = self.steps.get(edge.source)
             # A draft may refer to missing nodes.
@@ -138,6 +157,22 @@ class Program:
                 step.following[edge.outcome] = None if edge.target == END.name else self.steps[edge.target]
                 if edge.resets:
                     step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
+        if any(step.receives for step in self.steps.values()):
+            self._find_frames(graph)
+
+    def _find_frames(self, graph: Graph[Any, Any]) -> None:
+        """Set the frames of each step: those that a later node receives, unless a node before it saves them anew."""
+        found: dict[str, set[str]] = {name: set() for name in self.steps}
+        for receiver in self.steps.values():
+            pending = [receiver.name] if receiver.receives else []
+            while pending:
+                name = pending.pop()
+                if receiver.receives in found[name] or self.steps[name].saves == receiver.receives:
+                    continue
+                found[name].add(receiver.receives)
+                pending += [edge.source for edge in graph.edges if edge.target == name and edge.source in self.steps]
+        for name, step in self.steps.items():
+            step.frames = frozenset(found[name])
 
 
 # Stands for the single effect of an empty batch.
@@ -156,6 +191,16 @@ def read_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[A
     if step.most is not None and asked + count > step.most:
         raise UndeclaredCountError(step.name, asked + count, step.least, step.most)
     return count, members[0] if members else _NOTHING, tariffs[type(members[0])] if count == 1 else None
+
+
+def invalid_answer(step: Step, effect: Request, answer: str) -> InputError:
+    """Return the error of a caller who answered an effect with what is no reply."""
+    return InputError(f"{step.name} asked for {type(effect).__name__} and was answered with {answer}; give a reply")
+
+
+def undeclared_outcome(step: Step, outcome: object, declared: tuple[type, ...]) -> UndeclaredOutcomeError:
+    """Return the error of a node that returned an outcome which it does not declare."""
+    return UndeclaredOutcomeError(step.name, outcome, [kind.__name__ for kind in declared])
 
 
 def check_meters(graph: Graph[Any, Any], limits: Limits) -> None:

@@ -8,10 +8,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import SnapshotError, format_value, repr_fields
-from graphexec.kernel.meters import Exhausted, Spent, format_count, is_count
+from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, is_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from graphexec.kernel.effects import Request
     from graphexec.kernel.graph import Graph
@@ -26,6 +27,34 @@ class OpenCall(Enum):
 
 PAID, UNPAID = OpenCall.PAID, OpenCall.UNPAID
 
+NO_FRAMES: FrozenMapping[object] = FrozenMapping((), ())
+
+
+def freeze_frames(frames: Mapping[str, object]) -> FrozenMapping[object]:
+    """Return the frames of a snapshot as a mapping that cannot change."""
+    return FrozenMapping(tuple(frames), tuple(frames.values())) if frames else NO_FRAMES
+
+
+def keep_frames(
+    frames: Mapping[str, object], kept: AbstractSet[str], saves: str, value: object
+) -> Mapping[str, object]:
+    """Return the frames of the next node: those of `kept`, and in `saves`, if it is one of them, the value."""
+    if not frames and saves not in kept:
+        return frames
+    saved = {saves: value} if saves in kept else {}
+    return freeze_frames({**{name: one for name, one in frames.items() if name in kept}, **saved})
+
+
+def read_frame(frames: Mapping[str, object], node: str, name: str) -> object:
+    """Return the value that the node receives. Raises `SnapshotError` if the run has not saved it."""
+    if name not in frames:
+        raise SnapshotError(
+            f"{node} needs the value with which the run entered {name}, and the snapshot does not have it; resume a "
+            "snapshot of this graph"
+        )
+    return frames[name]
+
+
 # The version of the JSON form. Version 1 had a fixed list of meters.
 VERSION = 2
 
@@ -39,7 +68,8 @@ class Snapshot:
     into the node is charged.
 
     `open` is the pending request: for each member its reply, or an `OpenCall`. `sequence` is the number of answered
-    requests of the run, and `run_id` the run's id.
+    requests of the run, and `run_id` the run's id. `frames` are the values that embedded graphs have saved for their
+    `leave`, by the name of the graph's node.
     """
 
     node: str
@@ -50,6 +80,7 @@ class Snapshot:
     open: tuple[object, ...] = ()
     sequence: int = 0
     run_id: str = field(default="", compare=False)
+    frames: Mapping[str, object] = field(default=NO_FRAMES, hash=False)
 
     def __post_init__(self) -> None:
         if not is_count(self.sequence, whole=True):
@@ -89,6 +120,8 @@ class Snapshot:
                 "sequence": self.sequence,
                 "run": self.run_id,
             }
+            if self.frames:
+                data["frames"] = {name: dump_value(saved) for name, saved in self.frames.items()}
             return format_json(data)
         except SERIALIZATION_ERRORS as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
@@ -103,6 +136,7 @@ class Snapshot:
             node, value, replies, spent = data["node"], data["value"], data["replies"], data["spent"]
             entered, states = data.get("entered", False), data.get("open", [])
             sequence, run_id = data.get("sequence", 0), data.get("run", "")
+            frames = dict(data.get("frames", {}))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SnapshotError(f"this is not a snapshot: it needs node, value, replies and spent: {error!r}") from None
         if (version := data.get("version", 1)) != VERSION:
@@ -125,6 +159,7 @@ class Snapshot:
                 tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
                 sequence,
                 load_as(str, run_id),
+                freeze_frames({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
             )
         except SnapshotError:
             raise

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from graphexec.kernel.node import END, Edge, Node, Subgraph
+from graphexec.errors import NodeError
+from graphexec.kernel.meters import Budget
+from graphexec.kernel.node import END, Edge, Frame, Node, Subgraph, rename
+from graphexec.kernel.node import node as as_node
+from graphexec.kernel.signatures import accepts
 
 
 def inline_subgraphs(
@@ -35,7 +39,10 @@ def _prefix_nodes(node: Node[Any, Any], inner: Subgraph) -> Iterable[Node[Any, A
     for part in inner.nodes:
         meters = tuple(own.get(budget.name, budget) for budget in part.meters)
         group = node.group or (part.group and f"{node.name}.{part.group}")
-        yield dataclasses.replace(part, name=f"{node.name}.{part.name}", meters=meters, group=group)
+        frame = part.frame
+        if frame is not None:
+            frame = dataclasses.replace(frame, name=f"{node.name}.{frame.name}" if frame.name else node.name)
+        yield dataclasses.replace(part, name=f"{node.name}.{part.name}", meters=meters, group=group, frame=frame)
 
 
 def _redirect_edge(edge: Edge, inner: Mapping[str, Subgraph], entries: Mapping[str, str]) -> Edge:
@@ -59,3 +66,91 @@ def _inline_edges(name: str, inner: Subgraph, row: Iterable[Edge]) -> Iterable[E
             after = leaving[edge.outcome]
             combined = tuple(dict.fromkeys((*resets, *after.resets)))
             yield Edge(source, edge.outcome, after.target, combined)
+
+
+# A function, or a node made of one.
+Framing: TypeAlias = Node[Any, Any] | Callable[..., Any]
+
+
+def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None, each: Budget | None) -> Subgraph:
+    """Return a subgraph with the nodes `enter` before it and `leave` behind it.
+
+    `enter` saves its argument for `leave`. With `each`, a budget of `enter`, outcomes of `leave` may lead back to it.
+    Raises `NodeError` for functions that do not fit the subgraph.
+    """
+    before = _framing_node(name, "enter", enter)
+    taken = next(one.takes for one in inner.nodes if one.name == inner.start)
+    entering = [kind for kind in before.returns if accepts(taken, kind)]
+    if not entering:
+        raise NodeError(
+            f"{name} starts with {_list_names(taken)}, but its enter returns "
+            f"{_list_names(before.returns)}; return {_list_names(taken)}"
+        )
+    if before.spent_outcome in entering:
+        raise NodeError(
+            f"{name} is entered with {_list_names(entering)}, and when_spent returns that, too; return another class"
+        )
+    resets = tuple(budget for budget in inner.own if budget != each)
+    edges = [
+        Edge("enter", kind, inner.start, resets) if kind in entering else Edge("enter", kind, END.name)
+        for kind in before.outcomes
+    ]
+    nodes = [*inner.nodes]
+    if {"enter", "leave"} & {one.name for one in nodes}:
+        raise NodeError(f"{name} has a node of its own that is named enter or leave; rename it")
+    if leave is None:
+        return Subgraph((before, *nodes), (*edges, *inner.edges), "enter", inner.own, ())
+    after, before = _receiving_node(name, leave, before), dataclasses.replace(before, frame=Frame(""))
+    endings = [edge.outcome for edge in inner.edges if edge.target == END.name]
+    if not any(accepts(after.takes, kind) for kind in endings):
+        raise NodeError(
+            f"{name} ends with {_list_names(endings)}, but its leave takes "
+            f"{_list_names(after.takes)}; take {_list_names(endings)}"
+        )
+    for edge in inner.edges:
+        leads = edge.target == END.name and accepts(after.takes, edge.outcome)
+        edges.append(dataclasses.replace(edge, target="leave") if leads else edge)
+    back = [kind for kind in after.outcomes if accepts(before.takes, kind)]
+    if back and each is None:
+        raise NodeError(
+            f"{name} is entered again with the {_list_names(back)} of its leave, without a limit; pass "
+            f'each=Budget("rounds", 3) and when_spent=..., or return another class'
+        )
+    if each is not None and not back:
+        raise NodeError(
+            f"{name} has each={each}, but its leave never returns {_list_names(before.takes)}, which enters it "
+            "again; return that, or leave out each="
+        )
+    edges += [Edge("leave", kind, "enter" if kind in back else END.name) for kind in after.outcomes]
+    refilled = tuple(budget for budget in inner.own if budget == each)
+    return Subgraph((before, *nodes, after), tuple(edges), "enter", inner.own, refilled)
+
+
+def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
+    made: Node[Any, Any] = given if isinstance(given, Node) else as_node(given)
+    if made.kind != "pure" or made.inner is not None:
+        raise NodeError(f"{name} has the {role} {made.name}, which asks for effects; give a pure function")
+    return rename(made, role)
+
+
+def _receiving_node(name: str, given: Framing, before: Node[Any, Any]) -> Node[Any, Any]:
+    """Return the node `leave`, whose second parameter receives what `enter` took."""
+    made = _framing_node(name, "leave", given)
+    if not made.settings:
+        wanted = _list_names(before.takes)
+        raise NodeError(
+            f"{name} has a leave that takes one value; write def leave(ending: ..., outer: {wanted}) -> ..."
+        )
+    parameter, kinds = next(iter(made.settings.items()))
+    strangers = [kind for kind in before.takes if not accepts(kinds, kind)]
+    if strangers:
+        raise NodeError(
+            f"{name} is entered with {_list_names(strangers)}, but the parameter {parameter} of its leave takes "
+            f"{_list_names(kinds)}; widen the annotation of {parameter}"
+        )
+    rest = {setting: of for setting, of in made.settings.items() if setting != parameter}
+    return dataclasses.replace(made, settings=rest, frame=Frame("", parameter))
+
+
+def _list_names(kinds: Iterable[type]) -> str:
+    return " | ".join(kind.__name__ for kind in dict.fromkeys(kinds))

@@ -6,13 +6,15 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, overload
 
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
 from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
-from graphexec.kernel.meters import Budget, Limits, Meter
-from graphexec.kernel.node import END, Edge, I, Node, Subgraph, rename
+from graphexec.kernel.meters import Budget, Exhausted, Limits, Meter
+from graphexec.kernel.node import END, Edge, I, Node, Subgraph, metered, rename
+from graphexec.kernel.node import node as as_node
+from graphexec.kernel.subgraphs import add_frame
 from graphexec.kernel.validation import reachable
 
 S = TypeVar("S")
@@ -159,44 +161,94 @@ class HasGraph(Protocol[S_contra, F_co]):
         ...
 
 
-def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]:
+@overload
+def embed(child: Graph[S, F] | HasGraph[S, F], name: str, *, own: Sequence[Budget] = ()) -> Node[S, F]: ...
+@overload
+def embed(
+    child: Graph[S, F] | HasGraph[S, F],
+    name: str,
+    *,
+    own: Sequence[Budget] = (),
+    enter: Callable[[K], S | G] | Node[K, S | G],
+    leave: Callable[[Any, K], Any] | None = None,
+    each: Budget | None = None,
+    when_spent: Callable[[K, Exhausted], object] | None = None,
+) -> Node[K, Any]: ...
+def embed(
+    child: Graph[Any, Any] | HasGraph[Any, Any],
+    name: str,
+    *,
+    own: Sequence[Budget] = (),
+    enter: Callable[[Any], Any] | Node[Any, Any] | None = None,
+    leave: Callable[..., Any] | None = None,
+    each: Budget | None = None,
+    when_spent: Callable[[Any, Exhausted], object] | None = None,
+) -> Node[Any, Any]:
     """Return a node that is a whole graph: its value starts `child`, and the results of `child` are its outcomes.
 
     A table inlines its nodes, named `name.plan`. Each entry resets its `own` budgets: `own=[Budget("iterations", 5)]`
-    allows 5 iterations per entry. Other budgets, limits and handlers are those of the run. `child` may be an executor,
-    but only its graph is embedded: an executor with another agent, other tools or other handlers refuses it
-    (`with_graph`).
+    allows 5 iterations per entry. Other budgets and limits are those of the run. An executor as `child` keeps its
+    world: its model, tools, memory and handlers answer its nodes. A graph without an executor has no world: the
+    handlers of the run answer it.
 
-    Raises `NodeError` for a name that is not an identifier, and for an own budget that meters no node of `child`, and
-    `InputError` if `child` has no graph.
+    `enter(outer)` is a pure function that makes the start of `child` from another class of values; its other outcomes
+    leave the node at once. Its argument is saved in the run's state, and `leave(ending, outer)` receives it with an
+    ending of `child`; endings that it does not take leave the node unchanged. Both are nodes, `name.enter` and
+    `name.leave`. With `each=Budget("rounds", 3)`, outcomes of `leave` that `enter` takes lead back to `enter`, at most
+    3 times; then `when_spent(outer, exhausted)` returns the outcome. `each` counts per run or, in `own`, per entry.
+
+    Raises `NodeError` for a name that is not an identifier, for an own budget that meters no node, and for functions
+    that do not fit `child`, and `InputError` if `child` has no graph.
     """
     # Users without a type checker pass tables and functions.
     given: Any = getattr(child, "graph", child)
     require_graph(given, "embed(graph, name)")
-    machine: Graph[S, F] = given
-    spent = dict.fromkeys(budget.name for node in machine for budget in node.meters)
+    machine: Graph[Any, Any] = given
+    # An executor has a world, which the kernel does not look into.
+    world: object = getattr(child, "world", None)
+    parts = tuple(part if part.world is not None else dataclasses.replace(part, world=world) for part in machine)
+    inner = Subgraph(parts, machine.edges, machine.start, tuple(own))
+    if enter is not None:
+        inner = add_frame(name, inner, _meter_entry(name, enter, each, when_spent), leave, each)
+    elif leave is not None or each is not None or when_spent is not None:
+        option = next(one for one, value in (("leave", leave), ("each", each), ("when_spent", when_spent)) if value)
+        raise NodeError(f"{name} has {option}= without enter=; pass enter, a function that starts the graph")
+    spent = dict.fromkeys(budget.name for part in inner.nodes for budget in part.meters)
     for budget in own:
         if budget.name not in spent:
             raise NodeError(
                 f"{name} cannot own {budget.name}, which meters none of its nodes; "
                 f"own one of {', '.join(spent) or 'none'}"
             )
-    endings = tuple(dict.fromkeys(edge.outcome for edge in machine.edges if edge.target == END.name))
+    endings = tuple(dict.fromkeys(edge.outcome for edge in inner.edges if edge.target == END.name))
 
     def call_inlined_node(value: Any) -> Any:
         raise AssertionError(f"{name} is inlined, so it cannot be called with {value!r}")
 
-    takes = machine[machine.start].takes
-    whole: Node[S, F] = Node(
-        name,
-        "pure",
-        call_inlined_node,
-        takes=takes,
-        outcomes=endings,
-        returns=endings,
-        inner=Subgraph(tuple(machine), machine.edges, machine.start, tuple(own)),
+    takes = next(part.takes for part in inner.nodes if part.name == inner.start)
+    whole: Node[Any, Any] = Node(
+        name, "pure", call_inlined_node, takes=takes, outcomes=endings, returns=endings, inner=inner
     )
     return rename(whole, name)
+
+
+def _meter_entry(
+    name: str,
+    enter: Callable[[Any], Any] | Node[Any, Any],
+    each: Budget | None,
+    when_spent: Callable[[Any, Exhausted], object] | None,
+) -> Callable[[Any], Any] | Node[Any, Any]:
+    """Return `enter`, metered by the budget `each` if there is one."""
+    if each is None:
+        if when_spent is not None:
+            raise NodeError(f"{name} has when_spent= without each=; pass each, the budget that limits its rounds")
+        return enter
+    if when_spent is None:
+        raise NodeError(f"{name} has each={each} without when_spent=; pass a function of the value and the limit")
+    if each.limit is None:
+        raise NodeError(f'{name} has each={each}, which has no limit; write Budget("{each.name}", 3)')
+    entry: Node[Any, Any] = enter if isinstance(enter, Node) else as_node(enter)
+    return metered(when_spent=when_spent, budget=each)(entry)
 
 
 def wrap(

@@ -10,7 +10,7 @@ import dataclasses
 import math
 import os
 import threading
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, final
 from weakref import ReferenceType
@@ -300,3 +300,11 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
         },
     )
     return reply
+
+
+# Any: a request or an event of a path, which are not all calls.
+def describe_request(item: Any) -> str:
+    """Return who is responsible for a request, in words."""
+    calls: Sequence[CallContext[Any]] = getattr(item, "calls", (item,))
+    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls if isinstance(call, CallContext)))
+    return f"the handler of {effects}" if effects else "a function of the run"

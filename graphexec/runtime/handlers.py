@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -162,6 +162,18 @@ def handler_of(handlers: Handlers, effect: object) -> Handler:
         raise MissingHandlerError(effect) from None
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class World:
+    """What answers the effects of an embedded executor: its handlers, and the check of its access to models.
+
+    `graphexec.embed` gives it to the executor's nodes. Effects without a handler there are answered by the run's.
+    """
+
+    handlers: Handlers
+    check_access: Callable[[], object]
+
+
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.
 AT_ONCE = 64
@@ -178,7 +190,8 @@ class RunContext:
 
     With the `ranks` of a proof's certificate, every step must lower its rank (else `CertificateError`). `around_call`
     makes a context manager for each call, which is entered in the thread or task that carries out the call: for
-    telemetry spans, for example.
+    telemetry spans, for example. `overrides` answer the effects of embedded executors before their own handlers do: for
+    scripted replies.
     """
 
     handlers: Handlers
@@ -187,11 +200,18 @@ class RunContext:
     clock: Callable[[], float] = time.monotonic
     ranks: Ranks | None = None
     around_call: AroundCall | None = None
+    overrides: Handlers = field(default_factory=dict[type[Effect[Any]], Handler])
 
     def __post_init__(self) -> None:
         # Users without a type checker pass functions.
         if not all(isinstance(one, Handler) for one in self.handlers.values()):  # pyright: ignore[reportUnnecessaryIsInstance]
             object.__setattr__(self, "handlers", handlers_for(self.handlers))
+
+    def handlers_of(self, worlds: Mapping[str, object]) -> Mapping[str, Handlers]:
+        """Return the handlers of nodes with a world, by name; those of the run answer what a world does not."""
+        answering = (world for world in worlds.values() if isinstance(world, World))
+        known = {id(one): {**self.handlers, **one.handlers, **self.overrides} for one in answering}
+        return {name: known[id(world)] for name, world in worlds.items() if id(world) in known}
 
 
 _CALL = Constraint("a call, which a parameter annotated CallContext gets", lambda value: isinstance(value, CallContext))
@@ -230,9 +250,12 @@ class RunSettings(TypedDict, total=False):
     host: CallContext[Any] | None
 
 
-def check_context(handlers: Handlers, of_nodes: tuple[type, ...], context: object) -> None:
+def check_context(answering: Iterable[Handlers], of_nodes: tuple[type, ...], context: object) -> None:
     """Raise `InputError` if a tool, a handler or a node requires another class of context."""
-    for wanted in (*of_nodes, *(kind for handler in handlers.values() for kind in handler.context_types)):
+    for wanted in (
+        *of_nodes,
+        *(kind for handlers in answering for one in handlers.values() for kind in one.context_types),
+    ):
         if not _may_be(context, wanted):
             name = wanted.__name__
             given = (

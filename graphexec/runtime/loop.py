@@ -17,6 +17,7 @@ from graphexec.kernel.effects import Batch, CallContext, members_of
 from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, attach_journal
 from graphexec.kernel.execution import Cut, Execution
 from graphexec.kernel.graph import Graph
+from graphexec.kernel.program import compile_program
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.calls import (
@@ -24,6 +25,7 @@ from graphexec.runtime.calls import (
     Scope,
     close_calls,
     current_call,
+    describe_request,
     enter_call,
     keep_charged,
     leave_call,
@@ -105,6 +107,7 @@ class RunLoop:
         "scope",
         "start",
         "streams",
+        "worlds",
     )
 
     def __init__(
@@ -126,7 +129,10 @@ class RunLoop:
         self.scope = Scope(run_id, options.context, self.clock, host, run_context.limits.depth)
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
-        check_context(run_context.handlers, self.execution.context_types, options.context)
+        # The handlers of nodes that belong to embedded executors, by the node's name.
+        self.worlds = run_context.handlers_of(compile_program(graph, run_context.limits).worlds)
+        answering = (run_context.handlers, *self.worlds.values())
+        check_context(answering, self.execution.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         self.began = self.scope.began
@@ -207,6 +213,7 @@ class RunLoop:
         """
         path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
         notify, on_event, parts, handlers = self._notify, self._on_event, self.parts, self.run_context.handlers
+        worlds = self.worlds
         timed = execution.deadline is not None
         left: float | None
         supervised = timed and deadline is None and on_event is None
@@ -264,7 +271,7 @@ class RunLoop:
                 if plain:
                     effect: Any = item.effect
                     try:
-                        handler = handlers[type(effect)]
+                        handler = (worlds.get(item.node, handlers) if worlds else handlers)[type(effect)]
                     except KeyError:
                         raise MissingHandlerError(effect) from None
                     # The supervisor cuts a handler that waits and is not timed; then this loop is abandoned.
@@ -309,7 +316,7 @@ class RunLoop:
             from graphexec._mistakes.event_loops import raise_loop_error
 
             try:
-                raise_loop_error(error, _describe_request(item))
+                raise_loop_error(error, describe_request(item))
             except EventLoopError as explained:
                 if deadline is None:
                     self._fail(explained)
@@ -327,7 +334,11 @@ class RunLoop:
 
     def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:
         calls = item.calls if isinstance(item, Batch) else (item,)
-        return not all(handler_of(self.run_context.handlers, call.effect).instant for call in calls)
+        return not all(self.handler_of(call).instant for call in calls)
+
+    def handler_of(self, call: CallContext[Any]) -> Handler:
+        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
+        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
 
     def cut_call(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
         """Record in the journal that a call is cut now, with its charges; return the answer for the path."""
@@ -341,7 +352,7 @@ class RunLoop:
         self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
     ) -> tuple[object, float]:
         """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
-        handler = handler_of(self.run_context.handlers, call.effect)
+        handler = self.handler_of(call)
         if handler.timed:
             left = None
         elif left is not None and left <= 0:
@@ -434,10 +445,3 @@ class RunLoop:
                     await self.report(call, (news,))
             finally:
                 close_calls((call,))
-
-
-# Any: a request or an event of a path, which are not all calls.
-def _describe_request(item: Any) -> str:
-    calls: Sequence[CallContext[Any]] = getattr(item, "calls", (item,))
-    effects = ", ".join(dict.fromkeys(type(call.effect).__name__ for call in calls if isinstance(call, CallContext)))
-    return f"the handler of {effects}" if effects else "a function of the run"

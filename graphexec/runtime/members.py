@@ -12,7 +12,7 @@ from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
 from graphexec.kernel.events import MemberReply, MemberStarted
 from graphexec.runtime.calls import close_calls, keep_charged, within_call
-from graphexec.runtime.handlers import Handler, handler_of
+from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import CallGroup, run_sync
 from graphexec.runtime.progress import Listener
 from graphexec.runtime.supervision import Deadline, Loop
@@ -32,8 +32,7 @@ class MemberCalls:
         self._loop = loop
         self._deadline = deadline
         # A batch with an effect that has no handler is refused before any of its calls begins.
-        handlers = run.run_context.handlers
-        self._handlers = {member: handler_of(handlers, batch.calls[member].effect) for member in batch.open}
+        self._handlers = {member: run.handler_of(batch.calls[member]) for member in batch.open}
         self._waiting = deque(batch.open)
         self._width = run.run_context.at_once
         # By the clock of the IO: the run's clock stands still in some tests, and other calls advance it.

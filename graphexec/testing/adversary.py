@@ -92,7 +92,8 @@ class Adversary:
         """Return a context in which this adversary answers all effects of the graph."""
         handler = Handler(self._carry_out, instant=not self.attack.seconds)
         kinds = {kind for node in graph for kind in node.effects}
-        return RunContext(dict.fromkeys(kinds, handler), limits, clock=clock)
+        handlers = dict.fromkeys(kinds, handler)
+        return RunContext(handlers, limits, clock=clock, overrides=handlers)
 
     async def _carry_out(self, effect: Effect[Any], call: CallContext[Any], io: IO) -> Any:
         del call

@@ -334,12 +334,11 @@ def keep(ready: Ready) -> Ready:
     return ready
 
 
-# Ways to put nodes of another executor into the graph of this one.
+# Ways to put nodes of another executor into the graph of this one, without the model and the tools that answer them.
 WAYS: dict[str, Callable[[AgentExecutor, AgentExecutor], Graph[Ready, Ending]]] = {
-    "the executor": lambda inner, outer: embed_in_graph(inner),
     "its graph": lambda inner, outer: embed_in_graph(inner.graph),
     "its changed graph": lambda inner, outer: embed_in_graph(wrap(add_approval(inner.graph), plan, before=keep)),
-    "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner)),
+    "twice": lambda inner, outer: embed_in_graph(embed_in_graph(inner.graph)),
     "not embedded": lambda inner, outer: inner.graph,
     "replaced nodes": take_their_plan,
     "spliced nodes": take_their_guard,
@@ -387,7 +386,7 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], str]] = {
 def test_nodes_of_a_different_executor_are_refused(way: str, difference: str) -> None:
     settings, problem = DIFFERENCES[difference]
     inner, outer = outer_executor(**settings), outer_executor()
-    with pytest.raises(InputError, match=rf"bound to {problem} this .* inner\.as_tool\(name, description\)"):
+    with pytest.raises(InputError, match=rf"bound to {problem} this .* embed\(inner, name\)"):
         outer.with_graph(WAYS[way](inner, outer))
 
 

@@ -54,13 +54,17 @@ class Binding:
         """Raise `InputError` if nodes are bound to another agent, or if other objects would answer their effects."""
         conflicts: dict[str, list[str]] = {}
         for node in graph:
+            # The nodes of an embedded executor are answered by their own world.
+            if node.world is not None:
+                continue
             for difference in dict.fromkeys(found for one in node.bound for found in self._differences(one)):
                 conflicts.setdefault(difference, []).append(node.name)
         if conflicts:
             nodes = list(dict.fromkeys(name for names in conflicts.values() for name in names))
             raise InputError(
                 f"{', '.join(nodes)} {'is' if len(nodes) == 1 else 'are'} bound to {' and '.join(conflicts)} than this "
-                "executor's; to run the other agent, pass inner.as_tool(name, description) in tools; to run this "
+                "executor's; to run the other agent, embed its executor, as in embed(inner, name), or pass "
+                "inner.as_tool(name, description) in tools; to run this "
                 "executor's agent, embed a graph that is bound to no executor, such as AGENT_EXECUTOR"
             )
 

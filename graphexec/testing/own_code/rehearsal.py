@@ -20,7 +20,7 @@ from graphexec.kernel.events import Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.runtime.handlers import Handler, Handlers, RunContext, RunOptions
+from graphexec.runtime.handlers import Handler, Handlers, RunContext, RunOptions, World
 from graphexec.runtime.io import IO
 from graphexec.runtime.runner import astream, stream
 from graphexec.testing.adversary import PARTS, Adversary, Attack, Move, Part
@@ -67,7 +67,10 @@ class Rehearsal:
         """Return the rehearsal of an executor, or of a graph; all effects of a graph are scripted."""
         asked = {kind for node in trial.graph for kind in node.effects}
         if isinstance(machine, AgentExecutor):
-            unanswered = asked - machine.run_context.handlers.keys()
+            answered = {*machine.run_context.handlers}
+            for world in {node.world for node in trial.graph if isinstance(node.world, World)}:
+                answered |= world.handlers.keys()
+            unanswered = asked - answered
             models = {kind for kind in asked if issubclass(kind, ModelEffect)}
             asked &= {*models, AskHuman, *(replies or {}), *unanswered}
         trial.watchdog.names = _names(machine)
@@ -180,7 +183,8 @@ class Rehearsal:
         if not isinstance(self.machine, AgentExecutor):
             return Player(self.trial.graph, start, scripted, None, self.context)
         own = self.machine.run_context
-        handlers = {**own.handlers, **{kind: scripted.handlers[kind] for kind in self.scripted}}
+        overrides = {kind: scripted.handlers[kind] for kind in self.scripted}
+        handlers = {**own.handlers, **overrides}
         handlers |= self._stand_ins(own.handlers, scripted.handlers)
         around = own.around_call
 
@@ -191,7 +195,12 @@ class Rehearsal:
 
         changed = copy.copy(self.machine)
         changed.run_context = dataclasses.replace(
-            own, handlers=handlers, limits=self.trial.limits, clock=clock, around_call=around_call
+            own,
+            handlers=handlers,
+            limits=self.trial.limits,
+            clock=clock,
+            around_call=around_call,
+            overrides=overrides,
         )
         return Player(self.trial.graph, start, scripted, changed, self.context)
 

@@ -159,8 +159,9 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
         left = counters(spent, limits, graph.budgets, grace=grace)
         asked = asked_shape(waiting.effect, oracle.words)
-        calls = earlier_steps(value, looking)
-        return node, left, shape(value, oracle.words), asked, history(waiting.had), calls
+        values = (value, *waiting.snapshot.frames.values())
+        calls = tuple([earlier_steps(one, looking) for one in values])
+        return node, left, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
     failures = [

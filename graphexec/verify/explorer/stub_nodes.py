@@ -226,6 +226,7 @@ class StubMachine:
             effects=node.effects if node.kind == "opaque" else tuple(map(type, self._effects[node.name])),
             when_spent=None if spent is None else partial(_leave, spent),
             settings={},
+            frame=None,
         )
 
     def _remaining(self, node: Node[Any, Any], spent: Spent) -> _Left:
