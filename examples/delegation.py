@@ -1,27 +1,13 @@
-"""An agent within an agent: the inner agent carries out the actions of the outer one, with its own iterations.
+"""An agent within an agent: the inner agent carries out calls of the outer one, with its own model, tools and limit.
 
 The inner machine is embedded in the outer one, with nodes named `research.plan` and so on: one table, one picture, one
-proof.
+proof. The outer run is saved meanwhile, also in a snapshot.
 """
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    Budget,
-    StoppedResponse,
-    create_react_agent,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-    tool,
-)
+from graphexec import AgentExecutor, AgentFinish, Budget, StoppedResponse, create_react_agent, embed, tool
 from graphexec.actions import Run
-from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
+from graphexec.effects import ToolResult
+from graphexec.executor import Acted, Ready
 from graphexec.models import ScriptedModel
 
 
@@ -31,43 +17,37 @@ def search(query: str) -> str:
     return f"Nothing about {query}."
 
 
+@tool
+def research(task: str) -> str:
+    """Find out what the archive has about a subject."""
+    return f"Nobody has researched {task}."
+
+
+archivist = ScriptedModel(
+    ["Let me see.\nAction: search\nAction Input: elm", "Final Answer: The archive has nothing about elms."]
+)
+inner = AgentExecutor(agent=create_react_agent(archivist, [search]), tools=[search], max_fan_out=1)
+
+
+def brief(acted: Acted) -> Ready | Acted:
+    """Give the task to the inner agent as its question, unless another tool is called."""
+    action = acted.actions[0]
+    return Ready(Run({"input": str(action.tool_input)})) if action.tool == "research" else acted
+
+
+def report(ending: AgentFinish | StoppedResponse, acted: Acted) -> Acted:
+    """Answer the call with what the inner agent says."""
+    return acted.answer(0, ToolResult(ending.output))
+
+
+delegate = embed(inner, "delegate", own=[Budget("iterations", 2)], enter=brief, leave=report)
+
 model = ScriptedModel(
-    [
-        "I need the archive.\nAction: research\nAction Input: elm trees",
-        "Let me see.\nAction: search\nAction Input: elm",
-        "Final Answer: The archive has nothing about elms.",
-        "Final Answer: Nobody knows.",
-    ]
+    ["I need the archive.\nAction: research\nAction Input: elm trees", "Final Answer: Nobody knows."],
 )
-alone = AgentExecutor(agent=create_react_agent(model, [search]), tools=[search], max_iterations=4, max_fan_out=1)
-research = embed(alone.graph, "research", own=[Budget("iterations", 2)])
-
-
-@node
-def delegate(acted: Acted) -> Ready:
-    """Pass the first action's input to the inner agent as its question, without earlier steps."""
-    task = str(acted.actions[0].tool_input)
-    return Ready(Run({"input": task, "outer": acted.run}))
-
-
-@node
-def report(finish: AgentFinish) -> Ready:
-    """Continue the outer run, in which the inner run is a single step."""
-    outer: Run = finish.run.inputs["outer"]
-    return Ready(outer.with_steps([AgentStep(AgentAction("research", finish.run.inputs["input"]), finish.output)]))
-
-
-machine = graph(
-    edges(plan, on(Replied, parse) | on(LimitReached, stopped_response))
-    | edges(parse, on(Acted, delegate) | on(Ready, plan) | on(AgentFinish, END))
-    | edges(delegate, on(Ready, research))
-    | edges(research, on(AgentFinish, report) | on(StoppedResponse, END))
-    | edges(report, on(Ready, plan))
-    | edges(stopped_response, on(StoppedResponse, END)),
-    start=plan,
+executor = AgentExecutor(
+    agent=create_react_agent(model, [research]), tools=[research], max_iterations=4, max_fan_out=1, nodes=[delegate]
 )
-
-executor = alone.with_graph(machine)
 
 if __name__ == "__main__":
     result = executor.run("Why do elms die?")

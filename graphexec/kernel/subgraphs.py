@@ -110,12 +110,7 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
     for edge in inner.edges:
         leads = edge.target == END.name and accepts(after.takes, edge.outcome)
         edges.append(dataclasses.replace(edge, target="leave") if leads else edge)
-    back = [kind for kind in after.outcomes if accepts(before.takes, kind)]
-    if back and each is None:
-        raise NodeError(
-            f"{name} is entered again with the {_list_names(back)} of its leave, without a limit; pass "
-            f'each=Budget("rounds", 3) and when_spent=..., or return another class'
-        )
+    back = [] if each is None else [kind for kind in after.outcomes if accepts(before.takes, kind)]
     if each is not None and not back:
         raise NodeError(
             f"{name} has each={each}, but its leave never returns {_list_names(before.takes)}, which enters it "

@@ -194,8 +194,9 @@ def embed(
     `enter(outer)` is a pure function that makes the start of `child` from another class of values; its other outcomes
     leave the node at once. Its argument is saved in the run's state, and `leave(ending, outer)` receives it with an
     ending of `child`; endings that it does not take leave the node unchanged. Both are nodes, `name.enter` and
-    `name.leave`. With `each=Budget("rounds", 3)`, outcomes of `leave` that `enter` takes lead back to `enter`, at most
-    3 times; then `when_spent(outer, exhausted)` returns the outcome. `each` counts per run or, in `own`, per entry.
+    `name.leave`. With `each=Budget("rounds", 3)` it is a loop: outcomes of `leave` that `enter` takes lead back to
+    `enter`, which is visited at most 3 times; then `when_spent(outer, exhausted)` returns the outcome. `each` counts
+    per run or, in `own`, per entry from outside.
 
     Raises `NodeError` for a name that is not an identifier, for an own budget that meters no node, and for functions
     that do not fit `child`, and `InputError` if `child` has no graph.

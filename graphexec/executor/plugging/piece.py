@@ -90,7 +90,7 @@ class Piece:
         nodes = tuple(dataclasses.replace(_charge(one), group=self.name) for one in self.nodes)
         object.__setattr__(self, "nodes", nodes)
         object.__setattr__(self, "tools", tuple(self.tools))
-        object.__setattr__(self, "acts", self.acts or any(CallTool in one.effects for one in self.entries(Acted)))
+        object.__setattr__(self, "acts", self.acts or any(map(_calls_tools, self.entries(Acted))))
         taken = [kind for one in nodes for kind in one.takes]
         if twice := [kind.__name__ for kind in taken if taken.count(kind) > 1]:
             raise InputError(f"the piece {self.name} has two nodes that take {twice[0]}; make two pieces of it")
@@ -118,6 +118,12 @@ class Piece:
 
     def __repr__(self) -> str:
         return f"<piece {self.name}: {', '.join(kind.__name__ for kind in self.takes) or 'no nodes'}>"
+
+
+def _calls_tools(one: Node[Any, Any]) -> bool:
+    """Return whether a node calls tools, or an embedded executor's node within it."""
+    parts = (one,) if one.inner is None else one.inner.nodes
+    return any(CallTool in part.effects for part in parts)
 
 
 def _charge(one: Node[Any, Any]) -> Node[Any, Any]:

@@ -96,11 +96,20 @@ def _lost_actions(events: Events) -> Iterator[BrokenPromise]:
     """Yield the node that drops an action of the agent without a step or a call."""
     decided: tuple[AgentAction, ...] = ()
     steps = called = 0
-    for event in events:
+    # The same of the runs that wait for an embedded agent, by the frames that they are within.
+    waiting: dict[frozenset[str], tuple[tuple[AgentAction, ...], int, int]] = {}
+    inside = frozenset[str]()
+    for event, frames in zip(events, _frames_after(events), strict=True):
         if isinstance(event, Asked) and isinstance(event.effect, CallTool):
             called += 1
         if not isinstance(event, Moved):
             continue
+        if frames != inside:
+            waiting[inside] = decided, steps, called
+            decided, steps, called = waiting.get(frames, ((), 0, 0)) if frames < inside else ((), 0, 0)
+            entered, inside = inside < frames, frames
+            if entered:
+                continue
         match event.outcome:
             case Acted(run, actions) if not decided:
                 decided, steps, called = actions, len(run.steps), 0
@@ -119,6 +128,17 @@ def _lost_actions(events: Events) -> Iterator[BrokenPromise]:
                 decided = ()
             case _:
                 pass
+
+
+def _frames_after(events: Events) -> list[frozenset[str]]:
+    """Return for each event the names of the frames of the node that the run enters next."""
+    found: list[frozenset[str]] = []
+    frames = frozenset[str]()
+    for event in reversed(events):
+        if isinstance(event, Entered):
+            frames = frozenset(event.frames)
+        found.append(frames)
+    return found[::-1]
 
 
 def _new(run: Run, steps: int) -> int:
