@@ -305,13 +305,13 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
 def unbind(machine: Graph[S, F]) -> Graph[S, F]:
     """Return the machine without the settings that `bind` has supplied, so that it can be bound to others.
 
-    A node that was wrapped after it was bound keeps its settings.
+    A node that was wrapped after it was bound keeps its settings, and so does a node of an embedded executor.
     """
     nodes: list[Node[Any, Any]] = []
     for node in machine:
         # Any: the parameters of a partial object are unknown.
         function: Any = node.function
-        if not node.bound:
+        if not node.bound or node.world is not None:
             nodes.append(node)
         elif not node.supplied:
             nodes.append(dataclasses.replace(node, bound=()))
