@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, final, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, final, overload
 
-from graphexec.errors import InputError, SnapshotError, an, format_value
+from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
 from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
@@ -39,12 +38,16 @@ class Original:
     def value(self) -> Any:
         """The action. Raises `SnapshotError` if it was stored and its class is not loaded."""
         if self._value is None:
-            self._value = _restore(self._data)
+            from graphexec.messages.foreign import restore_object
+
+            self._value = restore_object(self._data)
         return self._value
 
     def dump(self) -> Any:
         """Return the action as JSON data. Raises `ValueError` for a part that JSON cannot express."""
-        return _dump(self._value) if self._data is None else self._data
+        from graphexec.messages.foreign import dump_object
+
+        return dump_object(self._value) if self._data is None else self._data
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
@@ -54,78 +57,6 @@ class Original:
         return core_schema.no_info_plain_validator_function(
             lambda data: cls(data=data), serialization=core_schema.plain_serializer_function_ser_schema(cls.dump)
         )
-
-
-# The mark of an object and of a dictionary in JSON data; neither can be mistaken for the other.
-_OBJECT, _DICT = "class", "items"
-_OWN = f"{__name__.partition('.')[0]}."
-
-
-def _dump(value: object) -> Any:
-    # Any: a value of a class that is not known here.
-    held: Any = value
-    from graphexec.kernel.serialization import public_module
-
-    # mypy does not take a class for hashable.
-    kind: Any = type(value)
-    fields = _fields_of(kind)
-    if fields is not None:
-        # Messages of pydantic may have fields beyond those of their class.
-        names = [*fields, *(getattr(value, "model_extra", None) or ())]
-        parts = {name: _dump(getattr(value, name)) for name in names}
-        # Other libraries may export a class only once it is used, which a later process may not have done.
-        module = public_module(kind) if kind.__module__.startswith(_OWN) else kind.__module__
-        return {_OBJECT: f"{module}:{kind.__qualname__}", "fields": parts}
-    if isinstance(value, Mapping):
-        return {_DICT: {str(name): _dump(one) for name, one in held.items()}}
-    if isinstance(value, (list, tuple)):
-        return [_dump(one) for one in held]
-    import pydantic_core
-
-    return pydantic_core.to_jsonable_python(value)
-
-
-# Any: JSON data.
-def _restore(data: Any) -> Any:
-    held: Any = data
-    if isinstance(data, list):
-        return [_restore(one) for one in held]
-    if not isinstance(data, dict):
-        return data
-    if _DICT in held:
-        return {name: _restore(one) for name, one in held[_DICT].items()}
-    kind = _find_class(held[_OBJECT])
-    try:
-        return kind(**{name: _restore(one) for name, one in held["fields"].items()})
-    except (TypeError, ValueError) as error:
-        raise SnapshotError(f"the stored fields do not make {an(kind.__name__)}: {error}") from error
-
-
-def _find_class(name: str) -> type:
-    """Return a loaded class of actions or messages. A snapshot imports nothing, and makes no other object."""
-    module, _, path = name.partition(":")
-    # Any: a module, then its members.
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        # Not with `getattr`, which may import a module.
-        found = getattr(found, "__dict__", {}).get(part)
-    kind: type = found if isinstance(found, type) else object
-    fields = _fields_of(kind)
-    if fields is None or not ({"tool", "tool_input"} <= {*fields} or "content" in fields):
-        raise SnapshotError(
-            f"the run has an action of the class {module}.{path}, which this program has not loaded; import it, or "
-            "the agent that uses it, before you resume the run"
-        )
-    return kind
-
-
-def _fields_of(kind: Any) -> tuple[str, ...] | None:
-    """Return the names of the fields of a dataclass or of a pydantic model; `None` for any other class."""
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind) if field.init)
-    fields: Any = getattr(kind, "model_fields", None)
-    names: Any = fields
-    return tuple(map(str, names)) if isinstance(fields, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,16 +287,62 @@ class Steps(Sequence[AgentStep]):
 NO_STEPS = Steps()
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Data beside a run's record: changes to what the model is shown, and the state of pieces.
+
+    `notes` are texts by the name of their piece; each request has them. `tools` are the names of the tools on offer
+    (`None`: all). The first `hidden` steps are not shown; the `summary`, if it is not empty, stands in their place.
+    `state` has values by the name of their piece. Raises `InputError` for a negative `hidden`.
+    """
+
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: tuple[str, ...] | None = None
+    hidden: int = 0
+    summary: str = ""
+    state: Mapping[str, Value] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.hidden < 0:
+            raise InputError(f"Aside: hidden={self.hidden} is invalid; pass the number of first steps to hide")
+
+
+class AsideChanges(TypedDict, total=False):
+    """The fields of an `Aside` to replace."""
+
+    notes: Mapping[str, str]
+    tools: tuple[str, ...] | None
+    hidden: int
+    summary: str
+    state: Mapping[str, Value]
+
+
+NO_ASIDE = Aside()
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The state of a run: the inputs it was started with, and its steps so far."""
+    """The state of a run: the inputs it was started with, and its steps so far, which are its record.
+
+    `aside` changes what the model is shown of them.
+    """
 
     inputs: Mapping[str, Value]
     steps: Steps = field(default=NO_STEPS)
+    aside: Aside = field(default=NO_ASIDE)
+
+    def __repr__(self) -> str:
+        aside = "" if self.aside == NO_ASIDE else f", aside={self.aside!r}"
+        return f"Run(inputs={self.inputs!r}, steps={self.steps!r}{aside})"
 
     def with_steps(self, steps: Sequence[AgentStep]) -> Run:
         """Return the run with these steps added."""
-        return Run(self.inputs, self.steps.extended(steps))
+        return Run(self.inputs, self.steps.extended(steps), self.aside)
+
+    def with_aside(self, **changes: Unpack[AsideChanges]) -> Run:
+        """Return the run with these fields of its aside replaced; the record stays as it is."""
+        return Run(self.inputs, self.steps, dataclasses.replace(self.aside, **changes))
 
 
 def run_of(value: object) -> Run | None:

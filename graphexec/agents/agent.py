@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
+from inspect import signature
 from types import FunctionType
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, final, get_args
 
 from graphexec._arguments import FUNCTION, MODEL, is_executor, validate, validate_each
 from graphexec._mistakes import explain_class
@@ -37,6 +38,8 @@ from graphexec.messages import (
     separate_reasoning,
 )
 from graphexec.tools import AnyTool, tools_by_name
+
+P = ParamSpec("P")
 
 # A callable agent, `def` or `async def`: from the steps so far and the run's inputs to its decision. The result is
 # `Any`, because it may be a decision, a coroutine or a generator.
@@ -70,6 +73,8 @@ class Agent:
     tool each have one of the given values. `dummies` are the arguments in the agent's worked examples, by tool and
     argument, which belong to no question but those of the examples, `example_questions`. `tool_choice` says whether the
     model must call a tool before it answers: `auto`, `required`, the name of a tool, or `inferred` from the question.
+
+    `remake(tools)` makes the agent again with other tools; the functions that make agents set it.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -89,18 +94,76 @@ class Agent:
     dummies: Dummies = field(default_factory=dict[str, Any])
     example_questions: tuple[str, ...] = ()
     tool_choice: str = "auto"
+    remake: Callable[[Sequence[AnyTool]], Agent] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         validate("Agent", ("ask", self.ask, FUNCTION), ("read", self.read, FUNCTION))
 
-    def with_tools(self, tools: Sequence[AnyTool]) -> Agent:
-        """Return an agent that describes these tools to its model. One that describes none stays as it is.
+    def with_tools(self, tools: Iterable[AnyTool]) -> Agent:
+        """Return the agent with these tools in place of its own, which its prompt, examples and schema then describe.
 
-        Raises `InputError` for an agent that cannot be made with other tools.
+        It keeps its model and its rules. An agent without a list of tools is returned as it is. Raises
+        `ToolDefinitionError` for invalid tools, and `InputError` for an agent that knows its tools but not how to make
+        its requests with others.
         """
-        if self.tools is None or tuple(tools) == self.tools:
+        new = tuple(tools)
+        if self.tools is None or new == self.tools:
             return self
-        raise InputError("the agent cannot be made with other tools; make it with create_agent")
+        remake = find_recipe(self) if isinstance(self.remake, Recipe) else self.remake
+        if remake is None:
+            changed = ", and its functions were replaced after that" if isinstance(self.remake, Recipe) else ""
+            made = "was made with its tools" if changed else "has a list of tools"
+            raise InputError(
+                f"the agent ({self.kind}) {made}{changed}, so it cannot be made again with others; give it "
+                "remake(tools), or make another agent with the new tools"
+            )
+        return dataclasses.replace(remake(new), model=self.model, rules=self.rules)
+
+
+# The fields of an agent that the tools may be written into.
+_FUNCTIONS = ("ask", "read", "conclude", "answer", "prepare", "narrow", "choose", "tools", "dummies", "tool_choice")
+
+
+@final
+@dataclass(frozen=True, eq=False, slots=True)
+class Recipe:
+    """The call of a function that made an agent: it makes the agent again with other tools. `made` is the agent."""
+
+    create: Callable[..., Agent]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    made: Agent
+
+    def __call__(self, tools: Sequence[AnyTool]) -> Agent:
+        """Make the agent again. Raises what the function raises."""
+        given = signature(self.create).bind(*self.arguments, **self.options)
+        given.arguments["tools"] = tools
+        return self.create(*given.args, **given.kwargs)
+
+
+def remakeable(create: Callable[P, Agent]) -> Callable[P, Agent]:
+    """Record how a function makes an agent, so that it can make the agent again with other tools; a decorator."""
+
+    @wraps(create)
+    def make(*args: P.args, **options: P.kwargs) -> Agent:
+        try:
+            agent = create(*args, **options)
+            return dataclasses.replace(agent, remake=Recipe(make, args, dict(options), agent))
+        finally:
+            # The frame of an error shows its variables, and an option may be an API key.
+            options.clear()
+
+    return make
+
+
+def find_recipe(agent: Agent) -> Recipe | None:
+    """Return how an agent was made; `None` if that is unknown, or if it was changed since."""
+    recipe = agent.remake
+    if not isinstance(recipe, Recipe) or any(
+        getattr(agent, name) is not getattr(recipe.made, name) for name in _FUNCTIONS
+    ):
+        return None
+    return recipe
 
 
 def validate_rules(rules: Sequence[RuleName]) -> tuple[RuleName, ...]:
@@ -204,7 +267,7 @@ def callable_agent(
     decides = _agent_function(function, config, streams=stream)
 
     def conclude(run: Run) -> CallAgent:
-        return CallAgent(Run({**run.inputs, "conclude": True}, run.steps))
+        return CallAgent(dataclasses.replace(run, inputs={**run.inputs, "conclude": True}))
 
     keys = input_keys_of(function) if isinstance(decides, RunnableFunction) else ()
     kind = "runnable" if isinstance(decides, RunnableFunction) else "function"

@@ -37,6 +37,10 @@ class Conversation(Sequence[Message]):
         self._steps = steps
         self._to_messages = to_messages
 
+    def with_head(self, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Conversation:
+        """Return the conversation with another head, in constant time for the messages behind it."""
+        return Conversation(change(self._head), self._steps, self._to_messages)
+
     def __iter__(self) -> Iterator[Message]:
         yield from self._head
         yield from self._to_messages(self._steps)

@@ -176,7 +176,7 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
         images += found
     if len(images) == len(first):
         return run, tuple(first)
-    return Run(run.inputs, Steps(changed)), tuple(images)
+    return replace(run, steps=Steps(changed)), tuple(images)
 
 
 def _shift(text: str, images: Sequence[Image], by: int) -> str:

@@ -17,7 +17,7 @@ from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
-from graphexec.agents.agent import Agent, RuleName
+from graphexec.agents.agent import Agent, RuleName, remakeable
 from graphexec.agents.dummies import find_dummies
 from graphexec.agents.examples import WorkedExample, synthesised_examples
 from graphexec.agents.images import observation_images
@@ -70,6 +70,7 @@ RULES: tuple[RuleName, ...] = ("no_dummies", "no_repeats")
 
 
 # Each parameter is a separate part of the agent.
+@remakeable
 @explain_creation
 def create_structured_agent(  # noqa: PLR0913
     model: Model,

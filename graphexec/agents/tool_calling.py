@@ -11,7 +11,7 @@ from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
-from graphexec.agents.agent import Agent, RuleName, validate_rules
+from graphexec.agents.agent import Agent, RuleName, remakeable, validate_rules
 from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import Template, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_text_reader
@@ -36,6 +36,7 @@ from graphexec.tools import AnyTool
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
 
 
+@remakeable
 @explain_creation
 def create_tool_calling_agent(
     model: Model,

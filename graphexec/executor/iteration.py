@@ -68,9 +68,10 @@ StreamFactory = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[
 class Stepwise:
     """An iterable that runs the agent and yields the new steps of each turn, each as `(action, observation)`.
 
-    Between two turns, `run` may be replaced: `turns.run = Run(inputs, Steps(...))`. The current node is then entered
-    again; usage and elapsed time are kept. Leaving the loop ends the run. `result` is available when the run has
-    `ended`, possibly already in the last turn. Iterating again, with `for` or `async for`, starts from the beginning.
+    Between two turns, `run` may be replaced: `turns.run = replace(turns.run, steps=Steps(...))`. The current node is
+    then entered again; usage and elapsed time are kept. Leaving the loop ends the run. `result` is available when the
+    run has `ended`, possibly already in the last turn. Iterating again, with `for` or `async for`, starts from the
+    beginning.
     """
 
     __slots__ = (

@@ -131,4 +131,4 @@ def _is_same_step(one: AgentStep, other: AgentStep) -> bool:
 def _add_warning(run: Run, times: int) -> Run:
     *before, last = run.steps
     text = f"{observation_text(last)}\n{WARNING.format(times=times)}"
-    return Run(run.inputs, Steps([*before, dataclasses.replace(last, model_text=text)]))
+    return dataclasses.replace(run, steps=Steps([*before, dataclasses.replace(last, model_text=text)]))

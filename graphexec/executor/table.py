@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, final
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
+from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
@@ -166,11 +166,35 @@ class Policies:
     return_direct: ReturnDirect = "single"
 
     def trim(self, run: Run) -> Run:
-        """Return the run with only the steps that the agent sees."""
-        if self.select_steps is None:
+        """Return the run with only the steps that the agent sees, and the summary in place of hidden ones."""
+        if self.select_steps is None and run.aside == NO_ASIDE:
             return run
-        selected = self.select_steps(run.steps)
-        return run if selected is run.steps else Run(run.inputs, Steps(selected))
+        from graphexec.agents.asides import show_steps
+
+        return show_steps(run, self.select_steps)
+
+    def request(
+        self, agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent]
+    ) -> CallModel | CallAgent:
+        """Return the request that `ask` makes of the agent for what it sees of the run, with the run's aside applied.
+
+        Every request of an agent is made here.
+        """
+        seen = self.trim(run)
+        if run.aside == NO_ASIDE:
+            return ask(agent, seen)
+        from graphexec.agents.asides import ask_with_aside
+
+        return ask_with_aside(agent, seen, ask)
+
+
+def _ask(agent: Agent, run: Run) -> CallModel | CallAgent:
+    return agent.ask(run)
+
+
+def conclude(agent: Agent, run: Run) -> CallModel | CallAgent:
+    """Return the agent's request for its final answer."""
+    return (agent.conclude or agent.ask)(run)
 
 
 # The tool name in the step that records an unreadable reply. The name is LangChain's.
@@ -181,8 +205,8 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
-    # Yielded directly: `ask` is typed for one class of effects, and `agent.ask` returns one of two.
-    reply: ModelReply | Decided = yield agent.ask(policies.trim(ready.run))
+    # Yielded directly: `ask` is typed for one class of effects, and the request is one of two.
+    reply: ModelReply | Decided = yield policies.request(agent, ready.run, _ask)
     return Replied(ready.run, reply)
 
 
@@ -292,7 +316,7 @@ def generate_response(
     """
     if isinstance(reached, Refused):
         return _make_stopped_response(reached)
-    reply: ModelReply | Decided = yield (agent.conclude or agent.ask)(policies.trim(reached.run))
+    reply: ModelReply | Decided = yield policies.request(agent, reached.run, conclude)
     try:
         decision = agent.read(reply)
     except ParseError as error:

@@ -7,7 +7,7 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish, Decision
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.langchain.json_action import is_action, make_action_error, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
@@ -52,6 +52,7 @@ make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 STOP = ("\nObservation:",)
 
 
+@remakeable
 @explain_creation
 def create_chat_agent(
     model: Model,

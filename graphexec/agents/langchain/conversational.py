@@ -9,7 +9,7 @@ from functools import partial
 from graphexec._arguments import STRING, validate
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish, Decision
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import read_text
@@ -47,6 +47,7 @@ The person now says: {input}
 STOP = ("\nObservation:", "\n\tObservation:")
 
 
+@remakeable
 @explain_creation
 def create_conversational_agent(
     model: Model,

@@ -7,7 +7,7 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision, Steps
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.images import observation_images
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
@@ -43,6 +43,7 @@ matters. Reply with one JSON object in a fence, and nothing else."""
 STOP = ("\nObservation:",)
 
 
+@remakeable
 @explain_creation
 def create_json_chat_agent(
     model: Model,

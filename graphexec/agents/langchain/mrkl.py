@@ -7,7 +7,7 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish, Decision
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.answers import make_label_reader
 from graphexec.agents.reading.json_text import ReplyText, read_text
@@ -44,6 +44,7 @@ make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 STOP = ("\nObservation:", "\n\tObservation:")
 
 
+@remakeable
 @explain_creation
 def create_mrkl_agent(
     model: Model,

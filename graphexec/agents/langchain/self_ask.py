@@ -9,7 +9,7 @@ from dataclasses import replace
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import Template, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
 from graphexec.agents.reading.json_text import read_text
@@ -53,6 +53,7 @@ _FINISH = compile_lazily(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3
 _ANSWER = Label("So the final answer is")
 
 
+@remakeable
 @explain_creation
 def create_self_ask_agent(
     model: Model,

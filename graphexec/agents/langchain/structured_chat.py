@@ -7,7 +7,7 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec.actions import AgentFinish, Decision
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
@@ -43,6 +43,7 @@ STRUCTURED_CHAT_QUESTION = "{input}\n\n{agent_scratchpad}\n(Whatever happens, re
 STOP = ("\nObservation:",)
 
 
+@remakeable
 @explain_creation
 def create_structured_chat_agent(
     model: Model,

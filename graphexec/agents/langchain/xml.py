@@ -8,7 +8,7 @@ from functools import partial
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
-from graphexec.agents.agent import Agent
+from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, strip_whitespace
 from graphexec.agents.reading.json_text import ReplyText
@@ -49,6 +49,7 @@ _PLAIN = compile_lazily(rf"(<|&(?:amp;)*lt;){_BEHIND}")
 _ESCAPED = compile_lazily(rf"&((?:amp;)*)lt;{_BEHIND}")
 
 
+@remakeable
 @explain_creation
 def create_xml_agent(
     model: Model,

@@ -47,7 +47,7 @@ def load_memory(ready: Ready, keys: InputKeys) -> Asks[LoadMemory, Ready]:
     loaded = yield from ask(LoadMemory(ready.run.inputs))
     inputs = {**loaded, **ready.run.inputs}
     keys.require(*inputs)
-    return Ready(Run(inputs, ready.run.steps))
+    return Ready(dataclasses.replace(ready.run, inputs=inputs))
 
 
 @reserved(when_spent=NotSaved, asks=1, grace=GRACE)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, Decision
@@ -69,15 +71,24 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
             break
         choices = None if request else rules.known_choices(run, _actions_of(decision))
         if agent.choose is not None and choices is not None:
-            reply = yield agent.choose(policies.trim(run), *choices)
+            reply = yield policies.request(agent, run, partial(_choose, choices=choices))
         else:
             allowed -= copying
-            assert agent.narrow is not None, "add_rules requires it"
-            reply = yield agent.narrow(policies.trim(run), allowed)
+            reply = yield policies.request(agent, run, partial(_narrow, names=allowed))
         decision = _read(agent, reply)
     actions = _actions_of(decision)
     better = actions and not rules.copying_tools(run, actions)
     return Replied(run, reply) if better or _is_answer(decision) else replied
+
+
+def _choose(agent: Agent, run: Run, choices: tuple[str, Mapping[str, Sequence[Any]]]) -> CallModel | CallAgent:
+    assert agent.choose is not None, "avoid_dummies checks it"
+    return agent.choose(run, *choices)
+
+
+def _narrow(agent: Agent, run: Run, names: frozenset[str]) -> CallModel | CallAgent:
+    assert agent.narrow is not None, "add_rules requires it"
+    return agent.narrow(run, names)
 
 
 def _most_requests(rules: CallRules) -> int:
@@ -95,7 +106,7 @@ def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> As
     # The run ends with the result of such a tool.
     if any(tool.return_direct for action in actions if (tool := rules.find_tool(action))):
         return replied
-    reply: ModelReply | Decided = yield _ask_for_answer(agent, seen)
+    reply: ModelReply | Decided = yield policies.request(agent, replied.run, _ask_for_answer)
     return Replied(replied.run, reply) if _is_answer(_read(agent, reply)) else replied
 
 

@@ -1,0 +1,109 @@
+"""Requests of a run with an aside: a summary in place of hidden steps, notes, and fewer tools."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
+from graphexec.agents.agent import Agent, Recipe, find_recipe
+from graphexec.agents.conversation import Conversation
+from graphexec.effects import CallAgent, CallModel
+from graphexec.errors import InputError
+from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage
+
+# The tool name in the step that stands for hidden steps; no tool has such a name.
+SUMMARY_TOOL = "_Summary"
+# What the model wrote, as far as it knows.
+_SUMMARY_LOG = "I have summarized the earlier steps."
+
+# Returns one of an agent's requests for a run.
+Ask = Callable[[Agent, Run], CallModel | CallAgent]
+
+
+def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) -> Run:
+    """Return the run with the steps that the model is shown, as `select` leaves them, behind the summary.
+
+    Its aside hides nothing any more. The cost is linear in the number of steps shown if some are hidden.
+    """
+    aside = run.aside
+    shown = Steps(run.steps[aside.hidden :]) if aside.hidden else run.steps
+    selected: Sequence[AgentStep] = shown if select is None else select(shown)
+    if aside.summary:
+        summary = AgentStep(AgentAction(SUMMARY_TOOL, "", _SUMMARY_LOG), aside.summary)
+        selected = [summary, *selected]
+    if selected is run.steps:
+        return run
+    return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary=""))
+
+
+def ask_with_aside(agent: Agent, run: Run, ask: Ask) -> CallModel | CallAgent:
+    """Return the request that `ask` makes of an agent for a run whose steps are those shown, with its aside applied.
+
+    A callable agent gets the run with its aside. Raises `InputError` as `require_fewer_tools` does.
+    """
+    aside = run.aside
+    if aside.tools is not None and agent.tools is not None:
+        agent = _offer(agent, frozenset(aside.tools))
+    effect = ask(agent, run)
+    notes = "\n\n".join(note for note in aside.notes.values() if note)
+    if not notes or isinstance(effect, CallAgent):
+        return effect
+    return CallModel(add_notes(effect.request, notes))
+
+
+def require_fewer_tools(agent: Agent) -> None:
+    """Raise `InputError` for an agent that cannot offer its model only some of its tools.
+
+    An agent without a list of tools, such as a function, can: it reads `run.aside.tools`, or ignores them.
+    """
+    if agent.tools is not None and agent.narrow is None and find_recipe(agent) is None:
+        raise InputError(
+            f"the agent ({agent.kind}) offers all of its tools in each request; give it narrow(run, tools), or make it "
+            "with create_agent or another create_... function"
+        )
+
+
+def _offer(agent: Agent, names: frozenset[str]) -> Agent:
+    """Return the agent whose requests offer only these tools, and the one that its first call must be of."""
+    require_fewer_tools(agent)
+    recipe = find_recipe(agent)
+    names |= {agent.tool_choice}
+    # Without any tool, the definitions stay: earlier calls in the conversation may need them.
+    if recipe is not None and (agent.narrow is None or any(tool.name in names for tool in agent.tools or ())):
+        return _remake(recipe, names)
+    assert agent.narrow is not None, "require_fewer_tools checks it"
+    narrow = agent.narrow
+
+    def ask_narrow(run: Run) -> CallModel | CallAgent:
+        return narrow(run, names)
+
+    def narrow_more(run: Run, some: frozenset[str]) -> CallModel | CallAgent:
+        return narrow(run, names & some)
+
+    return dataclasses.replace(agent, ask=ask_narrow, narrow=narrow_more)
+
+
+# One agent, and the sets of tools that its latest runs offer. A remade agent takes milliseconds, and each request one.
+@lru_cache(maxsize=64)
+def _remake(recipe: Recipe, names: frozenset[str]) -> Agent:
+    return recipe([tool for tool in recipe.made.tools or () if tool.name in names])
+
+
+def add_notes(request: ModelRequest, notes: str) -> ModelRequest:
+    """Return the request with notes at the end of its system message, or before its prompt."""
+    if not isinstance(request, ChatRequest):
+        return dataclasses.replace(request, prompt=f"{notes}\n\n{request.prompt}")
+    messages = request.messages
+    if isinstance(messages, Conversation):
+        return dataclasses.replace(request, messages=messages.with_head(lambda head: _add_to_system(head, notes)))
+    return dataclasses.replace(request, messages=_add_to_system(messages, notes))
+
+
+def _add_to_system(messages: Sequence[Message], notes: str) -> tuple[Message, ...]:
+    match messages:
+        case [SystemMessage(content), *others]:
+            return (SystemMessage(f"{content}\n\n{notes}"), *others)
+        case _:
+            return (SystemMessage(notes), *messages)
