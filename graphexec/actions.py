@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import AssistantMessage
-from graphexec.messages.images import Image, ImageMarks, dump_with_images, restore_images
+from graphexec.messages.images import dump_observation, dump_with_images, restore_images
 
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
@@ -38,16 +36,16 @@ class Original:
     def value(self) -> Any:
         """The action. Raises `SnapshotError` if it was stored and its class is not loaded."""
         if self._value is None:
-            from graphexec.messages.foreign import restore_object
+            from graphexec.messages.foreign import restore_original
 
-            self._value = restore_object(self._data)
+            self._value = restore_original(self._data)
         return self._value
 
     def dump(self) -> Any:
         """Return the action as JSON data. Raises `ValueError` for a part that JSON cannot express."""
-        from graphexec.messages.foreign import dump_object
+        from graphexec.messages.foreign import dump_original
 
-        return dump_object(self._value) if self._data is None else self._data
+        return dump_original(self._value) if self._data is None else self._data
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> core_schema.CoreSchema:
@@ -84,70 +82,6 @@ class AgentAction:
             raise InputError(
                 f"AgentAction: tool_input={self.tool_input!r} is invalid; pass a string, or a dict of arguments by name"
             )
-
-
-# Any: the value may be of any type.
-def _convert(value: Any) -> list[Any] | str:
-    """Return what JSON has instead of a value that pydantic does not know; its older releases do not know queues."""
-    return [*value] if isinstance(value, deque) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-def write_json(value: Any, marks: ImageMarks | None = None) -> str | None:
-    """Return a value as JSON for a model; `None` for bytes that are not UTF-8, and for a list that contains itself.
-
-    With `marks`, they keep the images.
-    """
-    import pydantic_core
-
-    with suppress(ValueError):
-        return pydantic_core.to_json(value, fallback=_convert, context=marks).decode()
-    return None
-
-
-def write_repr(value: Any) -> str:
-    """Return the `repr` of a value, or the name of its class if that fails."""
-    try:
-        return repr(value)
-    except Exception:  # noqa: BLE001 - a user's __repr__ may raise any exception
-        return f"<{type(value).__name__}>"
-
-
-# Any: the value may be of any type.
-def parts_with_images(value: Any) -> list[Any] | None:
-    """Return the parts of a list with images that JSON cannot express, each as JSON, an image or else its `repr`.
-
-    Return `None` for any other value.
-    """
-    parts: list[Any] = [*value] if isinstance(value, (list, tuple)) else []  # pyright: ignore[reportUnknownArgumentType]
-    if not any(isinstance(one, Image) for one in parts):
-        return None
-    return [one if isinstance(one, str) or write_json(one) is not None else write_repr(one) for one in parts]
-
-
-def dump_observation(observation: Any) -> Any:
-    """Return an observation as JSON data with the same text for a model; if no data has it, the text itself.
-
-    Data with images always have them: NaN and the infinities become `null` beside them.
-    """
-    if isinstance(observation, str):
-        # Without the class of a string enumeration.
-        return str.__str__(observation)
-    text = write_json(observation)
-    parts = parts_with_images(observation) if text is None else None
-    if parts is not None:
-        return [dump_observation(one) for one in parts]
-    try:
-        data: Any = dump_with_images(observation, fallback=_convert, inf_nan_mode="null")
-    except Exception:  # noqa: BLE001 - a user's __str__ may raise any exception
-        return write_repr(observation) if text is None else text
-    marks = ImageMarks()
-    restored: Any = restore_images(data)
-    if text is None:
-        shown = write_repr(observation)
-        return data if repr(restored) == shown else shown
-    same = write_json(restored, marks) == text
-    # A string would be shown without its quotes.
-    return data if marks.images or (same and not isinstance(restored, str)) else text
 
 
 @final

@@ -15,7 +15,7 @@ _OBJECT, _DICT = "class", "items"
 _OWN = f"{__name__.partition('.')[0]}."
 
 
-def dump_object(value: object) -> Any:
+def dump_original(value: object) -> Any:
     """Return an object and those in it as JSON data. Raises `ValueError` for a part that JSON cannot express."""
     # Any: a value of a class that is not known here.
     held: Any = value
@@ -25,32 +25,32 @@ def dump_object(value: object) -> Any:
     if fields is not None:
         # Messages of pydantic may have fields beyond those of their class.
         names = [*fields, *(getattr(value, "model_extra", None) or ())]
-        parts = {name: dump_object(getattr(value, name)) for name in names}
+        parts = {name: dump_original(getattr(value, name)) for name in names}
         # Other libraries may export a class only once it is used, which a later process may not have done.
         module = public_module(kind) if kind.__module__.startswith(_OWN) else kind.__module__
         return {_OBJECT: f"{module}:{kind.__qualname__}", "fields": parts}
     if isinstance(value, Mapping):
-        return {_DICT: {str(name): dump_object(one) for name, one in held.items()}}
+        return {_DICT: {str(name): dump_original(one) for name, one in held.items()}}
     if isinstance(value, (list, tuple)):
-        return [dump_object(one) for one in held]
+        return [dump_original(one) for one in held]
     import pydantic_core
 
     return pydantic_core.to_jsonable_python(value)
 
 
 # Any: JSON data.
-def restore_object(data: Any) -> Any:
+def restore_original(data: Any) -> Any:
     """Return the object of these data. Raises `SnapshotError` for a class that is not loaded, or that refuses them."""
     held: Any = data
     if isinstance(data, list):
-        return [restore_object(one) for one in held]
+        return [restore_original(one) for one in held]
     if not isinstance(data, dict):
         return data
     if _DICT in held:
-        return {name: restore_object(one) for name, one in held[_DICT].items()}
+        return {name: restore_original(one) for name, one in held[_DICT].items()}
     kind = _find_class(held[_OBJECT])
     try:
-        return kind(**{name: restore_object(one) for name, one in held["fields"].items()})
+        return kind(**{name: restore_original(one) for name, one in held["fields"].items()})
     except (TypeError, ValueError) as error:
         raise SnapshotError(f"the stored fields do not make {an(kind.__name__)}: {error}") from error
 

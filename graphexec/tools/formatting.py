@@ -6,8 +6,16 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from graphexec.actions import dump_observation, parts_with_images, write_json, write_repr
-from graphexec.messages.images import Image, ImageMarks, replace_images, restore_images
+from graphexec.messages.images import (
+    Image,
+    ImageMarks,
+    dump_observation,
+    parts_with_images,
+    replace_images,
+    restore_images,
+    write_json,
+    write_repr,
+)
 
 
 def format_observation(observation: Any) -> str:

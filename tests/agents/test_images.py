@@ -32,7 +32,7 @@ from graphexec import (
     snapshot_of,
     tool,
 )
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, dump_observation, steps_of
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, steps_of
 from graphexec.agents import (
     create_chat_agent,
     create_conversational_agent,
@@ -48,7 +48,7 @@ from graphexec.errors import ModelError
 from graphexec.executor import stop_repeats
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
-from graphexec.messages.images import restore_images
+from graphexec.messages.images import dump_observation, restore_images
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from graphexec.tools import AnyTool
