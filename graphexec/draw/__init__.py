@@ -19,6 +19,7 @@ from graphexec.draw.formats.svg import png, svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
+from graphexec.draw.model.pieces import PieceView, show_pieces
 from graphexec.draw.page import html
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
@@ -39,6 +40,7 @@ __all__ = [
     "Mark",
     "Marks",
     "Picture",
+    "PieceView",
     "Recorder",
     "Recording",
     "draw",
@@ -95,6 +97,7 @@ def draw(
     *,
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
+    pieces: PieceView | None = None,
 ) -> str:
     """Return the picture of a machine as text; of a verdict, `graph.verify(limits)`, with its bounds and findings.
 
@@ -102,12 +105,17 @@ def draw(
     machine: one run shows its path, several make a heat map; an exception that ended a run counts as that run. An HTML
     page of one run has all its steps. A proof for other limits than those of the runs is omitted.
 
-    Raises `InputError` for an unknown format, a format whose extra `draw` is not installed, and a run of another
-    machine.
+    `pieces` are drawn as `"boxes"` around their nodes, or as `"badges"`: an edge between nodes of the base machine
+    names the pieces that the outcome passes on it, in their order, and the pieces that return it in place of another
+    outcome (`from critic`). By default, up to three pieces are boxes, and more are badges; on an HTML page, all are
+    boxes, which can be folded.
+
+    Raises `InputError` for an unknown format or view, for a format whose extra `draw` is not installed, and for a run
+    of another machine.
     """
     if format == "png":
         raise InputError("a PNG is binary; write draw.save(graph, 'flow.png'), or graph.draw('flow.png')")
-    return render(subject, format, marks=marks, runs=runs).decode()
+    return render(subject, format, marks=marks, runs=runs, pieces=pieces).decode()
 
 
 def render(
@@ -116,6 +124,7 @@ def render(
     *,
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
+    pieces: PieceView | None = None,
 ) -> bytes:
     """Return the picture as the bytes of a file, like `draw`; `png` is a format here, too."""
     recordings = [recording_of(run) for run in _several(runs)]
@@ -123,6 +132,9 @@ def render(
     if format not in (*FORMATS, "png"):
         hint = did_you_mean(format, (*FORMATS, "png"), f"there are {', '.join(FORMATS)}, and png for files")
         raise InputError(f"a graph cannot be drawn as {format}; {hint}")
+    if format == "html" and pieces is None:
+        pieces = "boxes"
+    picture = show_pieces(picture, pieces)
     shown = overlay_runs(picture, recordings)
     if format == "html" and len(recordings) == 1:
         # The page itself draws the run over the machine, step by step.
@@ -137,6 +149,7 @@ def save(
     format: str | None = None,  # noqa: A002
     marks: Marks | None = None,
     runs: AnyRun | Iterable[AnyRun] = (),
+    pieces: PieceView | None = None,
 ) -> Path:
     """Write the picture to a file and return its path; the suffix gives the format (`SUFFIXES`) unless `format` does.
 
@@ -145,7 +158,7 @@ def save(
     """
     file = Path(path)
     shown = _several(runs)
-    content = render(subject, format or format_of(file), marks=marks, runs=shown)
+    content = render(subject, format or format_of(file), marks=marks, runs=shown, pieces=pieces)
     with FileIO(file, "wb", opener=open_private if shown else None) as out:
         write_all(out, content)
     return file

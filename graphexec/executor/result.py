@@ -17,6 +17,8 @@ from graphexec.messages import Usage
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from graphexec.draw import PieceView
+
 Ending: TypeAlias = AgentFinish | StoppedResponse
 
 
@@ -65,7 +67,13 @@ class RunResult:
         """The stopped response, with the limit or the refusal that stopped the run; `None` for a finished run."""
         return self.ending if isinstance(self.ending, StoppedResponse) else None
 
-    def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as `Graph.draw` has it
+    def draw(
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,  # noqa: A002 - as `Graph.draw` has it
+        pieces: PieceView | None = None,
+    ) -> Path:
         """Draw the run over its machine, `result.draw("run.html")` with every step, or `"run.svg"`; return the path.
 
         Raises `InputError` as `Graph.draw` does, and for a result without a journal.
@@ -75,7 +83,7 @@ class RunResult:
 
         if self.journal is None:
             raise InputError("the result has no journal, so its path is unknown; draw a result of executor.run")
-        return save(self.journal.graph.verify(self.limits), path, format=format, runs=self)
+        return save(self.journal.graph.verify(self.limits), path, format=format, runs=self, pieces=pieces)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         """Return what a notebook shows: the page of the run, in place."""

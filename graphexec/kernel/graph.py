@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from typing_extensions import Unpack
 
-    from graphexec.draw import AnyRun, Marks
+    from graphexec.draw import AnyRun, Marks, PieceView
     from graphexec.kernel.effects import Effect
     from graphexec.kernel.events import Done, Event
     from graphexec.kernel.snapshot import Snapshot
@@ -279,16 +279,18 @@ class Graph(Generic[S_contra, F_co]):
         format: str | None = None,  # noqa: A002 - the field's word, as in `format(graph, "dot")`
         marks: Marks | None = None,
         runs: AnyRun | Iterable[AnyRun] = (),
+        pieces: PieceView | None = None,
     ) -> Path:
         """Write a picture of the machine and its proof to a file, `machine.draw("flow.svg")`; return the path.
 
         The proof uses `limits`, or else the limits of the runs, or else `Limits()`. The suffix selects the format:
         .svg, .png, .html, .md, .mmd, .dot or .txt. `runs`, such as an executor's results, are drawn over the machine;
-        several runs make a heat map. Raises `InputError` if the format or the runs cannot be drawn.
+        several runs make a heat map. `pieces` are `"boxes"` or `"badges"`, as in `graphexec.draw.draw`. Raises
+        `InputError` if the format or the runs cannot be drawn.
         """
         from graphexec.draw import save, subject_for
 
-        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs)
+        return save(subject_for(self, limits, runs), path, format=format, marks=marks, runs=runs, pieces=pieces)
 
     def __format__(self, specification: str) -> str:
         # Imported here, because pictures are a layer above the kernel.

@@ -27,15 +27,18 @@ def markdown(picture: Picture) -> str:
     for sentence in sanitize_lines(*picture.caption):
         lines += ["", _text([sentence.strip()])]
     lines += ["", "| node | |", "|---|---|"]
-    lines += [_row(_code(box.name), _text(_node_notes(box, picture.start))) for box in picture.boxes]
+    lines += [
+        _row(_code(box.name), _text(_node_notes(box, picture.start))) for box in (*picture.boxes, *picture.folded)
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _edge_notes(arrow: Arrow) -> Iterator[str]:
     if arrow.exhausts:
         yield legend_text("exhausts")
-    # The first line is the outcome.
-    yield from arrow.lines[1 : len(arrow.lines) - len(arrow.notes)]
+    if arrow.badges:
+        yield f"passes {' > '.join(arrow.badges)}"
+    yield from arrow.details
     if arrow.mark:
         yield legend_text(arrow.mark)
     if arrow.heat == 0:
@@ -48,6 +51,8 @@ def _node_notes(box: Box, start: str) -> Iterator[str]:
         yield legend_text("start")
     if box.look == "pure":
         yield legend_text("pure")
+    if box.group:
+        yield f"of {box.group}"
     yield from box.lines
     if box.mark and box.look != "absent":
         yield legend_text(box.mark)

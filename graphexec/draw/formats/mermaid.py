@@ -125,7 +125,7 @@ def _config(picture: Picture) -> Iterator[str]:
     texts += [text for arrow in picture.arrows for text in arrow.lines]
     if any(len(text) > _SHORT for text in texts):
         yield f"    wrappingWidth: {_ROOM}"
-    if any("." in box.name for box in picture.boxes):
+    if any(box.path for box in picture.boxes):
         yield "    subGraphTitleMargin: {top: 8, bottom: 12}"
 
 

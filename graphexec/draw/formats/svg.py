@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from html import escape
 from importlib.resources import files
 
 from graphexec.draw.layout.geometry import Layout, Point, Polyline, Rectangle, width
 from graphexec.draw.layout.placement import CLUSTER, LABEL, LEADING, LINE, TITLE, lay_out
-from graphexec.draw.model.picture import GAP, ROW, SAMPLE, Arrow, Box, Entry, Look, Picture, legend_of, legend_text
+from graphexec.draw.model.picture import (
+    GAP,
+    ROW,
+    SAMPLE,
+    Arrow,
+    Box,
+    Entry,
+    Look,
+    Picture,
+    chain_text,
+    legend_of,
+    legend_text,
+)
 from graphexec.draw.model.style import FONT, style
 from graphexec.draw.model.text import sanitize_line, wrap_text
 from graphexec.errors import InputError
@@ -55,7 +67,7 @@ def svg(picture: Picture) -> str:
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
     """Return the drawing without margins, legend and caption: groups with `data-node` and `data-edge`."""
-    lines = [line for path, place in layout.clusters.items() for line in _cluster(path, place)]
+    lines = [_cluster(place) for place in layout.clusters.values()]
     heat = 0.0 if any(box.heat for box in picture.boxes) else None
     lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_curve(layout.entry, heat)}</g>')
     lines += [
@@ -66,6 +78,7 @@ def machine(picture: Picture, layout: Layout) -> list[str]:
         lines.append(_finish(layout.finish))
     lines += [_node(box, place) for box, place in zip(picture.boxes, layout.boxes, strict=True)]
     # Labels are drawn last, above all lines, so that they stay readable.
+    lines += [_cluster_label(path, place) for path, place in layout.clusters.items()]
     lines += [
         _label(index, arrow, place)
         for index, (arrow, place) in enumerate(zip(picture.arrows, layout.labels, strict=True))
@@ -93,7 +106,8 @@ def _escape(words: str) -> str:
 
 
 def _title_of(arrow: Arrow) -> str:
-    return f"{arrow.source} --{arrow.outcome}--> {arrow.target}"
+    label = " ".join(filter(None, (arrow.outcome, chain_text(arrow.badges))))
+    return f"{arrow.source} --{label}--> {arrow.target}"
 
 
 def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
@@ -106,12 +120,16 @@ def _classes(kind: str, one: Box | Arrow) -> str:
     return " ".join(word for word in (kind, one.mark or "", heat) if word)
 
 
-def _cluster(path: tuple[str, ...], place: Rectangle) -> Iterator[str]:
-    yield (
+def _cluster(place: Rectangle) -> str:
+    return (
         f'<rect class="cluster" x="{number(place.min_x)}" y="{number(place.min_y)}" width="{number(place.width)}" '
         f'height="{number(place.height)}" rx="10"/>'
     )
-    yield text(place.min_x + 10, place.min_y + CLUSTER + 5, path[-1], size=CLUSTER, kind="start title faint")
+
+
+def _cluster_label(path: tuple[str, ...], place: Rectangle) -> str:
+    y = place.min_y + CLUSTER + 5
+    return text(place.min_x + 10, y, path[-1], size=CLUSTER, kind="start title faint label")
 
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:
@@ -250,6 +268,8 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _dot(Rectangle(place.x, place.y, 10, 10))
         case "end":
             return _end_circles(place, 7, 4.5)
+        case "badge":
+            return text(place.x, place.y + LINE * 0.36, chain_text(["a", "b"]), size=LINE)
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'

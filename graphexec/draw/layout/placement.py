@@ -30,6 +30,8 @@ START, FINISH = 16.0, 44.0
 CLUSTER = 12.0
 # Points per inch, the unit of Graphviz.
 _INCH = 72.0
+# Edges order the nodes of different pieces; without this, each box is ordered by itself, beside the others.
+_RANKS = ", newrank=true"
 # Pictures with more edges are laid out in one variant only.
 _SMALL = 40
 
@@ -93,9 +95,10 @@ def _run_graphviz(picture: Picture, options: _LayoutOptions) -> Layout:
 
 def _dot(picture: Picture, options: _LayoutOptions) -> str:
     numbers = {box.name: number for number, box in enumerate(picture.boxes)}
+    pieces = any(box.group for box in picture.boxes)
     lines = [
         "digraph {",
-        "graph [rankdir=TB, nodesep=0.4, ranksep=0.4, pad=0]",
+        f"graph [rankdir=TB, nodesep=0.4, ranksep=0.4, pad=0{_RANKS if pieces else ''}]",
         'node [shape=box, fixedsize=true, label=""]',
         "edge [arrowsize=0.8]",
         f"s [shape=circle, width={START / _INCH:.4f}, height={START / _INCH:.4f}]",

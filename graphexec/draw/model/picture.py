@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from graphexec.draw.model.marks import Mark, Marks, marked_nodes, marks_of
+from graphexec.draw.model.text import wrap_text
 from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import InputError, format_number
 from graphexec.kernel.effects import Effect, Perform
@@ -42,12 +43,28 @@ DESCRIPTIONS: Mapping[Look, str] = {
 }
 
 
+# The width of an edge's label, in characters: a longer list of pieces has several lines.
+_LABEL = 34
+
+
+def chain_text(names: Sequence[str]) -> str:
+    """Return the names of pieces in the order in which a value passes them: `[critic > output_type]`."""
+    return f"[{' > '.join(names)}]" if names else ""
+
+
+def wrap_chain(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of pieces, as `chain_text` does, in lines for a label."""
+    words = [f"{name} >" for name in names[:-1]] + [f"{name}]" for name in names[-1:]]
+    return tuple(wrap_text([f"[{word}" for word in words[:1]] + words[1:], _LABEL, len))
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A node: its name, its kind, and the `lines` that describe it and the cost of entering it.
 
     `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
-    others (`None` without runs). `current` marks the node that an unfinished run is at.
+    others (`None` without runs). `current` marks the node that an unfinished run is at. `group` is the name of the
+    piece that it belongs to, if there is one.
     """
 
     name: str
@@ -58,11 +75,18 @@ class Box:
     notes: tuple[str, ...] = ()
     heat: float | None = None
     current: bool = False
+    group: str = ""
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the graphs that contain it, outermost first."""
-        return tuple(self.name.split(".")[:-1])
+        """The names of the graphs and of the piece that contain it, outermost first."""
+        graphs = tuple(self.name.split(".")[:-1])
+        if not self.group:
+            return graphs
+        pieces = tuple(self.group.split("."))
+        inner = graphs[len(pieces) - 1 :]
+        # A piece that is one embedded graph of its name is one box.
+        return (*pieces, *(inner[1:] if inner[:1] == pieces[-1:] else inner))
 
     @property
     def title(self) -> str:
@@ -76,7 +100,9 @@ class Arrow:
 
     `resets` names the budgets that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
     up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `heat`
-    (0 to 1) is how often they took the edge.
+    (0 to 1) is how often they took the edge. Where pieces are badges, `badges` are those that the outcome passes, in
+    this order, and `origins` those that may return it in place of another outcome; `own` is false if the node itself
+    does not return it.
     """
 
     source: str
@@ -88,25 +114,41 @@ class Arrow:
     mark: Mark | None = None
     notes: tuple[str, ...] = ()
     heat: float | None = None
+    badges: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    own: bool = True
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """The lines of its label: the outcome, the limits that cause it, the budgets that it resets, and the notes."""
+    def details(self) -> tuple[str, ...]:
+        """The pieces that return the outcome, the limits that cause it, and the budgets that it resets."""
         limits: tuple[str, ...] = ()
         if self.limits is not None:
             limits = (f"limit: {', '.join(self.limits)}" if self.limits else "limit not set",)
         resets = (f"resets {', '.join(self.resets)}",) if self.resets else ()
-        return (self.outcome, *limits, *resets, *self.notes)
+        origins = (f"{'also ' * self.own}from {', '.join(self.origins)}",) if self.origins else ()
+        return (*origins, *limits, *resets)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of its label: the outcome, the pieces that it passes, its details, and the notes."""
+        lines = [line for text in self.details for line in wrap_text(text.split(), _LABEL, len)]
+        return (self.outcome, *wrap_chain(self.badges), *lines, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A machine as it is drawn in any format: plain data that JSON can hold. `caption` has one sentence per line."""
+    """A machine as it is drawn in any format: plain data that JSON can hold. `caption` has one sentence per line.
+
+    `given` is the class of the input, if a piece takes it. `folded` are the nodes of pieces that are badges on its
+    arrows.
+    """
 
     start: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
     caption: tuple[str, ...] = ()
+    given: str = ""
+    folded: tuple[Box, ...] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return it as JSON data."""
@@ -153,7 +195,8 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
     else:
         graph, limits, shown, nodes, caption, causes = subject, None, marks or {}, {}, (), {}
     boxes = [
-        Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name)) for node in graph
+        Box(node.name, look_of(node), _lines(node, limits), node.metered, mark=nodes.get(node.name), group=node.group)
+        for node in graph
     ]
     boxes += [Box(name, "absent", (DESCRIPTIONS["absent"],), mark="red") for name in _missing_nodes(graph)]
     arrows = tuple(
@@ -168,7 +211,9 @@ def picture_of(subject: Graph[Any, Any] | Verdict, marks: Marks | None = None) -
         )
         for edge in graph.edges
     )
-    return Picture(graph.start, tuple(boxes), arrows, caption)
+    first = graph.nodes.get(graph.start)
+    given = first.takes[0].__name__ if first is not None and first.group else ""
+    return Picture(graph.start, tuple(boxes), arrows, caption, given)
 
 
 def look_of(node: Node[Any, Any]) -> Look:
@@ -250,7 +295,7 @@ NumberedBox: TypeAlias = tuple[int, Box]
 
 @dataclass(slots=True)
 class Cluster:
-    """An embedded graph, or the machine itself (with an empty name), and its nodes and graphs in order.
+    """An embedded graph, a piece, or the machine itself (with an empty name), and its nodes and graphs in order.
 
     Nodes have their numbers in the picture. A graph takes the place of its first node.
     """
@@ -280,7 +325,7 @@ def cluster_tree(picture: Picture) -> Cluster:
     return clusters[()]
 
 
-Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "exhausts", "taken", "untaken", "current"]
+Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current"]
 
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
@@ -289,6 +334,7 @@ SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
 _TEXTS: Mapping[Entry, str] = {
     "start": "start of a run",
     "edge": "transition with its outcome",
+    "badge": "pieces that it passes, in this order",
     "exhausts": "taken when a limit is used up",
     "end": "end of a run",
     "model": "asks a language model",
@@ -317,6 +363,7 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown: set[Entry | None] = {"start", "edge"}
     shown |= {one for box in picture.boxes for one in (box.look, box.mark)}
     shown |= {arrow.mark for arrow in picture.arrows}
+    shown |= {"badge" for arrow in picture.arrows if arrow.badges}
     shown |= {"exhausts" for arrow in picture.arrows if arrow.exhausts}
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
     shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}

@@ -6,6 +6,7 @@ from graphexec.draw.formats.mermaid import mermaid
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.formats.terminal import terminal
 from graphexec.draw.model.picture import picture_of
+from graphexec.draw.model.pieces import show_pieces
 from graphexec.draw.notebook.elements import block, cut_lines, preformatted, remark
 from graphexec.errors import InputError
 from graphexec.verify.proof.findings import Verdict
@@ -20,7 +21,7 @@ def machine_bundle(verdict: Verdict, plain: str) -> dict[str, str]:
     Without the extra `draw`, and for a machine with more than `MOST_EDGES` edges, it is a drawing of characters, with a
     remark how to get the picture, and Mermaid for notebooks that render it.
     """
-    picture = picture_of(verdict)
+    picture = show_pieces(picture_of(verdict))
     count = len(verdict.graph.edges)
     reason = f"{count:,} edges are too many for a picture here; write it to a file with .draw('flow.svg')"
     if count <= MOST_EDGES:
