@@ -1,0 +1,185 @@
+"""Pieces in pictures: boxes around their nodes, or badges on the edges that pass them."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    InputError,
+    Limits,
+    StoppedResponse,
+    edges,
+    embed,
+    graph,
+    node,
+    on,
+)
+from graphexec.draw import FORMATS, Picture, draw, picture_of
+from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.model.picture import cluster_tree
+from graphexec.draw.model.pieces import FIRST_PIECES, fold_pieces, show_pieces
+from graphexec.executor import Acted, Ready
+from graphexec.nodes import Piece
+from tests.draw.plugged import APPROVE, COMPACT, CRITIC, GUARD, MANY, OUTPUT, REDACT, Fake, plugged
+
+ALL = plugged(*MANY)
+
+
+def labels(picture: Picture) -> list[str]:
+    return [f"{one.source} --{' '.join((one.outcome, *one.badges))}--> {one.target}" for one in picture.arrows]
+
+
+def test_badges_are_in_the_order_of_the_seat() -> None:
+    drawn = draw(plugged(CRITIC, OUTPUT), "mermaid", pieces="badges")
+    assert drawn.count("AgentFinish<br/>#91;critic #62; output_type#93;") == 2
+    assert "judge" not in drawn
+
+
+def test_other_exits_name_their_pieces() -> None:
+    folded = fold_pieces(picture_of(plugged(CRITIC, OUTPUT, APPROVE)))
+    by_ends = {(one.source, one.outcome, one.target): one for one in folded.arrows}
+    again = by_ends["check_return_direct", "Ready", "plan"]
+    assert (again.origins, again.own) == (("critic", "output_type"), True)
+    stopped = by_ends["parse", "LimitReached", "stopped_response"]
+    assert (stopped.origins, stopped.own, stopped.exhausts) == (("approve_tools",), False, True)
+    assert stopped.details[0] == "from approve_tools"
+
+
+def test_first_pieces_are_one_box() -> None:
+    folded = fold_pieces(picture_of(plugged(GUARD, COMPACT)))
+    assert folded.start == FIRST_PIECES
+    assert folded.boxes[0].lines == ("[guard_input > compact]",)
+    assert {(one.outcome, one.target) for one in folded.arrows if one.source == FIRST_PIECES} == {
+        ("Ready", "plan"),
+        ("LimitReached", "stopped_response"),
+    }
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_folded_edges_are_the_paths_through_pieces(seed: int) -> None:
+    """Compare each edge with a search of the unfolded picture."""
+    pieces: list[Fake] = random.Random(seed).sample(MANY, k=seed + 1)
+    picture = picture_of(plugged(*pieces))
+    hidden = {box.name for box in picture.boxes if box.group}
+    paths = set[tuple[str, str, str]]()
+    sources = [(box.name, box.name) for box in picture.boxes if not box.group]
+    sources += [(picture.start, FIRST_PIECES)] * (picture.start in hidden)
+    for first, name in sources:
+        seen = [first]
+        for at in seen:
+            for arrow in (one for one in picture.arrows if one.source == at):
+                if arrow.target not in hidden:
+                    paths.add((name, arrow.outcome, arrow.target))
+                elif arrow.target not in seen:
+                    seen.append(arrow.target)
+    folded = fold_pieces(picture)
+    assert {(one.source, one.outcome, one.target) for one in folded.arrows} == paths
+    assert len(folded.arrows) == len(paths)
+    named = {piece for one in folded.arrows for piece in (*one.badges, *one.origins)}
+    shown = named | {name for name, _ in pieces if any(name in line for line in folded.boxes[0].lines)}
+    assert shown == {name for name, _ in pieces}
+
+
+def test_boxes_hold_the_nodes_of_pieces() -> None:
+    tree = cluster_tree(picture_of(plugged(CRITIC, OUTPUT)))
+    inside = {one.name: [box[1].title for box in one.inside if isinstance(box, tuple)] for one in tree.clusters()}
+    assert inside == {"critic": ["judge", "revise"], "output_type": ["check_output"]}
+
+
+def test_default_view_depends_on_the_number_of_pieces() -> None:
+    three, four = picture_of(plugged(CRITIC, OUTPUT, APPROVE)), picture_of(plugged(CRITIC, OUTPUT, APPROVE, REDACT))
+    assert show_pieces(three) == three
+    assert show_pieces(four) == fold_pieces(four)
+
+
+def test_unknown_view_is_refused() -> None:
+    loosely: Any = "box"
+    with pytest.raises(InputError, match="pieces='box' is no view of pieces; did you mean boxes"):
+        draw(ALL, "dot", pieces=loosely)
+
+
+def test_machine_without_pieces_has_one_view() -> None:
+    machine = plugged()
+    for name in FORMATS:
+        assert draw(machine, name, pieces="badges") == draw(machine, name, pieces="boxes")
+
+
+@pytest.mark.parametrize("how", ["mermaid", "mermaid-state", "dot", "svg", "text", "markdown"])
+def test_every_format_names_every_piece(how: str) -> None:
+    for view in ("boxes", "badges"):
+        drawn = draw(ALL, how, pieces=view)
+        for name, nodes in MANY:
+            assert name in drawn
+            assert view == "badges" or all(one[0] in drawn for one in nodes)
+
+
+def test_badge_labels_are_short_lines() -> None:
+    folded = fold_pieces(picture_of(ALL))
+    assert max(len(line) for arrow in folded.arrows for line in arrow.lines) <= 34
+    assert lay_out(folded).width < 1_000
+
+
+def test_terminal_drawing_is_at_most_100_columns_wide() -> None:
+    for view in ("boxes", "badges"):
+        assert max(map(len, draw(ALL, "text", pieces=view).splitlines())) <= 100
+
+
+def test_folded_picture_survives_json() -> None:
+    folded = fold_pieces(picture_of(ALL.verify(Limits(iterations=2))))
+    assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
+
+
+def test_piece_of_an_embedded_agent_is_a_box_in_its_box() -> None:
+    machine = plugged(CRITIC)
+    whole = embed(machine, "research")
+    loosely: Any = edges
+    outer: Any = graph(loosely(whole, on(AgentFinish, END) | on(StoppedResponse, END)), start=whole)
+    assert picture_of(outer).boxes[5].path == ("research", "critic")
+    folded = fold_pieces(picture_of(outer))
+    assert "research.parse --AgentFinish research.critic--> END" in labels(folded)
+
+
+# ---- runs
+
+
+@node
+def check(finish: AgentFinish) -> AgentFinish | Ready:
+    if finish.run is not None and finish.answer == "wrong":
+        return Ready(finish.run)
+    return finish
+
+
+@node
+def pass_on(acted: Acted) -> Acted:
+    return acted
+
+
+def run_with_a_piece() -> Any:
+    answers = iter(["wrong", "right"])
+    agent = AgentExecutor(agent=lambda steps, inputs: AgentFinish({"output": next(answers)}), tools=[])
+    return agent.plug(Piece("critic", (check,)), pass_on).run("?")
+
+
+def test_run_is_drawn_over_badges() -> None:
+    result = run_with_a_piece()
+    drawn = draw(result.journal.graph, "markdown", runs=result, pieces="badges")
+    rows = [line for line in drawn.splitlines() if line.startswith("| `parse`")]
+    assert [row for row in rows if "END" in row] == [
+        "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |"
+    ]
+    assert "| `parse` | `Ready` | `plan` | also from critic; step 2; critic ×1 |" in rows
+    boxes = draw(result.journal.graph, "markdown", runs=result, pieces="boxes")
+    assert "| `check` | `Ready` | `plan` | step 3 |" in boxes
+
+
+def test_several_runs_are_a_heat_map_of_badges() -> None:
+    result = run_with_a_piece()
+    drawn = draw(result.journal.graph, "markdown", runs=[result, result], pieces="badges")
+    assert "| `parse` | `AgentFinish` | `END` | passes critic; ×2 in 2 of 2 runs; critic ×2 |" in drawn
