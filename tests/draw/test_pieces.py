@@ -151,7 +151,7 @@ def test_piece_of_an_embedded_agent_is_a_box_in_its_box() -> None:
 
 @node
 def check(finish: AgentFinish) -> AgentFinish | Ready:
-    if finish.run is not None and finish.answer == "wrong":
+    if finish.answer == "wrong":
         return Ready(finish.run)
     return finish
 
@@ -174,7 +174,7 @@ def test_run_is_drawn_over_badges() -> None:
     assert [row for row in rows if "END" in row] == [
         "| `parse` | `AgentFinish` | `END` | passes critic; step 5; critic ×1 |"
     ]
-    assert "| `parse` | `Ready` | `plan` | also from critic; step 2; critic ×1 |" in rows
+    assert "| `parse` | `Ready` | `plan` | from critic; step 2; critic ×1 |" in rows
     boxes = draw(result.journal.graph, "markdown", runs=result, pieces="boxes")
     assert "| `check` | `Ready` | `plan` | step 3 |" in boxes
 
