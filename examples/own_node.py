@@ -1,53 +1,44 @@
-"""A custom node: a guard between `parse` and `dispatch_tools`, which asks a person.
+"""A node of one's own: a guard on the tool calls, plugged into an agent.
 
-Nothing else changes: the guard is spliced onto one edge, and the picture, the checks and the run include it.
+The guard takes `Acted`, so it sits before `dispatch_tools` on every way to a tool. The picture, the proof and the run
+include it. Tests, pictures and `unplug` know it by the name of its function.
 """
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    AskHuman,
-    Asks,
-    ask,
-    charged,
-    create_react_agent,
-    edges,
-    node,
-    on,
-    tool,
-)
-from graphexec.executor import Acted, LimitReached, dispatch_tools, limit_reached, parse, stopped_response
+from graphexec import create_agent, node
+from graphexec.effects import ToolResult
+from graphexec.executor import Acted, Refused
 from graphexec.models import ScriptedModel
 
 
-@tool
 def delete_file(path: str) -> str:
     """Delete a file."""
     return f"{path} is gone"
 
 
-@charged(when_spent=limit_reached)
 @node
-def approve(acted: Acted) -> Asks[AskHuman, Acted | AgentFinish]:
-    """Ask a person before anything is deleted."""
-    for action in acted.actions:
-        if action.tool == "delete_file":
-            answer = yield from ask(AskHuman(f"May I delete {action.tool_input}? (yes/no)"))
-            if answer != "yes":
-                return AgentFinish({"output": "I was not allowed to delete it."})
+def protect_files(acted: Acted) -> Acted | Refused:
+    """Answer calls that would delete a note in the place of the tool; end the run if the model wants all files."""
+    for place, action in enumerate(acted.actions):
+        path = str(action.tool_input)  # what the model wrote; it may be anything
+        if "*" in path:
+            return Refused(acted.run, "protect_files", "it wants to delete all files")
+        if ".txt" in path:
+            acted = acted.answer(place, ToolResult(f"{path} is protected.", "rejected"))
     return acted
 
 
-model = ScriptedModel(["It is old.\nAction: delete_file\nAction Input: notes.txt", "Final Answer: Deleted."])
-unguarded = AgentExecutor(
-    agent=create_react_agent(model, [delete_file]),
-    tools=[delete_file],
-    handlers={AskHuman: lambda asked: print(asked.question, "no") or "no"},
+model = ScriptedModel(
+    [
+        "They are old.\nAction: delete_file\nAction Input: notes.txt",
+        "Then the log.\nAction: delete_file\nAction Input: run.log",
+        "And now the rest.\nAction: delete_file\nAction Input: *",
+    ]
 )
-rows = edges(approve, on(Acted, dispatch_tools) | on(AgentFinish, END) | on(LimitReached, stopped_response))
-executor = unguarded.splice(rows, after=parse, on=Acted)
+executor = create_agent(model, [delete_file], kind="react", nodes=[protect_files])
 
 if __name__ == "__main__":
-    print(executor.run("Tidy up my notes.").output)
-    print(executor.graph)
+    result = executor.run("Tidy up my notes.")
+    for action, observation in result.steps:
+        print(f"{action.tool}({action.tool_input}) -> {observation}")
+    print(result.output)
+    print(executor.seats())

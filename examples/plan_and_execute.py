@@ -1,32 +1,17 @@
 """Plan and execute: the model first makes a plan, once; then the usual loop works through it.
 
-`make_plan` comes before the whole agent, which is embedded as `execute`: one table, one picture, one proof. The plan
+`make_plan` is a piece that runs once, before the agent's first decision: one table, one picture, one proof. The plan
 becomes an input of the run, and the agent's prompt contains it.
 """
 
 import dataclasses
 
-from graphexec import (
-    END,
-    AgentExecutor,
-    AgentFinish,
-    Asks,
-    StoppedResponse,
-    ask,
-    charged,
-    create_react_agent,
-    edges,
-    embed,
-    graph,
-    node,
-    on,
-    tool,
-)
-from graphexec.actions import Run
+from graphexec import AgentExecutor, Asks, ask, charged, create_react_agent, node, tool
 from graphexec.effects import CallModel
-from graphexec.executor import LimitReached, Ready, limit_reached, stopped_response
+from graphexec.executor import Ready, limit_reached
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
+from graphexec.nodes import Piece
 
 PROMPT = """\
 Work through the plan, a step at a time, with these tools:
@@ -59,7 +44,7 @@ def make_plan(ready: Ready) -> Asks[CallModel, Ready]:
     """Ask the model for a numbered plan, and add it to the inputs of the run."""
     question = f"Make a numbered plan for this task, one line for each step: {ready.run.inputs['input']}"
     reply = yield from ask(CallModel(ChatRequest((UserMessage(question),))))
-    return Ready(Run({**ready.run.inputs, "plan": reply.content}, ready.run.steps))
+    return Ready(dataclasses.replace(ready.run, inputs={**ready.run.inputs, "plan": reply.content}))
 
 
 model = ScriptedModel(
@@ -73,16 +58,8 @@ model = ScriptedModel(
 tools = [population, area]
 # The caller passes the task; the run makes the plan.
 agent = dataclasses.replace(create_react_agent(model, tools, prompt=PROMPT), input_keys=("input",))
-loop = AgentExecutor(agent=agent, tools=tools, max_iterations=6, max_fan_out=1)
-execute = embed(loop.graph, "execute")
-
-machine = graph(
-    edges(make_plan, on(Ready, execute) | on(LimitReached, stopped_response))
-    | edges(execute, on(AgentFinish, END) | on(StoppedResponse, END))
-    | edges(stopped_response, on(StoppedResponse, END)),
-    start=make_plan,
-)
-executor = loop.with_graph(machine)
+planning = Piece("planning", (make_plan,), once=True)
+executor = AgentExecutor(agent=agent, tools=tools, max_iterations=6, max_fan_out=1, nodes=[planning])
 
 if __name__ == "__main__":
     result = executor.run("How densely is Malta populated?")

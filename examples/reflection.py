@@ -1,27 +1,14 @@
 """Reflection: the model reviews the answer before the run ends with it.
 
-`reflect` is spliced onto both edges on which an answer ends the run: the agent's answer, and the result of a tool with
-`return_direct`. It asks the model what is missing; if something is, the remark becomes a step and the run returns to
-`plan`, which is metered, so the run still ends within its iterations.
+`reflect` takes `AgentFinish`, so it sits on both edges on which an answer ends the run: the agent's answer, and the
+result of a tool with `return_direct`. It asks the model what is missing; if something is, the remark becomes a step and
+the run returns to `plan`, which is metered, so the run still ends within its iterations. `graphexec.nodes.critic` is a
+piece like it with a bound of its own.
 """
 
-from graphexec import (
-    END,
-    AgentAction,
-    AgentExecutor,
-    AgentFinish,
-    AgentStep,
-    Asks,
-    ask,
-    charged,
-    create_react_agent,
-    edges,
-    node,
-    on,
-    tool,
-)
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, Asks, ask, create_react_agent, node, tool
 from graphexec.effects import CallModel
-from graphexec.executor import LimitReached, Ready, check_return_direct, limit_reached, parse, plan, stopped_response
+from graphexec.executor import Ready
 from graphexec.messages import ChatRequest, UserMessage
 from graphexec.models import ScriptedModel
 
@@ -32,7 +19,6 @@ def height(mountain: str) -> int:
     return {"Zugspitze": 2962, "Watzmann": 2713}[mountain]
 
 
-@charged(when_spent=limit_reached, asks=1)
 @node
 def reflect(finish: AgentFinish) -> Asks[CallModel, AgentFinish | Ready]:
     """Ask the model what is missing from its answer."""
@@ -54,8 +40,7 @@ model = ScriptedModel(
     ]
 )
 hasty = AgentExecutor(agent=create_react_agent(model, [height]), tools=[height], max_iterations=6)
-rows = edges(reflect, on(AgentFinish, END) | on(Ready, plan) | on(LimitReached, stopped_response))
-executor = hasty.splice(rows, after=[parse, check_return_direct], on=AgentFinish)
+executor = hasty.plug(reflect)
 
 if __name__ == "__main__":
     result = executor.run("How high is the Zugspitze?")

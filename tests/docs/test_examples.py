@@ -1,5 +1,6 @@
 """Every example runs as a user runs it, and prints what it is known to print."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -51,20 +52,10 @@ the limit of 3 payments was reached (3 spent)
 {'lamp': 0, 'chair': 0}
 """,
     "own_node": """\
-May I delete notes.txt? (yes/no) no
-I was not allowed to delete it.
-plan --Replied--> parse
-plan --LimitReached--> stopped_response
-parse --Acted--> approve
-parse --AgentFinish--> END
-dispatch_tools --Observed--> check_return_direct
-dispatch_tools --LimitReached--> stopped_response
-check_return_direct --Ready--> plan
-check_return_direct --AgentFinish--> END
-stopped_response --StoppedResponse--> END
-approve --Acted--> dispatch_tools
-approve --AgentFinish--> END
-approve --LimitReached--> stopped_response
+delete_file(notes.txt) -> notes.txt is protected.
+delete_file(run.log) -> run.log is gone
+Agent stopped: refused by protect_files: it wants to delete all files
+Acted: protect_files > dispatch_tools
 """,
     "networks": """\
 What has changed:
@@ -207,6 +198,15 @@ def test_the_structured_example_multiplies_with_the_local_model() -> None:
     printed = run("structured_local", "What is 37 * 48?")
     assert "calculator" in printed
     assert printed.rstrip().splitlines()[-1].count("1776") == 1
+
+
+def test_own_node_imports_six_names_at_most() -> None:
+    tree = ast.parse((EXAMPLES / "own_node.py").read_text(encoding="utf-8"))
+    imported = [
+        one.name for line in ast.walk(tree) if isinstance(line, ast.Import | ast.ImportFrom) for one in line.names
+    ]
+    assert {"node", "create_agent"} < {*imported}
+    assert len(imported) <= 6
 
 
 def test_every_example_is_run_here() -> None:
