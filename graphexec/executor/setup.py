@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from graphexec.agents import Agent
 from graphexec.effects import CallTool
-from graphexec.errors import InputError
+from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, with_attempts
 from graphexec.executor.inputs import make_input_keys
@@ -78,11 +78,29 @@ class Setup:
 
     @cached_property
     def answers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
-        """The handlers of the pieces and of the user, which take precedence."""
+        """The handlers of the pieces and of the user, which take precedence.
+
+        Raises `InputError` for two pieces that have different handlers of one effect.
+        """
         by_piece: dict[type[Effect[Any]], HandlerLike] = {}
+        owners: dict[type[Effect[Any]], str] = {}
         for piece in self.pieces:
-            by_piece |= piece.handlers
+            for kind, handler in piece.handlers.items():
+                owner = owners.setdefault(kind, piece.name)
+                if kind not in self.handlers and by_piece.setdefault(kind, handler) != handler:
+                    raise InputError(
+                        f"{owner} and {piece.name} have different handlers of {kind.__name__}; pass "
+                        f"handlers={{{kind.__name__}: function}} to the executor, which is for both"
+                    )
         return {**by_piece, **self.handlers}
+
+    def require_tools(self) -> None:
+        """Raise `InputError` for a piece that is about a tool which the executor does not have."""
+        for piece in self.pieces:
+            for name in piece.tool_names:
+                if name not in self.offered:
+                    hint = did_you_mean(name, self.offered, f"it has {', '.join(self.offered) or 'no tools'}")
+                    raise InputError(f"{piece.name} is about the tool {name}, which the executor does not have; {hint}")
 
     @cached_property
     def binding(self) -> Binding:
@@ -108,6 +126,7 @@ class Setup:
 
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
+        self.require_tools()
         rules = CallRules(self.told, self.offered, self.tool_options.lookup)
         if self.changed is None:
             machine = add_rules(select_graph(self.stopping, self.parsing), rules)

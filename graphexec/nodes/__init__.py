@@ -4,5 +4,16 @@ Each function returns a `Piece`, which `executor.plug` puts on every edge of the
 """
 
 from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
+from graphexec.nodes.approvals import Review, ReviewCall, ReviewDecision, approve_tools
 
-__all__ = ["HOMES", "Flow", "Piece", "Plugged", "Seats"]
+__all__ = [
+    "HOMES",
+    "Flow",
+    "Piece",
+    "Plugged",
+    "Review",
+    "ReviewCall",
+    "ReviewDecision",
+    "Seats",
+    "approve_tools",
+]

@@ -1,0 +1,237 @@
+"""A piece that asks a person before a tool is called: `approve_tools`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, final, get_args
+
+from graphexec._arguments import FUNCTION, NAME, optional, validate
+from graphexec.actions import AgentAction, ToolInput
+from graphexec.effects import ToolResult
+from graphexec.errors import InputError, format_value
+from graphexec.executor.plugging import Piece
+from graphexec.executor.rules import CallRules
+from graphexec.executor.table import Acted
+from graphexec.kernel.effects import Asks, Effect, ask_all
+from graphexec.kernel.node import node, rename
+from graphexec.messages import ToolCall
+from graphexec.runtime.handlers import HandlerLike
+from graphexec.tools.tool import InvalidArgumentsError
+
+# What a person may decide about a call.
+ReviewDecision: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+_DECISIONS: tuple[ReviewDecision, ...] = get_args(ReviewDecision)
+
+# How often a person is asked about one call. After as many invalid reviews the call counts as rejected.
+MOST_REVIEWS = 3
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a person decides about a call.
+
+    - `Review("approve")`: the tool is called.
+    - `Review("edit", arguments={...})`: the same tool is called with these arguments.
+    - `Review("reject", "the reason")`: the tool is not called, and the model observes the reason.
+    - `Review("respond", "the text")`: the tool is not called, and the text is its result.
+
+    Raises `InputError` for another decision, for an edit without arguments, and for arguments of another decision.
+    """
+
+    decision: ReviewDecision
+    text: str = ""
+    # Any: the values of arguments are JSON data.
+    arguments: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        # Users without a type checker pass other values.
+        if self.decision not in _DECISIONS:
+            raise InputError(
+                f"Review: decision={format_value(self.decision)} is invalid; pass one of {', '.join(_DECISIONS)}"
+            )
+        given: Any = self.arguments
+        if (self.decision == "edit") is not isinstance(given, dict) or not (given is None or isinstance(given, dict)):
+            remedy = "write Review('edit', arguments={...}), and leave them out of other decisions"
+            raise InputError(f"Review: {self.decision!r} has arguments={format_value(given)}; {remedy}")
+        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"Review: text={format_value(self.text)} is invalid; pass a string")
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewCall(Effect[Review]):
+    """Ask a person about a call of `tool` with `arguments`, before it is made.
+
+    `allowed` are the decisions that the person may take, `reason` is what the model wrote with the call, `by` is the
+    name of the piece, and `problem` says why the last review of this call was invalid, if there was one.
+    """
+
+    tool: str
+    arguments: ToolInput
+    allowed: tuple[ReviewDecision, ...]
+    reason: str = ""
+    by: str = "approve_tools"
+    problem: str = ""
+
+
+def approve_tools(
+    tools: Mapping[str, Sequence[ReviewDecision]],
+    *,
+    when: Callable[[AgentAction], bool] | None = None,
+    reviewer: HandlerLike | None = None,
+    name: str = "approve_tools",
+) -> Piece:
+    """Ask a person about each call of these tools before it is made; the calls of one reply are asked about at once.
+
+    `tools` has the decisions that are allowed for each tool: `approve`, `edit`, `reject` and `respond`. Only calls for
+    which `when(action)` is true are asked about; `when` is a pure function, as a resumed run calls it again.
+    `reviewer` takes a `ReviewCall` and returns a `Review`. Without it, pass `handlers={ReviewCall: function}` to the
+    executor, or store the run that waits, and answer it with `advance`.
+
+        def review(call: ReviewCall) -> Review:
+            return Review("approve" if input(f"{call.tool} {call.arguments}? ") == "y" else "reject")
+
+        gate = approve_tools({"delete_file": ["approve", "reject"]}, reviewer=review)
+        executor = create_agent(model, tools, nodes=[gate])
+
+    What runs is what the person has seen: pieces that change calls come before it, pieces that carry them out behind
+    it, and every way to a tool leads through it. An edit changes the arguments of the same tool, also in the message
+    that the model is shown. If a decision is not allowed, or the arguments do not fit the tool, the person is asked
+    again; after three times the call counts as rejected.
+
+    It adds one transition for each decision of the agent that calls tools, and no model call. Raises `InputError` for
+    an unknown decision, and the executor raises it for a tool that it does not have.
+    """
+    validate("approve_tools", ("when", when, optional(FUNCTION)), ("name", name, NAME))
+    gates = _read_gates(tools)
+
+    @node
+    def approve(acted: Acted, rules: CallRules) -> Asks[ReviewCall, Acted]:
+        """Ask a person about the calls of the gated tools."""
+        calls: dict[int, ReviewCall] = {}
+        for place in acted.open:
+            action = acted.actions[place]
+            tool = rules.find_tool(action)
+            allowed = gates.get(action.tool if tool is None else tool.name)
+            if allowed is not None and (when is None or when(action)):
+                calls[place] = ReviewCall(action.tool, action.tool_input, allowed, action.log, name)
+        for _ in range(MOST_REVIEWS):
+            invalid: dict[int, ReviewCall] = {}
+            reviews = yield from ask_all([*calls.values()])
+            for (place, call), review in zip(calls.items(), reviews, strict=True):
+                if problem := _find_problem(review, call, acted.actions[place], rules):
+                    invalid[place] = dataclasses.replace(call, problem=problem)
+                else:
+                    acted = _apply(review, acted, place)
+            calls = invalid
+            if not calls:
+                break
+        for place, call in calls.items():
+            acted = acted.answer(place, _make_rejection(call.tool, f"No valid review: {call.problem}."))
+        return acted
+
+    handlers: dict[type[Effect[Any]], HandlerLike] = {} if reviewer is None else {ReviewCall: reviewer}
+    return Piece(name, (rename(approve, name),), handlers=handlers, gates=True, tool_names=tuple(gates))
+
+
+def _read_gates(tools: Mapping[str, Sequence[ReviewDecision]]) -> Mapping[str, tuple[ReviewDecision, ...]]:
+    # Users without a type checker pass a list of names, and one decision as a string.
+    given: Any = tools
+    example = "approve_tools({'delete_file': ['approve', 'reject']})"
+    if not isinstance(given, Mapping) or not given:
+        raise InputError(f"approve_tools has tools={format_value(tools)}; write {example}")
+    gates: dict[str, tuple[ReviewDecision, ...]] = {}
+    for tool, decisions in tools.items():
+        several = () if isinstance(decisions, str) else tuple(decisions)
+        if not several or not {*several} <= {*_DECISIONS}:
+            remedy = f"give some of {', '.join(_DECISIONS)}: {example}"
+            raise InputError(f"approve_tools has decisions={format_value(decisions)} for {tool}; {remedy}")
+        gates[tool] = several
+    return gates
+
+
+def _find_problem(review: Review, call: ReviewCall, action: AgentAction, rules: CallRules) -> str:
+    """Return why a review does not fit the call, or an empty string."""
+    # Any: users write the handler.
+    given: Any = review
+    if not isinstance(given, Review):
+        raise InputError(
+            f"{call.by} asked for ReviewCall and was answered with {format_value(given)}; answer with a Review, such "
+            "as Review('approve')"
+        )
+    if review.decision not in call.allowed:
+        return f"{review.decision} is not allowed for {call.tool}; choose {' or '.join(call.allowed)}"
+    tool = rules.find_tool(action)
+    if review.arguments is None or tool is None:
+        return ""
+    try:
+        tool.read(review.arguments)
+        json.dumps(review.arguments)
+    except InvalidArgumentsError as error:
+        return str(error)
+    # A user's validator may raise any exception.
+    except Exception as error:  # noqa: BLE001
+        return f"the arguments do not fit {call.tool}: {error}"
+    return ""
+
+
+def _apply(review: Review, acted: Acted, place: int) -> Acted:
+    """Return the actions after a valid review of one of them."""
+    tool = acted.actions[place].tool
+    match review.decision:
+        case "approve":
+            return acted
+        case "edit":
+            assert review.arguments is not None, "Review requires them"
+            return replace_arguments(acted, place, review.arguments)
+        case "reject":
+            return acted.answer(place, _make_rejection(tool, review.text or "Do not repeat the call."))
+        case "respond":
+            return acted.answer(place, ToolResult(review.text))
+
+
+def _make_rejection(tool: str, text: str) -> ToolResult:
+    return ToolResult(f"{tool} was not called: a person rejected this call. {text}", "rejected")
+
+
+def replace_arguments(acted: Acted, place: int, arguments: dict[str, Any]) -> Acted:
+    """Return the actions with other arguments of one of them.
+
+    The message and the text that the model is shown have them, too: it is told of the call that is made.
+    """
+    old = acted.actions[place]
+    message = old.message
+    if message is not None:
+        text = json.dumps(arguments, ensure_ascii=False)
+        calls = tuple(ToolCall(one.id, one.name, text) if one.id == old.call_id else one for one in message.tool_calls)
+        message = dataclasses.replace(message, tool_calls=calls)
+    actions = [
+        # The actions of one reply share its message.
+        dataclasses.replace(one, message=message) if old.message is not None and one.message == old.message else one
+        for one in acted.actions
+    ]
+    log = old.log if message is not None else _rewrite_input(old.log, old.tool_input, arguments)
+    # `original` is the action as another library has it, with the arguments before.
+    actions[place] = dataclasses.replace(actions[place], tool_input=arguments, log=log, original=None)
+    return Acted(acted.run, tuple(actions), acted.answers)
+
+
+def _rewrite_input(log: str, old: ToolInput, arguments: dict[str, Any]) -> str:
+    """Return what the model wrote with the arguments in the place of its input, or with a note if that is not found."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    if isinstance(old, str) and old.strip() and (place := log.rfind(old)) >= 0:
+        return log[:place] + text + log[place + len(old) :]
+    decoder = json.JSONDecoder()
+    place = log.find("{")
+    while place >= 0:
+        try:
+            value, end = decoder.raw_decode(log, place)
+        except ValueError:
+            value, end = None, place
+        if value == old:
+            return log[:place] + text + log[end:]
+        place = log.find("{", place + 1)
+    return f"{log}\n(A person changed the input to {text}.)"

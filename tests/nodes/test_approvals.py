@@ -1,0 +1,542 @@
+"""`approve_tools`: a person decides about calls before they are made."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    Asks,
+    Budget,
+    InputError,
+    Snapshot,
+    ask_all,
+    charged,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    metered,
+    node,
+    snapshot_of,
+    tool,
+)
+from graphexec.actions import Run
+from graphexec.effects import CallTool, ToolResult
+from graphexec.errors import MissingHandlerError
+from graphexec.executor import Acted, Observed, Ready, limit_reached
+from graphexec.kernel import PendingEffect, advance
+from graphexec.kernel.effects import members_of
+from graphexec.kernel.events import Asked
+from graphexec.kernel.validation import reachable
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
+from graphexec.nodes import Piece, Plugged, Review, ReviewCall, ReviewDecision, approve_tools
+from graphexec.nodes.approvals import MOST_REVIEWS, replace_arguments
+from graphexec.tools import AnyTool
+
+Decide = Callable[[ReviewCall], Any]
+ALL: tuple[ReviewDecision, ...] = ("approve", "edit", "reject", "respond")
+
+
+class Files:
+    """Tools that keep what they were called with."""
+
+    def __init__(self) -> None:
+        self.called: list[str] = []
+
+        @tool
+        def delete(path: str) -> str:
+            """Delete a file."""
+            self.called.append(f"delete {path}")
+            return f"deleted {path}"
+
+        @tool
+        def read(path: str) -> str:
+            """Read a file."""
+            self.called.append(f"read {path}")
+            return f"text of {path}"
+
+        @tool(return_direct=True)
+        def show(path: str) -> str:
+            """Show a file to the user."""
+            self.called.append(f"show {path}")
+            return f"page of {path}"
+
+        self.tools: list[AnyTool] = [delete, read, show]
+
+
+def calls(*several: str) -> ModelReply:
+    """Return a reply that makes calls, such as `delete a`."""
+    made = [one.split() for one in several]
+    return ModelReply(
+        "", tuple(ToolCall(f"c{place}", name, json.dumps({"path": path})) for place, (name, path) in enumerate(made))
+    )
+
+
+class Scene:
+    """An executor with files, gated tools and a scripted model."""
+
+    def __init__(self, *replies: ScriptedReply, nodes: tuple[Plugged, ...] = (), **options: Any) -> None:
+        self.files = Files()
+        self.model = ScriptedModel([*replies, "done"], repeat_last=True)
+        agent = create_tool_calling_agent(self.model, self.files.tools)
+        self.executor = AgentExecutor(agent=agent, tools=self.files.tools, nodes=nodes, **options)
+
+
+def gate(decide: Decide | None = None, *, name: str = "approve_tools", **options: Any) -> Piece:
+    return approve_tools({"delete": ALL}, reviewer=decide, name=name, **options)
+
+
+def approve(call: ReviewCall) -> Review:
+    return Review("approve")
+
+
+def path_of(call: ReviewCall) -> str:
+    assert isinstance(call.arguments, dict)
+    return str(call.arguments["path"])
+
+
+def is_on_a(action: AgentAction) -> bool:
+    return action.tool_input == {"path": "a"}
+
+
+def pause(scene: Scene) -> PendingEffect:
+    """Run until a person has to answer."""
+    with pytest.raises(MissingHandlerError) as raised:
+        scene.executor.run("hi")
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    return resume(scene, snapshot.to_json())
+
+
+def resume(scene: Scene, stored: str) -> PendingEffect:
+    graph = scene.executor.graph
+    pending = advance(graph, Snapshot.from_json(stored, graph), scene.executor.limits)
+    assert isinstance(pending, PendingEffect)
+    return pending
+
+
+def steps_of(steps: Any) -> list[tuple[Any, str]]:
+    return [(step.observation, step.status) for step in steps]
+
+
+class TestDecisions:
+    def test_approved_call_is_made(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(approve),))
+        assert steps_of(scene.executor.run("hi").steps) == [("deleted a", "ok")]
+
+    def test_reviewer_sees_the_call(self) -> None:
+        seen: list[ReviewCall] = []
+
+        def review(call: ReviewCall) -> Review:
+            seen.append(call)
+            return Review("approve")
+
+        reply = ModelReply("I clean up.", calls("delete a").tool_calls)
+        Scene(reply, nodes=(gate(review),)).executor.run("hi")
+        (call,) = seen
+        assert (call.tool, call.arguments, call.allowed) == ("delete", {"path": "a"}, ALL)
+        assert "I clean up." in call.reason
+        assert (call.by, call.problem) == ("approve_tools", "")
+
+    def test_rejected_call_is_not_made(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(lambda _: Review("reject", "Keep it.")),))
+        (step,) = scene.executor.run("hi").steps
+        assert step.status == "rejected"
+        assert step.observation == "delete was not called: a person rejected this call. Keep it."
+        assert scene.files.called == []
+
+    def test_response_is_the_result(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(lambda _: Review("respond", "It is gone.")),))
+        assert steps_of(scene.executor.run("hi").steps) == [("It is gone.", "ok")]
+        assert scene.files.called == []
+
+    def test_multiple_tools_mixed_responses(self) -> None:
+        """LangChain's test_human_in_the_loop_middleware_multiple_tools_mixed_responses: each call has one result."""
+        decisions = {
+            "a": Review("approve"),
+            "b": Review("reject", "No."),
+            "c": Review("respond", "later"),
+            "d": Review("edit", arguments={"path": "e"}),
+        }
+        scene = Scene(
+            calls("delete a", "delete b", "read x", "delete c", "delete d"),
+            nodes=(gate(lambda call: decisions[path_of(call)]),),
+        )
+        result = scene.executor.run("hi")
+        assert steps_of(result.steps) == [
+            ("deleted a", "ok"),
+            ("delete was not called: a person rejected this call. No.", "rejected"),
+            ("text of x", "ok"),
+            ("later", "ok"),
+            ("deleted e", "ok"),
+        ]
+        assert [step.action.call_id for step in result.steps] == ["c0", "c1", "c2", "c3", "c4"]
+        assert result.spent.meters["tool_calls"] == 3
+
+    def test_other_tools_are_not_asked_about(self) -> None:
+        scene = Scene(calls("read a"), nodes=(gate(lambda _: pytest.fail("asked")),))
+        assert steps_of(scene.executor.run("hi").steps) == [("text of a", "ok")]
+
+    def test_when_selects_the_calls(self) -> None:
+        piece = gate(lambda _: Review("reject"), when=is_on_a)
+        scene = Scene(calls("delete a", "delete b"), nodes=(piece,))
+        assert [step.status for step in scene.executor.run("hi").steps] == ["rejected", "ok"]
+        assert scene.files.called == ["delete b"]
+
+    def test_name_in_another_case_is_gated(self) -> None:
+        scene = Scene(calls("Delete a"), nodes=(gate(lambda _: Review("reject")),), tool_lookup="case_insensitive")
+        assert [step.status for step in scene.executor.run("hi").steps] == ["rejected"]
+        assert scene.files.called == []
+
+    def test_rejection_keeps_a_direct_sibling_from_ending_the_run(self) -> None:
+        scene = Scene(calls("show a", "delete b"), "all done", nodes=(gate(lambda _: Review("reject")),))
+        result = scene.executor.run("hi")
+        assert result.output == "all done"
+        assert [step.status for step in result.steps] == ["ok", "rejected"]
+
+
+class TestEdits:
+    def test_edit_with_modified_args(self) -> None:
+        """LangChain's test_human_in_the_loop_middleware_edit_with_modified_args, and their issue 33787.
+
+        There the model repeated its call after an edit: its message still had the first arguments. Here the model is
+        told what ran.
+        """
+        scene = Scene(calls("delete a", "read x"), nodes=(gate(lambda _: Review("edit", arguments={"path": "b"})),))
+        result = scene.executor.run("hi")
+        assert sorted(scene.files.called) == ["delete b", "read x"]
+        assert [step.action.tool_input for step in result.steps] == [{"path": "b"}, {"path": "x"}]
+        request = scene.model.requests[-1]
+        assert isinstance(request, ChatRequest)
+        (message,) = [one for one in request.messages if isinstance(one, AssistantMessage)]
+        assert [json.loads(call.arguments) for call in message.tool_calls] == [{"path": "b"}, {"path": "x"}]
+
+    @pytest.mark.parametrize(
+        ("make", "reply", "edited"),
+        [
+            (create_react_agent, 'Action: delete\nAction Input: {"path": "a"}', 'Input: {"path": "b"}'),
+            (create_react_agent, "Action: delete\nAction Input: aa", 'Input: {"path": "b"}'),
+            (
+                create_structured_agent,
+                '{"action": "delete", "action_input": {"path": "aa"}}',
+                '_input": {"path": "b"}}',
+            ),
+        ],
+    )
+    def test_text_of_the_model_is_edited(self, make: Any, reply: str, edited: str) -> None:
+        files = Files()
+        react = make is create_react_agent
+        model = ScriptedModel(
+            [reply, "Final Answer: done" if react else '{"action": "final_answer", "answer": "done"}']
+        )
+        edit = gate(lambda _: Review("edit", arguments={"path": "b"}))
+        executor = AgentExecutor(agent=make(model, files.tools), tools=files.tools, nodes=[edit])
+        (step,) = executor.run("hi").steps
+        assert step.action.log.endswith(edited)
+        request = model.requests[-1]
+        texts = [one.content for one in request.messages] if isinstance(request, ChatRequest) else [request.prompt]
+        assert any(edited in text for text in texts)
+        assert not any("aa" in text for text in texts)
+
+    def test_input_that_is_not_in_the_text_is_noted(self) -> None:
+        acted = replace_arguments(
+            Acted(Run({}), (AgentAction("delete", {"path": "a"}, "I delete it"),)), 0, {"path": "b"}
+        )
+        assert acted.actions[0].log == 'I delete it\n(A person changed the input to {"path": "b"}.)'
+
+    def test_edit_keeps_the_tool(self) -> None:
+        """LangChain's issue 40166: an edit to another tool skips that tool's gate. Ours has no other tool."""
+        with pytest.raises(TypeError):
+            Review("edit", arguments={"path": "b"}, tool="read")  # type: ignore[call-arg]
+
+    def test_arguments_that_do_not_fit_are_asked_about_again(self) -> None:
+        seen: list[str] = []
+
+        def review(call: ReviewCall) -> Review:
+            seen.append(call.problem)
+            return Review("edit", arguments={"path": "b"} if call.problem else {"way": "b"})
+
+        scene = Scene(calls("delete a"), nodes=(gate(review),))
+        assert steps_of(scene.executor.run("hi").steps) == [("deleted b", "ok")]
+        assert seen[0] == ""
+        assert "path: " in seen[1]
+
+    def test_repeated_invalid_reviews_reject_the_call(self) -> None:
+        asked: list[ReviewCall] = []
+
+        def review(call: ReviewCall) -> Review:
+            asked.append(call)
+            return Review("edit", arguments={"path": "b"})
+
+        piece = approve_tools({"delete": ["approve", "reject"]}, reviewer=review)
+        scene = Scene(calls("delete a"), nodes=(piece,))
+        (step,) = scene.executor.run("hi").steps
+        assert len(asked) == MOST_REVIEWS
+        assert step.status == "rejected"
+        assert "edit is not allowed for delete; choose approve or reject" in step.observation
+        assert scene.files.called == []
+
+    def test_reply_of_another_class_is_an_error(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(lambda _: True),))
+        with pytest.raises(InputError, match=r"answered with True; answer with a Review"):
+            scene.executor.run("hi")
+        assert scene.files.called == []
+
+
+class TestPauses:
+    def test_person_answers_a_stored_run(self) -> None:
+        scene = Scene(calls("delete a", "read x", "delete b"), nodes=(gate(),))
+        stored = pause(scene).snapshot.to_json()
+        assert scene.files.called == []
+
+        tomorrow = Scene(nodes=(gate(),))
+        half = resume(tomorrow, stored).reply_member(1, Review("edit", arguments={"path": "c"})).to_json()
+        whole = resume(tomorrow, half).reply_member(0, Review("reject")).to_json()
+        result = tomorrow.executor.run(Snapshot.from_json(whole, tomorrow.executor.graph))
+        assert [step.status for step in result.steps] == ["rejected", "ok", "ok"]
+        assert sorted(tomorrow.files.called) == ["delete c", "read x"]
+
+    def test_wrong_answer_leaves_the_stored_run(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(),))
+        pending = pause(scene)
+        with pytest.raises(InputError, match="reply with a Review"):
+            pending.reply(("approve",))
+        assert scene.executor.run(pending.reply((Review("approve"),))).steps[0].observation == "deleted a"
+
+    def test_invalid_answer_asks_again(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(approve_tools({"delete": ["approve"]}),))
+        again = resume(scene, pause(scene).reply((Review("reject"),)).to_json())
+        (call,) = members_of(again.effect)
+        assert isinstance(call, ReviewCall)
+        assert call.problem == "reject is not allowed for delete; choose approve"
+        assert scene.executor.run(again.reply((Review("approve"),))).steps[0].observation == "deleted a"
+
+    def test_deadline_runs_nothing(self) -> None:
+        scene = Scene(calls("delete a"), nodes=(gate(),), max_execution_time=60)
+        result = scene.executor.run(pause(scene).cut(at=61))
+        assert result.reason == "seconds"
+        assert scene.files.called == []
+
+
+class TestOrder:
+    def test_rejected_tool_is_not_reached_by_a_jump(self) -> None:
+        """LangChain's issue 40491: the jump of another middleware runs a tool that a person has just rejected."""
+
+        def give_up(observed: Observed, limit: object) -> Observed:
+            return observed
+
+        @metered(when_spent=give_up, budget=Budget("retries", 3))
+        @node
+        def jump_to_tools(observed: Observed) -> Acted:
+            """Call all tools of the reply again."""
+            return Acted(observed.run, observed.actions)
+
+        asked: list[ReviewCall] = []
+
+        def reject(call: ReviewCall) -> Review:
+            asked.append(call)
+            return Review("reject")
+
+        for nodes in ((gate(reject), jump_to_tools), (jump_to_tools, gate(reject))):
+            asked.clear()
+            scene = Scene(calls("delete a"), nodes=nodes)
+            scene.executor.run("hi")
+            assert scene.files.called == []
+            assert len(asked) == 4
+
+    def test_reviewer_sees_what_another_piece_changed(self) -> None:
+        @node
+        def restore(acted: Acted) -> Acted:
+            actions = [type(one)(one.tool, {"path": "secret"}, call_id=one.call_id) for one in acted.actions]
+            return Acted(acted.run, tuple(actions), acted.answers)
+
+        show = gate(lambda call: Review("respond", str(call.arguments)))
+        for nodes in ((show, restore), (restore, show)):
+            result = Scene(calls("delete a"), nodes=nodes).executor.run("hi")
+            assert result.steps[0].observation == "{'path': 'secret'}"
+
+    def test_nested_agent_tool_does_not_inherit_parent_approvals(self) -> None:
+        """openai-agents' test of this name: the approval of an agent says nothing of the tools that it calls."""
+        asked: list[str] = []
+
+        def outer_review(call: ReviewCall) -> Review:
+            asked.append(f"outer {call.tool}")
+            return Review("approve")
+
+        def inner_review(call: ReviewCall) -> Review:
+            asked.append(f"inner {call.tool}")
+            return Review("reject")
+
+        inner = Scene(calls("delete a"), nodes=(gate(inner_review),))
+        helper = inner.executor.as_tool("helper", "Cleans up.")
+        model = ScriptedModel([ModelReply("", (ToolCall("1", "helper", '{"input": "clean"}'),)), "done"])
+        outer = AgentExecutor(
+            agent=create_tool_calling_agent(model, [helper]),
+            tools=[helper],
+            nodes=[approve_tools({"helper": ["approve"]}, reviewer=outer_review)],
+        )
+        outer.run("hi")
+        assert asked == ["outer helper", "inner delete"]
+        assert inner.files.called == []
+
+    def test_two_gates_both_ask(self) -> None:
+        asked: list[str] = []
+
+        def review(call: ReviewCall) -> Review:
+            asked.append(call.by)
+            return Review("approve")
+
+        scene = Scene(calls("delete a"), nodes=(gate(review), gate(review, name="four_eyes")))
+        assert scene.executor.run("hi").steps[0].observation == "deleted a"
+        assert asked == ["four_eyes", "approve_tools"]
+
+    def test_different_reviewers_need_one_handler(self) -> None:
+        with pytest.raises(InputError, match="approve_tools and second have different handlers of ReviewCall; pass"):
+            Scene(nodes=(gate(approve), gate(lambda _: Review("reject"), name="second")))
+        by: dict[str, Review] = {"approve_tools": Review("approve"), "second": Review("reject")}
+
+        def review(call: ReviewCall) -> Review:
+            return by[call.by]
+
+        scene = Scene(calls("delete a"), nodes=(gate(), gate(name="second")), handlers={ReviewCall: review})
+        assert scene.executor.run("hi").steps[0].status == "rejected"
+
+
+@charged(when_spent=limit_reached)
+@node
+def carry_out(acted: Acted) -> Asks[CallTool, Acted]:
+    """Call the tools by itself, as a sub-agent does."""
+    places = acted.open
+    results = yield from ask_all(
+        [CallTool(acted.actions[place].tool, acted.actions[place].tool_input, acted.run) for place in places]
+    )
+    for place, result in zip(places, results, strict=True):
+        acted = acted.answer(place, result)
+    return acted
+
+
+@node
+def change(acted: Acted) -> Acted:
+    return acted
+
+
+@node
+def answer_reads(acted: Acted) -> Acted:
+    for place in acted.open:
+        if acted.actions[place].tool == "read":
+            acted = acted.answer(place, ToolResult("known"))
+    return acted
+
+
+def keep(observed: Observed, limit: object) -> Observed:
+    return observed
+
+
+@metered(when_spent=keep, budget=Budget("again", 1))
+@node
+def repeat(observed: Observed) -> Acted:
+    return Acted(observed.run, observed.actions)
+
+
+@metered(when_spent=limit_reached, budget=Budget("started", 1))
+@node
+def start_with_a_call(ready: Ready) -> Ready:
+    return ready
+
+
+OTHERS: tuple[Plugged, ...] = (
+    change,
+    answer_reads,
+    Piece("carry_out", (carry_out,)),
+    repeat,
+    Piece("start", (start_with_a_call,), once=True),
+)
+
+
+def check_dominance(nodes: tuple[Plugged, ...]) -> None:
+    """Check on the machine and in a run that no gated tool is called without an approval."""
+    approved: list[str] = []
+
+    def review(call: ReviewCall) -> Review:
+        decided = Review("approve" if len(approved) % 2 else "reject")
+        approved.append(path_of(call) if decided.decision == "approve" else "")
+        return decided
+
+    scene = Scene(
+        calls("delete a", "read b", "delete c"),
+        calls("delete d"),
+        nodes=tuple(gate(review) if one is GATE else one for one in nodes),
+    )
+    graph = scene.executor.graph
+    around = [(edge.source, edge.target) for edge in graph.edges if edge.target != "approve_tools"]
+    calling = {one.name for one in graph if CallTool in one.effects}
+    assert not calling & {*reachable(graph.start, around)}
+    for event in scene.executor.stream("hi"):
+        if isinstance(event, Asked) and isinstance(event.effect, CallTool) and event.effect.name == "delete":
+            assert event.effect.tool_input in [{"path": path} for path in approved]
+    assert {one for one in scene.files.called if one.startswith("delete")} <= {f"delete {one}" for one in approved}
+
+
+GATE = gate()
+
+
+def test_approval_dominates_every_call_of_a_tool() -> None:
+    for others in itertools.combinations(OTHERS, 2):
+        for order in itertools.permutations((GATE, *others)):
+            check_dominance(order)
+
+
+def test_every_stack_unplugs() -> None:
+    plain = Scene().executor
+    plugged = plain.plug(gate(approve), *OTHERS)
+    restored = plugged.unplug("approve_tools", "change", "answer_reads", "carry_out", "repeat", "start")
+    assert restored.graph.edges == plain.graph.edges
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("tools", "message"),
+        [
+            ({"delete": ["aprove"]}, r"decisions=\['aprove'\] for delete; give some of approve, edit, reject, respond"),
+            ({"delete": "approve"}, "decisions='approve' for delete; give some of"),
+            ({"delete": []}, r"decisions=\[\] for delete"),
+            (["delete"], r"approve_tools has tools=\['delete'\]; write approve_tools"),
+        ],
+    )
+    def test_invalid_gates_are_refused(self, tools: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            approve_tools(tools)
+
+    def test_unknown_tool_is_refused(self) -> None:
+        with pytest.raises(InputError, match=r"approve_tools is about the tool delet, .* did you mean delete\?"):
+            Scene(nodes=(approve_tools({"delet": ["approve"]}),))
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("aprove",), "decision='aprove' is invalid; pass one of approve, edit, reject, respond"),
+            (("edit",), "'edit' has arguments=None; write"),
+            (("approve", "", {"path": "b"}), "'approve' has arguments="),
+            (("reject", None), "text=None is invalid; pass a string"),
+        ],
+    )
+    def test_invalid_reviews_are_refused(self, arguments: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            Review(*arguments)
+
+
+def test_bound_is_one_transition_for_each_iteration() -> None:
+    plain, gated = (Scene(max_iterations=5, nodes=nodes).executor.verify().bounds for nodes in ((), (gate(),)))
+    assert plain is not None
+    assert gated is not None
+    assert str(plain.transitions) == "4*iterations + 2 = 22 (exact)"
+    assert str(gated.transitions) == "5*iterations + 2 = 27 (exact)"
+    assert str(gated.model_calls) == str(plain.model_calls) == "iterations = 5 (exact)"
