@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
-from graphexec.kernel.effects import Effect, R_co, ask
+from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, check_reply
 
@@ -226,6 +226,37 @@ class CallTool(Effect[ToolResult]):
     def cut(self, exhausted: Exhausted) -> ToolResult:
         """Return an observation that reports the cut; the other calls of a batch keep their results."""
         return ToolResult(f"{self.name} was cut off: {exhausted}.", "cut")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphResult:
+    """The result of the run of another executor: its answer, or the text of a stopped response or of an exception.
+
+    `reason` is that of `RunResult`, or `failed`; then `error` is the qualified name of the exception's class.
+    """
+
+    output: Observation
+    reason: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunGraph(NestingEffect[GraphResult]):
+    """Run another executor on these inputs, as a run nested in the call; several in one batch run at once.
+
+    `AgentExecutor.as_effect` makes a subclass for an executor. If its run raises, the reply says so, and the other runs
+    of the batch go on.
+    """
+
+    inputs: Mapping[str, Any]
+
+    def cut(self, exhausted: Exhausted) -> GraphResult:
+        """Return a result that reports the cut; the other runs of a batch keep their results."""
+        return GraphResult(f"The run was cut off: {exhausted}.", exhausted.limit)
+
+    def __reduce__(self) -> tuple[type[RunGraph], tuple[Mapping[str, Any]]]:
+        # The class of an executor is made in this process.
+        return RunGraph, (self.inputs,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from graphexec.executor.observers import Observer, Observers
 from graphexec.executor.result import Ending, RunResult, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready
+from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
@@ -245,6 +246,13 @@ class RunMethods:
         if isinstance(given, Snapshot):
             return follow_from(given)
         return read_files(given) if has_files(given) else follow_from(Ready(Run(self._prepare(given))))
+
+    async def follow_nested(
+        self, given: Inputs | Snapshot, io: IO, call: CallContext[Any], watch: Observer
+    ) -> RunResult:
+        """Return the result of a run nested in a call; `watch` is called with its events."""
+        options = RunOptions(context=call.context, host=call)
+        return make_result(await self._follow(self._name(given), io, options, watch=watch), self.limits)
 
     async def _invoke(
         self,

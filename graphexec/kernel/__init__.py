@@ -5,8 +5,19 @@ from typing import TYPE_CHECKING
 from graphexec._mistakes import explain_names
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Askable, Asks, CallContext, CallId, Effect, Perform, ask, ask_all
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
-from graphexec.kernel.execution import Cut
+from graphexec.kernel.events import (
+    Answered,
+    Asked,
+    Cut,
+    Done,
+    Entered,
+    Event,
+    Failed,
+    Journal,
+    Moved,
+    Reported,
+    journal_of,
+)
 from graphexec.kernel.graph import Graph, draft, edges, graph, on
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import END, Edge, Node, charged, metered, node, opaque, rename, reserved

@@ -8,7 +8,7 @@ from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicograp
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, 
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
 from graphexec.kernel.program import Charge, Step, Tariff, compile_program
+from graphexec.kernel.snapshot import NestedRun
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
@@ -26,6 +27,9 @@ _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 Level: TypeAlias = tuple[int, tuple[str, ...]]
 Rank: TypeAlias = tuple[Level, ...]
 Ranks: TypeAlias = Mapping[str, Rank]
+
+# An effect whose nested run a resume continues.
+Begun: TypeAlias = tuple[Effect[Any], NestedRun]
 
 # Greater than the value of every rank.
 HIGHEST: tuple[float, ...] = (math.inf,)
@@ -184,6 +188,15 @@ class Counters:
             return Exhausted("seconds", outer, self.seconds, outer=True)
         return None
 
+    def _cut_at_deadline(self, deadline: float) -> Exhausted:
+        """Return the `Exhausted` of an effect that the deadline has cut."""
+        # A cut call used all remaining time, even if the clock lags slightly.
+        self.seconds = max(self.seconds, deadline)
+        limit, outer = self._limits.seconds, self._outer_seconds
+        if limit is None or (outer is not None and deadline == outer):
+            return Exhausted("seconds", deadline, self.seconds, outer=True)
+        return Exhausted("seconds", limit, self.seconds)
+
     def _enter(self, step: Step) -> Exhausted | None:
         counts = self._counts
         if self._timed and (late := self._out_of_time(0.0)) is not None:
@@ -215,10 +228,13 @@ class Counters:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")
         return max(0, limit - self._counts[self._program.slots[name]])
 
-    def _charge(self, step: Step, effect: Request, tariff: Tariff | None, asked: int) -> Exhausted | None:
+    def _charge(
+        self, step: Step, effect: Request, tariff: Tariff | None, asked: int, begun: Sequence[Begun] = ()
+    ) -> Exhausted | None:
         """Charge an effect, or a whole batch (without `tariff`); return the `Exhausted` if a limit refuses.
 
-        `asked` is the number of effects that this visit has asked for, including these.
+        `asked` is the number of effects that this visit has asked for, including these. `begun` are the effects of the
+        request whose nested runs a resume continues: what is left of their reserve must be left.
         """
         counts = self._counts
         if self._timed and (late := self._out_of_time(step.grace)) is not None:
@@ -228,8 +244,8 @@ class Counters:
         if asked > step.fan_out:
             wanted = len(members_of(effect))
             return Exhausted("fan_out", step.fan_out, asked - wanted, wanted=wanted)
-        if tariff is None or tariff.stops or self._outer is not None:
-            return self._charge_together(step, members_of(effect))
+        if tariff is None or tariff.stops or tariff.reserves or self._outer is not None:
+            return self._charge_together(step, members_of(effect), begun)
         for slot, amount, limit in tariff.charges:
             if counts[slot] + amount > limit:
                 return self._refund(tariff.charges, slot, limit, amount)
@@ -237,12 +253,20 @@ class Counters:
         self._spent = None
         return None
 
-    def _charge_together(self, step: Step, members: tuple[Effect[Any], ...]) -> Exhausted | None:
+    def _charge_together(
+        self, step: Step, members: tuple[Effect[Any], ...], begun: Sequence[Begun]
+    ) -> Exhausted | None:
         """Charge several effects together: all of them, or none."""
-        counts = self._counts
+        counts, names = self._counts, self._program.names
         wanted: dict[int, int] = {}
         limits: dict[int, float] = {}
         stops: dict[int, float] = {}
+        reserved: dict[int, float] = {}
+        for effect, run in (*((member, None) for member in members), *begun):
+            for slot, amount, limit in step.tariffs[type(effect)].reserves:
+                rest = amount if run is None else max(0, amount - run.spent(names[slot]))
+                reserved[slot] = reserved.get(slot, 0) + rest
+                limits[slot] = limit
         for member in members:
             tariff = step.tariffs[type(member)]
             stops.update(tariff.stops)
@@ -252,14 +276,18 @@ class Counters:
         for slot, total in wanted.items():
             if counts[slot] + total > limits[slot]:
                 return self._exhaust(slot, limits[slot], total)
+        for slot, rest in reserved.items():
+            both = wanted.get(slot, 0) + int(rest)
+            if counts[slot] + both > limits[slot]:
+                return self._exhaust(slot, limits[slot], both)
         for slot, limit in stops.items():
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
         if self._outer is not None:
-            names, first_meter = self._program.names, self._program.first_meter
+            first_meter = self._program.first_meter
             amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
-            exhausted = self._outer.charge(amounts, compared)
+            exhausted = self._outer.charge(amounts, compared, {names[slot]: rest for slot, rest in reserved.items()})
             if exhausted is not None:
                 return exhausted
         for slot, total in wanted.items():

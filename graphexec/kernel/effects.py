@@ -119,6 +119,23 @@ def check_class_wide(kind: type[Effect[Any]], *class_wide: bool) -> None:
             )
 
 
+class NestingEffect(Effect[R_co]):
+    """An effect whose handler runs a machine, as a run that is nested in the call.
+
+    `reserves` is the most that this run charges, by meter; `None` stands for a meter without a proved bound. Before
+    such an effect or a batch of them starts, what is left of each limit must cover all that it reserves: otherwise the
+    limit stops the node, and none of them starts. Nothing is charged for it, so what they do not spend stays.
+    """
+
+    __slots__ = ()
+    reserves: ClassVar[Mapping[Meter, int | None]] = MappingProxyType({})
+
+
+def reserves_of(kind: type[Effect[Any]]) -> Mapping[Meter, int | None]:
+    """Return the most that the nested run of such an effect charges, by meter; `None` for one without a bound."""
+    return kind.reserves if issubclass(kind, NestingEffect) else {}
+
+
 class Askable(Protocol[E_co, R_co]):
     """An effect, typed by its own class and by its reply, so that `ask` preserves both types."""
 
@@ -274,7 +291,7 @@ class CallContext(Generic[D_co]):
     run's `context`; events have it as `call`. `charged` holds the charges of the call's nested runs, by meter.
     """
 
-    __slots__ = ("charged", "closed", "effect", "listener", "member", "node", "request", "scope", "sequence")
+    __slots__ = ("charged", "closed", "effect", "listener", "member", "nested", "node", "request", "scope", "sequence")
 
     def __init__(
         self,
@@ -296,6 +313,8 @@ class CallContext(Generic[D_co]):
         self.charged: Mapping[str, float] | None = None
         # A closed call is answered: nested runs can charge nothing more to it.
         self.closed = False
+        # The last state of the machine that the call runs, a `NestedRun`; set by its handler, and after a resume.
+        self.nested: Any = None
         # Receives what handlers report during the call; set by the runner.
         self.listener: Any = None
 
@@ -407,10 +426,13 @@ class OuterRuns(Protocol):
         """The limit that forbids the nested run altogether, such as the limit on depth; `None` if it may run."""
         ...
 
-    def charge(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
+    def charge(
+        self, amounts: Mapping[str, float], stops: Collection[str], reserves: Mapping[str, float]
+    ) -> Exhausted | None:
         """Charge amounts by meter to every outer run, or to none; return the `Exhausted` if a limit refuses.
 
-        `stops` are meters that are only compared with their limits. Raises `AbandonedError` if an outer call has ended.
+        `stops` are meters that are only compared with their limits. `reserves` must be left beside the amounts; they
+        are not charged. Raises `AbandonedError` if an outer call has ended.
         """
         ...
 

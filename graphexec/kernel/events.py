@@ -102,6 +102,17 @@ def journal_of(error: BaseException) -> Journal | None:
     return found if isinstance(found, Journal) else None
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The answer to an effect that was cut off by the deadline.
+
+    For a batch, `answers` holds for each member its reply or a `Cut`; it is empty if all were cut off.
+    """
+
+    answers: tuple[object, ...] = ()
+
+
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
 

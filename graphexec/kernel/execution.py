@@ -7,7 +7,6 @@ stepping creates one from each snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from types import GeneratorType
 from typing import Any, final
 
@@ -32,26 +31,26 @@ from graphexec.kernel.effects import (
     RunScope,
     members_of,
 )
-from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, MemberReply, MemberStarted, Moved
+from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered, MemberReply, MemberStarted, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
 from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
-from graphexec.kernel.snapshot import PAID, UNPAID, Snapshot, StoredReply, keep_frames, read_frame
+from graphexec.kernel.snapshot import (
+    PAID,
+    UNPAID,
+    NestedRun,
+    Snapshot,
+    StoredReply,
+    begin_again,
+    is_open,
+    keep_frames,
+    read_frame,
+    states_of,
+)
 
 # A set of one class: after `type(generator) is not GeneratorType`, a type checker forgets what the generator yields.
 _GENERATORS = frozenset({GeneratorType})
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The answer to an effect that was cut off by the deadline.
-
-    For a batch, `answers` holds for each member its reply or a `Cut`; it is empty if all were cut off.
-    """
-
-    answers: tuple[object, ...] = ()
 
 
 # The member states of a request for one effect that is charged and has no reply yet.
@@ -68,6 +67,7 @@ class Execution(Counters):
 
     __slots__ = (
         "_by_member",
+        "_current",
         "_entered",
         "_frames",
         "_notify",
@@ -103,6 +103,8 @@ class Execution(Counters):
         self._replies = list(snapshot.replies)
         # The state of each member of the open request: its reply, PAID or UNPAID.
         self._open: Sequence[object] = snapshot.open
+        # The call of the open request, or its batch, unless a caller steps the run.
+        self._current: CallContext[Any] | Batch | None = None
         # The number of answered requests.
         self._sequence = snapshot.sequence
         self._observed = self._by_member = False
@@ -117,7 +119,7 @@ class Execution(Counters):
             tuple(self._replies),
             self.spent(),
             self._entered,
-            tuple(self._open),
+            states_of(self._open, self._current),
             self._sequence,
             self.scope.run_id,
             self._frames,
@@ -240,7 +242,7 @@ class Execution(Counters):
         """Answer one member of the open batch; return the snapshot after it."""
         states = self._open = self._member_states(request)
         states[member] = self._apply(request.effects[member], answer, at)
-        if not any(state is PAID for state in states):
+        if not any(map(is_open, states)):
             self._record_batch()
         return self.snapshot()
 
@@ -325,7 +327,9 @@ class Execution(Counters):
                         call: CallContext[Any] = CallContext(
                             self.scope, step.name, effect, request, self._sequence + 1, 0
                         )
-                        self._open = _ONE_PAID
+                        if self._open and self._open[0] is not PAID:
+                            call.nested = self._open[0]
+                        self._open, self._current = _ONE_PAID, call
                         if observed:
                             event: Any = Asked(step.name, effect, call)
                             (yield event) if notify is None else notify(event)
@@ -355,7 +359,10 @@ class Execution(Counters):
             for member, effect in enumerate(request.effects)
         )
         states = self._open = self._member_states(request)
-        batch = Batch(request, calls, {member: state for member, state in enumerate(states) if state is PAID})
+        begin_again(calls, states)
+        self._current = batch = Batch(
+            request, calls, {member: state for member, state in enumerate(states) if state is PAID}
+        )
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])
@@ -389,10 +396,12 @@ class Execution(Counters):
                 f"the snapshot has {len(self._open)} open calls, but {step.name} asks for {len(members)}; resume it "
                 "with its own graph"
             )
-        unpaid = tuple(one for one, state in zip(members, self._open, strict=True) if state is UNPAID)
-        if not unpaid:
+        states = tuple(zip(members, self._open, strict=True))
+        unpaid = tuple(one for one, state in states if state is UNPAID)
+        begun = [(one, state) for one, state in states if type(state) is NestedRun]
+        if not unpaid and not begun:
             return None
-        exhausted = self._charge(step, All(unpaid), None, asked)
+        exhausted = self._charge(step, All(unpaid), None, asked, begun)
         if exhausted is None:
             self._open = [PAID if state is UNPAID else state for state in self._open]
         return exhausted
@@ -428,7 +437,7 @@ class Execution(Counters):
             answers = answer.answers or (answer,) * len(request.effects)
         # In a resumed run, some members may have a reply already.
         return [
-            self._apply(effect, one, at) if state is PAID else state
+            self._apply(effect, one, at) if is_open(state) else state
             for effect, one, state in zip(request.effects, answers, states, strict=True)
         ]
 
@@ -437,12 +446,6 @@ class Execution(Counters):
         deadline = self.deadline
         if deadline is None:
             raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
-        # A cut call used all remaining time, even if the clock lags slightly.
-        self.seconds = max(self.seconds, deadline)
-        limit, outer = self._limits.seconds, self._outer_seconds
-        if limit is None or (outer is not None and deadline == outer):
-            exhausted = Exhausted("seconds", deadline, self.seconds, outer=True)
-        else:
-            exhausted = Exhausted("seconds", limit, self.seconds)
+        exhausted = self._cut_at_deadline(deadline)
         reply = effect.cut(exhausted)
         return exhausted if reply is None else reply

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, TypeVar, final, overload
 from graphexec._mistakes import explain_calls, explain_class
 from graphexec._mistakes.remedies import GRAPH_ATTRIBUTES, RUNNING_GRAPH
 from graphexec.errors import Fault, GraphError, InputError, NodeError, did_you_mean, format_value
-from graphexec.kernel.effects import O
+from graphexec.kernel.effects import O, reserves_of
 from graphexec.kernel.meters import ITERATIONS, Budget, Limits, Meter
 from graphexec.kernel.node import END, Edge, End, Node, require_node
 from graphexec.kernel.subgraphs import inline_subgraphs
@@ -144,7 +144,11 @@ class Graph(Generic[S_contra, F_co]):
         self.budgets: Mapping[str, int | None] = MappingProxyType({budget.name: budget.limit for budget in own})
         effects = dict.fromkeys(effect for node in self.nodes.values() for effect in node.effects)
         self.meters: Mapping[str, Meter] = MappingProxyType(
-            {meter.name: meter for effect in effects for meter in (*effect.charges, *effect.measures)}
+            {
+                meter.name: meter
+                for effect in effects
+                for meter in (*effect.charges, *effect.measures, *reserves_of(effect))
+            }
         )
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
 

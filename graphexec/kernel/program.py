@@ -15,7 +15,7 @@ from graphexec.errors import (
     UndeclaredOutcomeError,
     format_value,
 )
-from graphexec.kernel.effects import All, Effect, Perform, Request
+from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
@@ -28,10 +28,11 @@ Charge: TypeAlias = tuple[int, int, float]
 class Tariff:
     """The cost of a class of effects: the `charges` before it, the `stops`, and whether its reply `is_measured`.
 
-    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect.
+    A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. `reserves` are
+    the amounts that must be left for its nested run.
     """
 
-    __slots__ = ("charges", "compared", "is_measured", "stops")
+    __slots__ = ("charges", "compared", "is_measured", "reserves", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -47,6 +48,11 @@ class Tariff:
         )
         # The slots of all stops, also without a limit here: an outer run may have one.
         self.compared = tuple(slots[meter.name] for meter in kind.measures if meter not in kind.charges)
+        self.reserves: tuple[Charge, ...] = tuple(
+            (slots[meter.name], most, math.inf if reserved else _limit(limits, meter))
+            for meter, most in reserves_of(kind).items()
+            if most
+        )
         self.is_measured = bool(kind.measures)
 
 

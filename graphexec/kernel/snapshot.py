@@ -11,10 +11,10 @@ from graphexec.errors import SnapshotError, format_value, repr_fields
 from graphexec.kernel.meters import Exhausted, FrozenMapping, Spent, format_count, is_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from graphexec.kernel.effects import Request
+    from graphexec.kernel.effects import Batch, CallContext, Request
     from graphexec.kernel.graph import Graph
 
 
@@ -55,6 +55,67 @@ def read_frame(frames: Mapping[str, object], node: str, name: str) -> object:
     return frames[name]
 
 
+@dataclass(frozen=True, slots=True)
+class NestedRun:
+    """The state of an open call that runs a machine: the last snapshot of that run.
+
+    `state` is a `Snapshot`, or the JSON data of one, which `read` loads with the graph of the machine.
+    """
+
+    # Any JSON value, if it is not a snapshot.
+    state: Snapshot | Mapping[str, Any]
+
+    def read(self, graph: Graph[Any, Any]) -> Snapshot:
+        """Return the snapshot of a run of `graph`. Raises `SnapshotError` as `Snapshot.from_json` does."""
+        from graphexec.kernel.serialization import format_json
+
+        if isinstance(self.state, Snapshot):
+            return self.state
+        return Snapshot.from_json(format_json(self.state), graph)
+
+    def spent(self, meter: str) -> float:
+        """Return what the run has charged a meter so far."""
+        if isinstance(self.state, Snapshot):
+            return self.state.spent[meter]
+        count: float = self.state["spent"]["meters"].get(meter, 0)
+        return count
+
+    def restarted(self) -> NestedRun:
+        """Return the run for a resume after a crash, which spends one of its `restarts`, too."""
+        state = self.state
+        return NestedRun(state.restarted() if isinstance(state, Snapshot) else _restarted_data(state))
+
+
+def is_open(state: object) -> bool:
+    """Return whether the state of a call says that it is charged and has no reply."""
+    return state is PAID or type(state) is NestedRun
+
+
+def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None) -> tuple[object, ...]:
+    """Return the states of an open request, with the runs that its calls have begun."""
+    if current is None or not states:
+        return tuple(states)
+    # By its attribute, because a batch is a class that this module need not import.
+    calls: Sequence[CallContext[Any]] = getattr(current, "calls", (current,))
+    return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
+
+
+def begin_again(calls: Sequence[CallContext[Any]], states: list[object]) -> None:
+    """Give each call the run that it has begun; the state of the call is then that it is charged."""
+    for member, state in enumerate(states):
+        if type(state) is NestedRun:
+            calls[member].nested, states[member] = state, PAID
+
+
+def _restarted_data(data: Any) -> dict[str, Any]:
+    spent = {**data["spent"], "restarts": data["spent"]["restarts"] + 1}
+    states: list[Any] = [
+        {"nested": _restarted_data(one["nested"])} if isinstance(one, dict) and "nested" in one else one
+        for one in data["open"]
+    ]
+    return {**data, "spent": spent, "open": states}
+
+
 # The version of the JSON form. Version 1 had a fixed list of meters.
 VERSION = 2
 
@@ -67,9 +128,9 @@ class Snapshot:
     bring the node's function back to where it was (the last one may be an `Exhausted`). `entered` is true if the entry
     into the node is charged.
 
-    `open` is the pending request: for each member its reply, or an `OpenCall`. `sequence` is the number of answered
-    requests of the run, and `run_id` the run's id. `frames` are the values that embedded graphs have saved for their
-    `leave`, by the name of the graph's node.
+    `open` is the pending request: for each member its reply, an `OpenCall`, or the `NestedRun` that it has begun, which
+    a resume continues. `sequence` is the number of answered requests of the run, and `run_id` the run's id. `frames`
+    are the values that embedded graphs have saved for their `leave`, by the name of the graph's node.
     """
 
     node: str
@@ -101,28 +162,17 @@ class Snapshot:
         Its open calls are made and charged again.
         """
         spent = dataclasses.replace(self.spent, restarts=self.spent.restarts + 1)
-        return dataclasses.replace(self.retried(), spent=spent)
+        retried = self.retried()
+        states = tuple(state.restarted() if isinstance(state, NestedRun) else state for state in retried.open)
+        return dataclasses.replace(retried, spent=spent, open=states)
 
     def to_json(self) -> str:
         """Return the snapshot as JSON. Raises `SnapshotError` if JSON cannot express the value or a reply."""
         # Imported here, because only storing needs pydantic.
-        from graphexec.kernel.serialization import SERIALIZATION_ERRORS, dump_spent, dump_value, format_json
+        from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json
 
         try:
-            data = {
-                "version": VERSION,
-                "node": self.node,
-                "value": dump_value(self.value),
-                "replies": [_reply_data(reply) for reply in self.replies],
-                "spent": dump_spent(self.spent),
-                "entered": self.entered,
-                "open": [state.value if isinstance(state, OpenCall) else _reply_data(state) for state in self.open],
-                "sequence": self.sequence,
-                "run": self.run_id,
-            }
-            if self.frames:
-                data["frames"] = {name: dump_value(saved) for name, saved in self.frames.items()}
-            return format_json(data)
+            return format_json(_snapshot_data(self))
         except SERIALIZATION_ERRORS as error:
             raise SnapshotError(f"the state at {self.node} cannot be stored as JSON: {error}") from error
 
@@ -156,7 +206,7 @@ class Snapshot:
                 tuple(_read_reply(reply) for reply in replies),
                 load_spent(spent),
                 load_as(bool, entered),
-                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_reply(state) for state in states),
+                tuple(load_as(OpenCall, state) if isinstance(state, str) else _read_state(state) for state in states),
                 sequence,
                 load_as(str, run_id),
                 freeze_frames({name: load_value(saved, graph.outcomes) for name, saved in frames.items()}),
@@ -167,10 +217,41 @@ class Snapshot:
             raise SnapshotError(f"the snapshot at {node} does not fit this graph: {error}") from error
 
 
+def _snapshot_data(snapshot: Snapshot) -> dict[str, Any]:
+    from graphexec.kernel.serialization import dump_spent, dump_value
+
+    data = {
+        "version": VERSION,
+        "node": snapshot.node,
+        "value": dump_value(snapshot.value),
+        "replies": [_reply_data(reply) for reply in snapshot.replies],
+        "spent": dump_spent(snapshot.spent),
+        "entered": snapshot.entered,
+        "open": [_state_data(state) for state in snapshot.open],
+        "sequence": snapshot.sequence,
+        "run": snapshot.run_id,
+    }
+    if snapshot.frames:
+        data["frames"] = {name: dump_value(saved) for name, saved in snapshot.frames.items()}
+    return data
+
+
+def _state_data(state: object) -> Any:
+    if isinstance(state, NestedRun):
+        inner = state.state
+        return {"nested": _snapshot_data(inner) if isinstance(inner, Snapshot) else inner}
+    return state.value if isinstance(state, OpenCall) else _reply_data(state)
+
+
 def _reply_data(reply: object) -> dict[str, Any]:
     from graphexec.kernel.serialization import dump_reply
 
     return {"reply": reply.data} if type(reply) is StoredReply else dump_reply(reply)
+
+
+# Any: a JSON value.
+def _read_state(data: Any) -> object:
+    return NestedRun(data["nested"]) if "nested" in data else _read_reply(data)
 
 
 # Any: a JSON value.

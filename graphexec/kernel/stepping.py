@@ -17,6 +17,7 @@ from graphexec.kernel.events import (
     Answered,
     Asked,
     ChargedReply,
+    Cut,
     Done,
     Entered,
     Event,
@@ -25,7 +26,7 @@ from graphexec.kernel.events import (
     MemberReply,
     Moved,
 )
-from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.signatures import read_reply, reply_classes

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import EventLoopError, MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext, members_of
-from graphexec.kernel.events import Done, Failed, Journal, MemberReply, Reported, attach_journal
-from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.events import Cut, Done, Failed, Journal, MemberReply, Reported, attach_journal
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.program import compile_program
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from graphexec.kernel.effects import All, Effect, members_of
-from graphexec.kernel.events import Done
-from graphexec.kernel.execution import Cut
+from graphexec.kernel.events import Cut, Done
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.node import END
 from graphexec.kernel.snapshot import Snapshot

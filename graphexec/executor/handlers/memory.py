@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from graphexec.effects import LoadMemory, SaveMemory
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import CallContext
-from graphexec.kernel.execution import Cut
+from graphexec.kernel.events import Cut
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
 from graphexec.runtime.progress import report

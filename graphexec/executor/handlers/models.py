@@ -12,7 +12,7 @@ from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.effects import AttemptModel, CallModel, ModelEffect, ModelFailure
 from graphexec.errors import MissingAPIKeyError, ModelError, TurnTimeoutError
 from graphexec.kernel.effects import CallContext, Effect
-from graphexec.kernel.execution import Cut
+from graphexec.kernel.events import Cut
 from graphexec.messages import Model, ModelReply, ReplyDelta, check_access, check_reply
 from graphexec.runtime.handlers import Handler, HandlerLike, answering
 from graphexec.runtime.io import IO

@@ -18,8 +18,10 @@ from graphexec.effects import (
     CallModel,
     CallTool,
     Decided,
+    GraphResult,
     ModelEffect,
     ModelFailure,
+    RunGraph,
     ToolResult,
     Unreadable,
 )
@@ -81,6 +83,7 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     }
     if agent is not None and agent.model is not None:
         known[CallModel] = model_replies(agent, tools)
+    known |= {kind: _RESULTS for node in graph for kind in node.effects if issubclass(kind, RunGraph)}
     known |= _replies_of_models(graph, known.get(CallModel, _PLAIN))
     given: dict[type[Effect[Any]], list[Reply]] = {}
     for kind, values in (replies or {}).items():
@@ -115,6 +118,13 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     words = texts(values) | frozenset(tools) | {UNKNOWN} | frozenset(get_args(StepStatus))
     return Oracle(replies_to, words, None if agent is None else tuple(tools))
 
+
+# The results of runs of other executors.
+_RESULTS = (
+    Reply("an answer", GraphResult("done", "finished")),
+    Reply("a stopped run", GraphResult("Agent stopped due to model call limit.", "model_calls")),
+    Reply("a failed run", GraphResult("overloaded", "failed", "graphexec.errors.ServerError")),
+)
 
 # The replies of models whose replies no agent reads.
 _PLAIN = (Reply("a reply", ModelReply("done")), Reply("an empty reply", ModelReply("")))

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias, final
 from graphexec.effects import COST, MODEL_CALLS, TOKENS
 from graphexec.errors import ModelError, SnapshotError
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request, members_of
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Moved
-from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.events import Answered, Asked, Cut, Done, Entered, Event, Moved
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.snapshot import Snapshot

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from graphexec.errors import InputError, UnhandledOutcomeError
 from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
-from graphexec.kernel.events import Answered, Asked, Entered, Moved
-from graphexec.kernel.execution import Cut, Execution
+from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
+from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node

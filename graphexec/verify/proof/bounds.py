@@ -320,7 +320,8 @@ def _numbers(line: Line) -> tuple[int, tuple[tuple[str, int], ...]]:
 
 def _is_limited(flow: Flow, name: str, limits: Limits) -> bool:
     """Return whether a limit may stop effects that charge the meter."""
-    charges, known = (dict(kind) for one in flow.transitions for kind in one.effect_charges), limits_of(flow, limits)
+    known = limits_of(flow, limits)
+    charges = (dict((*kind, *one.reserves)) for one in flow.transitions for kind in one.effect_charges)
     taken = {other for kind in charges if kind.get(name) for other in kind}
     # A meter that is only measured stops nothing until a reply reports an amount.
     return any(known.get(other) is not None and (other in flow.charged or not known[other]) for other in taken)

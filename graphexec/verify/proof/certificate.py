@@ -152,7 +152,8 @@ class Certificate:
         """Return the certificate as JSON, for `from_json`."""
         from graphexec.kernel.serialization import format_json
 
-        data = {"graphexec_certificate": VERSION, "digest": self.digest, **asdict(self)}
+        fields = {**asdict(self), "flow": self.flow.to_data()}
+        data = {"graphexec_certificate": VERSION, "digest": self.digest, **fields}
         return format_json({**data, "sha256": _sum_of(data)}, indent=2)
 
     @staticmethod
@@ -276,6 +277,7 @@ def _read_transition(data: Any) -> Transition:
         tuple(map(_read_amounts, _read_list(data["effect_charges"]))),
         _read_optional(_read_number, data["grace"]),
         _read_bool(data["answered"]),
+        _read_amounts(data.get("reserves", [])),
     )
 
 

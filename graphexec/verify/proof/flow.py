@@ -17,7 +17,7 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal, TypeAlias
 
 from graphexec.errors import repr_fields
-from graphexec.kernel.effects import Effect, NestedRuns, answers_cut
+from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
 from graphexec.kernel.node import Node
@@ -39,6 +39,7 @@ class Transition:
     asks for at least `asks` and at most `most` effects (`None`: only a limit bounds them), each with one of the
     `effect_charges`. A `reserved` visit is not charged to the limits, and may take `grace` seconds beyond the run's
     deadline. If it is `answered`, each of its effects has a reply for a cut at the deadline, so the node continues.
+    `reserves` are the most that the nested run of one of its effects charges: so much must be left before it starts.
     """
 
     source: str
@@ -54,6 +55,7 @@ class Transition:
     # `None` if effects are charged to the limits.
     grace: float | None = None
     answered: bool = False
+    reserves: tuple[tuple[str, int], ...] = ()
 
     @property
     def reserved(self) -> bool:
@@ -62,12 +64,14 @@ class Transition:
 
     @property
     def charged(self) -> frozenset[str]:
-        """The meters that its effects charge."""
-        return frozenset(name for kind in self.effect_charges for name, amount in kind if amount)
+        """The meters that its effects and their nested runs charge."""
+        charges = (name for kind in self.effect_charges for name, amount in kind if amount)
+        return frozenset((*charges, *(name for name, _ in self.reserves)))
 
     def largest(self, meter: str) -> int:
-        """Return the most that one of its effects charges a meter."""
-        return max((amount for kind in self.effect_charges for name, amount in kind if name == meter), default=0)
+        """Return the most that one of its effects, with its nested run, charges a meter."""
+        own = max((amount for kind in self.effect_charges for name, amount in kind if name == meter), default=0)
+        return own + dict(self.reserves).get(meter, 0)
 
     def calls(self, meter: str) -> int | None:
         """Return the most that such a visit charges a meter; `None` if its number of effects has no bound."""
@@ -125,13 +129,24 @@ class Flow:
         """The SHA-256 of the flow. It identifies the table, not the bodies of the nodes."""
         from graphexec.kernel.serialization import format_json
 
-        return hashlib.sha256(format_json(asdict(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(format_json(self.to_data(), sort_keys=True).encode()).hexdigest()
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the flow as JSON data. Flows without nested runs have the form that they had before these."""
+        data = asdict(self)
+        for one in data["transitions"]:
+            if not one["reserves"]:
+                del one["reserves"]
+        return data
 
     def factors(self, meter: str) -> dict[str, int]:
         """Return the meters that bound the charges of `meter`, each with a factor: charges <= factor * other charges.
 
         Every effect that charges `meter` also charges the others. The first entry is `meter` itself, with the factor 1.
         """
+        if any(name == meter for one in self.transitions for name, _ in one.reserves):
+            # A nested run may charge it without the others.
+            return {meter: 1}
         kinds = [dict(kind) for kind in dict.fromkeys(kind for one in self.transitions for kind in one.effect_charges)]
         charging = [kind for kind in kinds if kind.get(meter)]
         others = [name for name in self.charged if name != meter and all(kind.get(name) for kind in charging)]
@@ -253,7 +268,10 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
             ]
     effects = [effect for node in graph for effect in node.effects]
     charged = {meter.name for effect in effects for meter in effect.charges}
+    charged |= {meter.name for effect in effects for meter, most in reserves_of(effect).items() if most}
     measured = {meter.name for effect in effects for meter in effect.measures}
+    # Nested runs may charge these without a bound.
+    measured |= {meter.name for effect in effects for meter, most in reserves_of(effect).items() if most is None}
     return Flow(
         graph.start,
         tuple(graph.nodes),
@@ -268,7 +286,10 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
     here = Transition(node.name, outcome.__name__, "", grace=node.grace)
     kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
     answered = bool(kinds) and all(map(answers_cut, node.effects))
-    asking = dataclasses.replace(here, most=node.most, effect_charges=kinds, answered=answered)
+    reserves = () if node.most == 0 else _most_reserved(node)
+    asking = dataclasses.replace(
+        here, most=node.most, effect_charges=kinds, answered=answered, reserves=tuple(sorted(reserves))
+    )
     if outcome in node.returns:
         # No limit stops a reserved visit, so nothing has to be left for its effects.
         asked = {} if node.grace is not None else _least(kinds, node.least)
@@ -277,9 +298,17 @@ def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
         if entry:
             yield dataclasses.replace(here, kind="gate", causes=(*entry, "seconds", "restarts"))
         if node.most != 0:
-            causes = [] if node.grace is not None else _stopping(kinds)
+            causes = [] if node.grace is not None else _stopping((*kinds, asking.reserves))
             causes += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
             yield dataclasses.replace(asking, kind="within", spends=tuple(entry.items()), causes=tuple(causes))
+
+
+def _most_reserved(node: Node[Any, Any]) -> Charges:
+    most: dict[str, int] = {}
+    for effect in node.effects:
+        for meter, amount in reserves_of(effect).items():
+            most[meter.name] = max(most.get(meter.name, 0), amount or 0)
+    return tuple((name, amount) for name, amount in most.items() if amount)
 
 
 def _charges(effect: type[Effect[Any]]) -> Charges:

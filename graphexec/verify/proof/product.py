@@ -48,7 +48,7 @@ class Product:
         spending = [
             list(dict.fromkeys(_sure_spending(one, known))) if sure else [_Spending(one.spends)] for one in transitions
         ]
-        counted = {name for several in spending for each in several for name, _ in each.spends}
+        counted = {name for several in spending for each in several for name, _ in (*each.spends, *each.reserved)}
         counts = {name: limit for name, limit in caps.items() if name in counted and limit is not None}
         self.counters = tuple(counts)
         place = {name: index for index, name in enumerate(counts)}
@@ -60,7 +60,11 @@ class Product:
             row = self._rows[one.source]
             for each in several:
                 spends = tuple((place[name], amount) for name, amount in each.spends if name in place)
-                timely = tuple((place[name], 1) for name in each.compared if name in place)
+                timely = tuple(
+                    (place[name], least)
+                    for name, least in (*((name, 1) for name in each.compared), *each.reserved)
+                    if name in place
+                )
                 needs = _needs_of_next(each, place) if each.asked else usual
                 # Reserved visits are counted, too, but need nothing left.
                 move = (
@@ -233,7 +237,8 @@ class _Spending:
     """The spending of a visit that has `asked` for so many effects.
 
     Something must be left of each meter that is only `compared`. If a limit stops the next effect, less than `wanted`
-    must be left of one meter (`None`: any amounts).
+    must be left of one meter (`None`: any amounts). Before the last effect, so much as `reserved` must be left for its
+    nested run and all that was spent.
     """
 
     spends: tuple[tuple[str, int], ...]
@@ -241,6 +246,7 @@ class _Spending:
     asked: int = 0
     charged: Charges = ()
     wanted: tuple[tuple[str, int], ...] | None = None
+    reserved: Charges = ()
 
 
 # Visits that ask until nothing is left are tried with up to so many effects.
@@ -277,7 +283,9 @@ def _spend_effects(
     compared = () if one.reserved else tuple(limited)
     if all(limits[name] for name in compared):
         charges = tuple((name, amount) for name, amount in charged.items() if amount)
-        yield _Spending((*entry, *charges), compared, count, charges, wanted)
+        # All effects may be one batch, which reserves for each of them.
+        reserved = tuple((name, charged.get(name, 0) + count * most) for name, most in one.reserves)
+        yield _Spending((*entry, *charges), compared, count, charges, wanted, () if one.reserved else reserved)
 
 
 def _sum_charges(kind: Charges, last: Charges, count: int) -> dict[str, int]:
@@ -315,7 +323,10 @@ def _charges_with_one_more(
         return None
     if one.reserved or asked == one.most:
         return ()
-    return tuple((name, amount * (asked + 1)) for name, amount in kind if amount)
+    wanted = {name: amount * (asked + 1) for name, amount in kind if amount}
+    for name, most in one.reserves:
+        wanted[name] = wanted.get(name, 0) + most
+    return tuple(wanted.items())
 
 
 def _needs_of_next(spending: _Spending, place: Mapping[str, int]) -> _Needs:

@@ -229,8 +229,11 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
     unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
     if unlimited:
         names = " and ".join(name.replace("_", " ") for name in unlimited)
+        known = "tools made by as_tool"
+        if any(transition.reserves for transition in certificate.flow.transitions):
+            known += " and of RunGraph effects"
         yield (
-            f"the bounds on {names} include the nested runs of tools made by as_tool, but not other nested runs and "
+            f"the bounds on {names} include the nested runs of {known}, but not other nested runs and "
             f"not the model calls of a memory; limits on {names} would include them"
         )
     if not certificate.holds_when_nested:
