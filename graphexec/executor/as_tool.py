@@ -85,7 +85,8 @@ def executor_effect(executor: AgentExecutor, nested: AgentExecutor, name: str) -
     validate("as_effect", ("name", name, NAME))
     verdict = executor.verify()
     verdict.require_proof()
-    bounds = {} if verdict.bounds is None else verdict.bounds.meters
+    assert verdict.bounds is not None, "a proof has bounds"
+    bounds = verdict.bounds.meters
     unbounded = [meter for meter, bound in bounds.items() if bound.number is None]
     if unbounded:
         names = " and ".join(meter.replace("_", " ") for meter in unbounded)
