@@ -396,9 +396,8 @@ class Execution(Counters):
                 f"the snapshot has {len(self._open)} open calls, but {step.name} asks for {len(members)}; resume it "
                 "with its own graph"
             )
-        states = tuple(zip(members, self._open, strict=True))
-        unpaid = tuple(one for one, state in states if state is UNPAID)
-        begun = [(one, state) for one, state in states if type(state) is NestedRun]
+        unpaid = tuple(one for one, state in zip(members, self._open, strict=True) if state is UNPAID)
+        begun = [(one, state) for one, state in zip(members, self._open, strict=True) if type(state) is NestedRun]
         if not unpaid and not begun:
             return None
         exhausted = self._charge(step, All(unpaid), None, asked, begun)

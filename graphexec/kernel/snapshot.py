@@ -95,8 +95,8 @@ def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None
     """Return the states of an open request, with the runs that its calls have begun."""
     if current is None or not states:
         return tuple(states)
-    # By its attribute, because a batch is a class that this module need not import.
-    calls: Sequence[CallContext[Any]] = getattr(current, "calls", (current,))
+    # Any: a batch has `calls`, a call has not.
+    calls: Any = getattr(current, "calls", (current,))
     return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
 
 

@@ -82,7 +82,7 @@ RESULTS = (
             "kernel/execution.py",
             """\
             if kind not in declared:
-                raise _undeclared_outcome(step, outcome, declared)
+                raise undeclared_outcome(step, outcome, declared)
 """,
             "",
         ),

@@ -38,9 +38,9 @@ def map_piece(child: NestedGraph, most: int = 3) -> Piece:
     return Piece("fan", (dataclasses.replace(fan, effects=(child.effect,)),), handlers={child.effect: child.handler})
 
 
-def make_outer(child: AgentExecutor, count: int = 3, most: int = 3, **options: Any) -> AgentExecutor:
+def make_outer(child: AgentExecutor, count: int = 3, **options: Any) -> AgentExecutor:
     agent = scripted([act(f"task {number}") for number in range(count)])
-    return AgentExecutor(agent=agent, tools=[], **options).plug(map_piece(child.as_effect("Research"), most))
+    return AgentExecutor(agent=agent, tools=[], **options).plug(map_piece(child.as_effect("Research")))
 
 
 def proved(executor: AgentExecutor) -> dict[str, str]:
