@@ -109,7 +109,7 @@ class Agent:
         new = tuple(tools)
         if self.tools is None or new == self.tools:
             return self
-        remake = find_recipe(self) if isinstance(self.remake, Recipe) else self.remake
+        remake = find_remake(self)
         if remake is None:
             changed = ", and its functions were replaced after that" if isinstance(self.remake, Recipe) else ""
             made = "was made with its tools" if changed else "has a list of tools"
@@ -156,14 +156,14 @@ def remakeable(create: Callable[P, Agent]) -> Callable[P, Agent]:
     return make
 
 
-def find_recipe(agent: Agent) -> Recipe | None:
-    """Return how an agent was made; `None` if that is unknown, or if it was changed since."""
-    recipe = agent.remake
-    if not isinstance(recipe, Recipe) or any(
-        getattr(agent, name) is not getattr(recipe.made, name) for name in _FUNCTIONS
+def find_remake(agent: Agent) -> Callable[[Sequence[AnyTool]], Agent] | None:
+    """Return what makes an agent again; `None` if nothing does, or if its functions were replaced since."""
+    remake = agent.remake
+    if isinstance(remake, Recipe) and any(
+        getattr(agent, name) is not getattr(remake.made, name) for name in _FUNCTIONS
     ):
         return None
-    return recipe
+    return remake
 
 
 def validate_rules(rules: Sequence[RuleName]) -> tuple[RuleName, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
-from graphexec.agents.agent import Agent, Recipe, find_recipe
+from graphexec.agents.agent import Agent, find_remake
 from graphexec.agents.conversation import Conversation
 from graphexec.effects import CallAgent, CallModel
 from graphexec.errors import InputError
@@ -58,7 +59,7 @@ def require_fewer_tools(agent: Agent) -> None:
 
     An agent without a list of tools, such as a function, can: it reads `run.aside.tools`, or ignores them.
     """
-    if agent.tools is not None and agent.narrow is None and find_recipe(agent) is None:
+    if agent.tools is not None and agent.narrow is None and find_remake(agent) is None:
         raise InputError(
             f"the agent ({agent.kind}) offers all of its tools in each request; give it narrow(run, tools), or make it "
             "with create_agent or another create_... function"
@@ -68,11 +69,10 @@ def require_fewer_tools(agent: Agent) -> None:
 def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     """Return the agent whose requests offer only these tools, and the one that its first call must be of."""
     require_fewer_tools(agent)
-    recipe = find_recipe(agent)
-    names |= {agent.tool_choice}
+    names = (names | {agent.tool_choice}) & {tool.name for tool in agent.tools or ()}
     # Without any tool, the definitions stay: earlier calls in the conversation may need them.
-    if recipe is not None and (agent.narrow is None or any(tool.name in names for tool in agent.tools or ())):
-        return _remake(recipe, names)
+    if find_remake(agent) is not None and (agent.narrow is None or names):
+        return _make_with(_Identity(agent), names)
     assert agent.narrow is not None, "require_fewer_tools checks it"
     narrow = agent.narrow
 
@@ -85,10 +85,27 @@ def _offer(agent: Agent, names: frozenset[str]) -> Agent:
     return dataclasses.replace(agent, ask=ask_narrow, narrow=narrow_more)
 
 
-# One agent, and the sets of tools that its latest runs offer. A remade agent takes milliseconds, and each request one.
+@final
+class _Identity:
+    """An agent as a key: agents are compared by value, and have dictionaries."""
+
+    __slots__ = ("agent",)
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.agent is other.agent
+
+    def __hash__(self) -> int:
+        return id(self.agent)
+
+
+# The sets of tools that the latest requests offered: making an agent again takes milliseconds.
 @lru_cache(maxsize=64)
-def _remake(recipe: Recipe, names: frozenset[str]) -> Agent:
-    return recipe([tool for tool in recipe.made.tools or () if tool.name in names])
+def _make_with(key: _Identity, names: frozenset[str]) -> Agent:
+    agent = key.agent
+    return agent.with_tools([tool for tool in agent.tools or () if tool.name in names])
 
 
 def add_notes(request: ModelRequest, notes: str) -> ModelRequest:

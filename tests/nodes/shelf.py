@@ -45,7 +45,9 @@ def factories() -> set[str]:
     }
 
 
-def make_executor(pieces: Sequence[Piece] = (), replies: Sequence[ModelReply | str] = (), **options: Any) -> AgentExecutor:
+def make_executor(
+    pieces: Sequence[Piece] = (), replies: Sequence[ModelReply | str] = (), **options: Any
+) -> AgentExecutor:
     """Return an executor of a scripted model with one tool, and with these pieces."""
     look_up = replace(scripted_tool("look_up", []), function=lambda input: f"found {input}")
     model = ScriptedModel([*replies] or [call("a"), "done"], repeat_last=True)

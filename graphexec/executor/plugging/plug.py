@@ -18,6 +18,7 @@ from graphexec.executor.table import Ready
 from graphexec.kernel.graph import Graph, check_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.validation import reachable
+from graphexec.tools import AnyTool
 
 F = TypeVar("F")
 
@@ -188,5 +189,8 @@ def edit_agent(agent: Agent, edits: Sequence[Edit]) -> Agent:
 
         return None if ask is None else make
 
+    def remake(tools: Sequence[AnyTool]) -> Agent:
+        return edit_agent(agent.with_tools(tools), edits)
+
     names = ("ask", "conclude", "narrow", "choose")
-    return dataclasses.replace(agent, **{name: edited(getattr(agent, name)) for name in names})
+    return dataclasses.replace(agent, remake=remake, **{name: edited(getattr(agent, name)) for name in names})

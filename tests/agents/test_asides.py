@@ -1,0 +1,226 @@
+"""A run's aside changes what the model is shown, and never the record."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from graphexec import Agent, AgentAction, AgentFinish, AgentStep, callable_agent, create_react_agent
+from graphexec.actions import NO_ASIDE, Aside, Run, Steps
+from graphexec.agents import create_structured_agent, create_tool_calling_agent
+from graphexec.agents.agent import remakeable
+from graphexec.effects import CallAgent, CallModel
+from graphexec.errors import InputError
+from graphexec.executor import Policies
+from graphexec.messages import AssistantMessage, ChatRequest, CompletionRequest, SystemMessage, ToolCall, ToolMessage
+from graphexec.models import ScriptedModel
+from graphexec.testing import scripted_tool
+from graphexec.tools import AnyTool
+
+RUNS = TypeAdapter(Run)
+TOOLS = [scripted_tool(name, []) for name in ("search", "add", "mail")]
+MODEL = ScriptedModel([])
+AGENTS = {
+    "react": create_react_agent(MODEL, TOOLS),
+    "completion": create_react_agent(MODEL, TOOLS, protocol="completion"),
+    "structured": create_structured_agent(MODEL, TOOLS),
+    "tool_calling": create_tool_calling_agent(MODEL, TOOLS),
+}
+
+
+def turn(number: int, *tools: str) -> list[AgentStep]:
+    calls = tuple(ToolCall(f"call{number}.{place}", tool, "{}") for place, tool in enumerate(tools))
+    message = AssistantMessage("", calls)
+    return [
+        AgentStep(AgentAction(call.name, {}, f"log {number}", call.id, message), f"result {number} of {call.name}")
+        for call in calls
+    ]
+
+
+RUN = Run({"input": "What?"}, Steps([*turn(1, "search"), *turn(2, "add", "mail"), *turn(3, "search")]))
+
+
+def ask(agent: Agent, run: Run) -> CallModel | CallAgent:
+    return agent.ask(run)
+
+
+def request(run: Run, kind: str = "tool_calling") -> ChatRequest:
+    effect = Policies().request(AGENTS[kind], run, ask)
+    assert isinstance(effect, CallModel)
+    assert isinstance(effect.request, ChatRequest)
+    return effect.request
+
+
+def text_of(run: Run, kind: str) -> str:
+    effect = Policies().request(AGENTS[kind], run, ask)
+    assert isinstance(effect, CallModel)
+    asked = effect.request
+    return asked.prompt if isinstance(asked, CompletionRequest) else "\n".join(one.content for one in asked.messages)
+
+
+class TestRecord:
+    def test_steps_keep_the_aside(self) -> None:
+        run = RUN.with_aside(notes={"clock": "Monday"}).with_steps(turn(4, "add"))
+        assert run.aside.notes == {"clock": "Monday"}
+        assert len(run.steps) == 5
+
+    def test_aside_survives_json(self) -> None:
+        run = RUN.with_aside(notes={"a": "b"}, tools=("add",), hidden=1, summary="s", state={"list": ["x"]})
+        assert RUNS.validate_json(RUNS.dump_json(run)) == run
+
+    def test_old_data_have_no_aside(self) -> None:
+        data = json.loads(RUNS.dump_json(RUN))
+        del data["aside"]
+        assert RUNS.validate_python(data).aside == NO_ASIDE
+
+    def test_repr_names_only_a_set_aside(self) -> None:
+        assert "aside" not in repr(RUN)
+        assert "Monday" in repr(RUN.with_aside(notes={"clock": "Monday"}))
+
+    def test_negative_hidden_is_refused(self) -> None:
+        with pytest.raises(InputError, match="hidden=-1 is invalid; pass the number"):
+            Aside(hidden=-1)
+
+
+class TestShown:
+    @pytest.mark.parametrize("kind", AGENTS)
+    def test_no_aside_changes_nothing(self, kind: str) -> None:
+        agent = AGENTS[kind]
+        assert Policies().request(agent, RUN, lambda _, run: CallAgent(run)) == CallAgent(RUN)
+        assert Policies().request(agent, RUN, ask) == agent.ask(RUN)
+
+    @pytest.mark.parametrize("kind", AGENTS)
+    def test_summary_stands_for_hidden_steps(self, kind: str) -> None:
+        text = text_of(RUN.with_aside(hidden=3, summary="Nothing found so far."), kind)
+        assert text.count("Nothing found so far.") == 1
+        assert "result 1" not in text
+        assert "result 2" not in text
+        assert text.count("result 3 of search") == 1
+
+    @pytest.mark.parametrize("kind", AGENTS)
+    def test_notes_are_in_each_request(self, kind: str) -> None:
+        text = text_of(RUN.with_aside(notes={"clock": "It is Monday.", "empty": "", "todo": "Buy milk."}), kind)
+        assert "It is Monday.\n\nBuy milk." in text
+
+    def test_notes_end_the_system_message(self) -> None:
+        asked = request(RUN.with_aside(notes={"clock": "It is Monday."}))
+        assert isinstance(asked.messages[0], SystemMessage)
+        assert asked.messages[0].content.endswith("\n\nIt is Monday.")
+        assert len(asked.messages) == len(request(RUN).messages)
+
+    @given(st.integers(0, 6))
+    def test_every_result_has_its_call(self, hidden: int) -> None:
+        calls: set[str] = set()
+        for message in request(RUN.with_aside(hidden=hidden, summary="S")).messages:
+            if isinstance(message, AssistantMessage):
+                calls |= {call.id for call in message.tool_calls}
+            elif isinstance(message, ToolMessage):
+                calls.remove(message.call_id)
+        assert not calls
+
+    def test_trimming_keeps_the_summary(self) -> None:
+        policies = Policies(select_steps=lambda steps: steps[-1:])
+        steps = policies.trim(RUN.with_aside(hidden=2, summary="S")).steps
+        assert [step.observation for step in steps] == ["S", "result 3 of search"]
+
+    def test_function_gets_the_shown_steps_and_the_notes(self) -> None:
+        agent = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
+        effect = Policies().request(agent, RUN.with_aside(hidden=3, summary="S", notes={"a": "b"}, tools=("add",)), ask)
+        assert isinstance(effect, CallAgent)
+        assert [step.observation for step in effect.run.steps] == ["S", "result 3 of search"]
+        assert effect.run.aside == Aside(notes={"a": "b"}, tools=("add",))
+
+
+class TestTools:
+    def test_native_tools_are_those_on_offer(self) -> None:
+        asked = request(RUN.with_aside(tools=("mail", "unknown")))
+        assert [tool.name for tool in asked.tools] == ["mail"]
+
+    def test_without_tools_definitions_stay(self) -> None:
+        asked = request(RUN.with_aside(tools=()))
+        assert (asked.tool_choice, len(asked.tools)) == ("none", 3)
+
+    def test_schema_and_prompt_have_the_tools_on_offer(self) -> None:
+        asked = request(RUN.with_aside(tools=("add",)), "structured")
+        assert asked.schema is not None
+        assert [one["properties"]["action"]["const"] for one in asked.schema["anyOf"]] == ["add", "final_answer"]
+        assert "search" not in asked.messages[0].content
+
+    def test_text_describes_the_tools_on_offer(self) -> None:
+        assert "The names of the tools are: mail\n" in text_of(Run({"input": "q"}).with_aside(tools=("mail",)), "react")
+
+    def test_required_tool_is_always_on_offer(self) -> None:
+        agent = create_tool_calling_agent(MODEL, TOOLS, tool_choice="search")
+        effect = Policies().request(agent, Run({"input": "q"}).with_aside(tools=("add",)), ask)
+        assert isinstance(effect, CallModel)
+        assert isinstance(effect.request, ChatRequest)
+        assert [tool.name for tool in effect.request.tools] == ["search", "add"]
+
+    def test_agent_of_the_user_is_narrowed(self) -> None:
+        made = AGENTS["tool_calling"]
+        agent = Agent(made.ask, made.read, MODEL, tools=made.tools, narrow=made.narrow)
+        effect = Policies().request(agent, RUN.with_aside(tools=("add",)), ask)
+        assert isinstance(effect, CallModel)
+        assert isinstance(effect.request, ChatRequest)
+        assert [tool.name for tool in effect.request.tools] == ["add"]
+
+    def test_agent_that_cannot_offer_fewer_is_refused(self) -> None:
+        made = AGENTS["react"]
+        agent = Agent(made.ask, made.read, MODEL, tools=made.tools)
+        with pytest.raises(InputError, match=r"offers all of its tools in each request; give it narrow"):
+            Policies().request(agent, RUN.with_aside(tools=("add",)), ask)
+
+
+class TestWithTools:
+    @pytest.mark.parametrize("kind", AGENTS)
+    @given(names=st.sets(st.sampled_from(["search", "add", "mail"])))
+    def test_remade_agent_asks_as_a_new_one(self, kind: str, names: set[str]) -> None:
+        tools = [tool for tool in TOOLS if tool.name in names]
+        new: dict[str, Any] = {
+            "react": lambda: create_react_agent(MODEL, tools),
+            "completion": lambda: create_react_agent(MODEL, tools, protocol="completion"),
+            "structured": lambda: create_structured_agent(MODEL, tools),
+            "tool_calling": lambda: create_tool_calling_agent(MODEL, tools),
+        }
+        remade = AGENTS[kind].with_tools(tools)
+        assert remade.ask(RUN) == new[kind]().ask(RUN)
+        assert remade.with_tools(TOOLS).ask(RUN) == AGENTS[kind].ask(RUN)
+
+    def test_same_tools_are_the_same_agent(self) -> None:
+        assert AGENTS["react"].with_tools(TOOLS) is AGENTS["react"]
+
+    def test_model_and_rules_stay(self) -> None:
+        other = ScriptedModel([])
+        agent = dataclasses.replace(AGENTS["react"], rules=("no_repeats",), model=other).with_tools(TOOLS[:1])
+        assert agent.rules == ("no_repeats",)
+        assert agent.model is other
+
+    def test_function_stays_as_it_is(self) -> None:
+        agent = callable_agent(lambda steps, inputs: AgentFinish({"output": ""}))
+        assert agent.with_tools(TOOLS) is agent
+
+    def test_agent_with_replaced_functions_is_refused(self) -> None:
+        agent = dataclasses.replace(AGENTS["react"], ask=AGENTS["structured"].ask)
+        with pytest.raises(InputError, match=r"its functions were replaced after that.*; give it remake"):
+            agent.with_tools(TOOLS[:1])
+
+    def test_agent_of_the_user_needs_remake(self) -> None:
+        made = AGENTS["react"]
+        agent = Agent(made.ask, made.read, MODEL, tools=made.tools)
+        with pytest.raises(InputError, match=r"has a list of tools.*; give it remake"):
+            agent.with_tools(TOOLS[:1])
+
+    def test_factory_of_the_user_can_be_marked(self) -> None:
+        @remakeable
+        def create_terse_agent(tools: Sequence[AnyTool]) -> Agent:
+            return create_react_agent(MODEL, tools, prompt="{tools}{tool_names}{input}{agent_scratchpad}")
+
+        agent = create_terse_agent(TOOLS).with_tools(TOOLS[:1])
+        assert agent.tools == (TOOLS[0],)
