@@ -5,6 +5,7 @@ Each function returns a `Piece`, which `executor.plug` puts on every edge of the
 
 from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
 from graphexec.nodes.approvals import Review, ReviewCall, ReviewDecision, approve_tools
+from graphexec.nodes.tool_calls import ask_user, cache_tools, limit_tool
 
 __all__ = [
     "HOMES",
@@ -16,4 +17,7 @@ __all__ = [
     "ReviewDecision",
     "Seats",
     "approve_tools",
+    "ask_user",
+    "cache_tools",
+    "limit_tool",
 ]

@@ -97,6 +97,10 @@ class CallRules:
         """Return the tool that an action calls; `None` for an unknown one."""
         return self._by_name.get(self._to_key(action.tool))
 
+    def calls(self, action: AgentAction, name: str) -> bool:
+        """Return whether an action calls the tool of this name."""
+        return self._to_key(action.tool) == self._to_key(name)
+
     def make_refused_result(self, run: Run, action: AgentAction) -> ToolResult | None:
         """Return what an action that a rule forbids observes; `None` for an action whose tool may be called."""
         if (argument := self.copied_argument(run, action)) is not None:
@@ -171,7 +175,7 @@ class CallRules:
         tool = self.find_tool(action)
         if "no_repeats" not in self.agent.rules or (tool is not None and tool.repeatable):
             return False
-        failed = [step for step in run.steps if step.status in _FAILED and self._is_same_call(step.action, action)]
+        failed = [step for step in run.steps if step.status in _FAILED and self.is_same_call(step.action, action)]
         return len(failed) >= _MAX_FAILURES
 
     def distinguish(self, steps: Steps) -> Hashable:
@@ -193,7 +197,7 @@ class CallRules:
         if tool is None or tool.repeatable or _validated(tool, action) is None:
             return None
         known = run.steps if "no_repeats" in self.agent.rules else _last_calls(run.steps)
-        return next((step for step in known if step.status == "ok" and self._is_same_call(step.action, action)), None)
+        return next((step for step in known if step.status == "ok" and self.is_same_call(step.action, action)), None)
 
     def find_first_equal_calls(self, actions: Sequence[AgentAction]) -> list[int]:
         """Return for each action of a reply the position of the first one that is the same call: it is made once."""
@@ -211,7 +215,7 @@ class CallRules:
         given = action.tool_input if arguments is None else arguments
         return f"{tool.name} {json.dumps(given, sort_keys=True, default=str)}"
 
-    def _is_same_call(self, one: AgentAction, other: AgentAction) -> bool:
+    def is_same_call(self, one: AgentAction, other: AgentAction) -> bool:
         """Return whether two actions call the same tool with the same input, or with the same validated arguments."""
         if self._to_key(one.tool) != self._to_key(other.tool):
             return False

@@ -1,0 +1,149 @@
+"""Pieces that answer calls in the place of a tool: `limit_tool`, `cache_tools` and `ask_user`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphexec._arguments import NAME, validate, validate_each, whole
+from graphexec.actions import AgentAction, AgentStep, Steps
+from graphexec.effects import AskHuman, ToolResult
+from graphexec.errors import InputError
+from graphexec.executor.plugging import Piece
+from graphexec.executor.rules import CallRules
+from graphexec.executor.table import Acted
+from graphexec.kernel.effects import Asks, Effect, ask_all
+from graphexec.kernel.node import node, rename
+from graphexec.runtime.handlers import HandlerLike
+from graphexec.tools import tool as make_tool
+from graphexec.tools.tool import InvalidArgumentsError
+
+# The statuses of calls that were not made.
+_NOT_MADE = frozenset({"rejected", "bad_arguments", "unknown_tool", "parse_error"})
+
+
+def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
+    """Let a run call a tool at most `calls` times, 0 or more; the model observes that further calls are not made.
+
+        executor = create_agent(model, tools, nodes=[limit_tool("search", 3)])
+
+    The calls in the record of the run count, except those that were not made: rejected ones, and those with arguments
+    that do not fit. A result that was repeated from an earlier call counts, too. To limit two tools, give the pieces
+    names: `limit_tool("read", 5, name="limit_read")`. For all tools together, `max_tool_calls` stops the run.
+
+    It adds one transition for each decision of the agent that calls tools. Raises `InputError` for an invalid number,
+    and the executor raises it for a tool that it does not have.
+    """
+    validate("limit_tool", ("tool", tool, NAME), ("calls", calls, whole(0)), ("name", name, NAME))
+
+    @node
+    def refuse_calls(acted: Acted, rules: CallRules) -> Acted:
+        """Answer the calls of a tool that has been called often enough."""
+        places = [place for place in acted.open if rules.calls(acted.actions[place], tool)]
+        if not places:
+            return acted
+        left = max(0, calls - sum(_is_call(step, tool, rules) for step in acted.run.steps))
+        times = "once" if calls == 1 else f"{calls} times"
+        text = f"{tool} was not called: it may be called {times} in a run. Go on without it, or give your answer."
+        for place in places[left:]:
+            acted = acted.answer(place, ToolResult(text, "rejected"))
+        return acted
+
+    return Piece(name, (rename(refuse_calls, name),), tool_names=(tool,))
+
+
+def _is_call(step: AgentStep, tool: str, rules: CallRules) -> bool:
+    return step.status not in _NOT_MADE and rules.calls(step.action, tool)
+
+
+def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
+    """Give a call of these tools the result of the same call before in the run, instead of calling the tool again.
+
+        executor = create_agent(model, tools, nodes=[cache_tools("search", "weather")])
+
+    The record of the run is the cache, so a stored run keeps it. A call is the same if its tool and its arguments are;
+    only successful calls are repeated. A call that stands twice in one reply is made once. The model sees the result as
+    it saw it before; the rule `no_repeats` also tells it that the call was not made again.
+
+    It adds one transition for each decision of the agent that calls tools; a decision compares its calls with all
+    steps. Raises `InputError` without a name, and the executor raises it for a tool that it does not have.
+    """
+    names = validate_each("cache_tools", tools, str, "names of tools")
+    if not names:
+        raise InputError("cache_tools has no tools; name those whose results may be repeated: cache_tools('search')")
+    validate("cache_tools", ("name", name, NAME))
+
+    @node
+    def repeat_results(acted: Acted, rules: CallRules) -> Acted:
+        """Answer the calls that were made before."""
+        for place in acted.open:
+            action = acted.actions[place]
+            called = rules.find_tool(action)
+            if called is None or called.name not in names:
+                continue
+            known = _find_result(acted.run.steps, action, rules)
+            if known is not None:
+                acted = acted.answer(
+                    place, ToolResult(known.observation, known.status, called.return_direct, known.model_text)
+                )
+                continue
+            equal = next(
+                (one for one in range(place) if rules.is_same_call(acted.actions[one], action) and _is_own(acted, one)),
+                None,
+            )
+            if equal is not None:
+                acted = acted.answer(place, equal)
+        return acted
+
+    return Piece(name, (rename(repeat_results, name),), tool_names=names)
+
+
+def _find_result(steps: Steps, action: AgentAction, rules: CallRules) -> AgentStep | None:
+    return next((step for step in steps if step.status == "ok" and rules.is_same_call(step.action, action)), None)
+
+
+def _is_own(acted: Acted, place: int) -> bool:
+    """Return whether the action at this place is called, or answered with a result of its own."""
+    return not acted.answered(place) or isinstance(acted.answers[place], ToolResult)
+
+
+def ask_user(answer: HandlerLike | None = None, *, name: str = "ask_user") -> Piece:
+    """Offer the model a tool with which it asks the user a question; the answer is the result of the call.
+
+        def answer(effect: AskHuman) -> str:
+            return input(f"{effect.question} ")
+
+        executor = create_agent(model, tools, nodes=[ask_user(answer)])
+
+    `answer` is the handler of `AskHuman`. Without it, pass `handlers={AskHuman: function}` to the executor, or store
+    the run that waits, and answer it with `advance`. The questions of one reply are asked at once. The tool has the
+    name of the piece and the argument `question`; other tools of the reply are called when the user has answered.
+
+    It adds one transition for each decision of the agent that calls tools, and no model call: the iterations of the
+    agent limit the number of questions.
+    """
+    validate("ask_user", ("name", name, NAME))
+
+    @make_tool(name=name)
+    def ask_user_question(question: str) -> str:
+        """Ask the user a question, if only the user knows the answer."""
+        raise AssertionError(f"{question} is answered by the node")
+
+    @node
+    def ask_questions(acted: Acted, rules: CallRules) -> Asks[AskHuman, Acted]:
+        """Ask the user what the model wants to know."""
+        questions: dict[int, AskHuman] = {}
+        for place in acted.open:
+            if rules.calls(acted.actions[place], name):
+                try:
+                    arguments = ask_user_question.read(acted.actions[place].tool_input)
+                except InvalidArgumentsError as error:
+                    acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
+                    continue
+                questions[place] = AskHuman(arguments["question"])
+        answers = yield from ask_all([*questions.values()])
+        for place, text in zip(questions, answers, strict=True):
+            acted = acted.answer(place, ToolResult(text))
+        return acted
+
+    handlers: dict[type[Effect[Any]], HandlerLike] = {} if answer is None else {AskHuman: answer}
+    return Piece(name, (rename(ask_questions, name),), tools=(ask_user_question,), handlers=handlers, acts=True)
