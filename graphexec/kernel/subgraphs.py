@@ -122,7 +122,8 @@ def add_frame(name: str, inner: Subgraph, enter: Framing, leave: Framing | None,
 
 
 def _framing_node(name: str, role: str, given: Framing) -> Node[Any, Any]:
-    made: Node[Any, Any] = given if isinstance(given, Node) else as_node(given)
+    made: Node[Any, Any]
+    made = given if isinstance(given, Node) else as_node(given)  # pyright: ignore[reportUnknownVariableType]
     if made.kind != "pure" or made.inner is not None:
         raise NodeError(f"{name} has the {role} {made.name}, which asks for effects; give a pure function")
     return rename(made, role)

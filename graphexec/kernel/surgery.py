@@ -248,7 +248,8 @@ def _meter_entry(
         raise NodeError(f"{name} has each={each} without when_spent=; pass a function of the value and the limit")
     if each.limit is None:
         raise NodeError(f'{name} has each={each}, which has no limit; write Budget("{each.name}", 3)')
-    entry: Node[Any, Any] = enter if isinstance(enter, Node) else as_node(enter)
+    entry: Node[Any, Any]
+    entry = enter if isinstance(enter, Node) else as_node(enter)  # pyright: ignore[reportUnknownVariableType]
     return metered(when_spent=when_spent, budget=each)(entry)
 
 

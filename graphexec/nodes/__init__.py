@@ -5,6 +5,8 @@ Each function returns a `Piece`, which `executor.plug` puts on every edge of the
 
 from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
 from graphexec.nodes.approvals import Review, ReviewCall, ReviewDecision, approve_tools
+from graphexec.nodes.handoffs import handoffs
+from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.tool_calls import ask_user, cache_tools, limit_tool
 
 __all__ = [
@@ -19,5 +21,7 @@ __all__ = [
     "approve_tools",
     "ask_user",
     "cache_tools",
+    "handoffs",
     "limit_tool",
+    "sub_agent",
 ]

@@ -13,7 +13,7 @@ from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Answered, Event
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from graphexec.models import ScriptedModel
-from graphexec.nodes import Piece
+from graphexec.nodes import Piece, handoffs, sub_agent
 from graphexec.testing import scripted_tool
 
 # Names of the package that make no piece.
@@ -33,7 +33,10 @@ def make_inner() -> AgentExecutor:
 
 
 # One sample of each piece, by the name of its factory.
-SAMPLES: Mapping[str, Callable[[], Piece]] = {}
+SAMPLES: Mapping[str, Callable[[], Piece]] = {
+    "handoffs": lambda: handoffs({"other": make_inner()}),
+    "sub_agent": lambda: sub_agent(make_inner(), "helper", "Help with anything."),
+}
 
 
 def factories() -> set[str]:

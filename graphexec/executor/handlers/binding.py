@@ -55,9 +55,8 @@ class Binding:
         conflicts: dict[str, list[str]] = {}
         for node in graph:
             # The nodes of an embedded executor are answered by their own world.
-            if node.world is not None:
-                continue
-            for difference in dict.fromkeys(found for one in node.bound for found in self._differences(one)):
+            bound = node.bound if node.world is None else ()
+            for difference in dict.fromkeys(found for one in bound for found in self._differences(one)):
                 conflicts.setdefault(difference, []).append(node.name)
         if conflicts:
             nodes = list(dict.fromkeys(name for names in conflicts.values() for name in names))

@@ -1,0 +1,122 @@
+"""A sub-agent: calls of a tool that another executor, embedded in the machine, carries out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+from graphexec._arguments import NAME, validate, whole
+from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
+from graphexec.agents.prompt import format_observation
+from graphexec.effects import ToolResult
+from graphexec.errors import InputError
+from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import Acted, Ready
+from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.node import metered, node, rename
+from graphexec.kernel.surgery import embed
+from graphexec.tools.tool import tool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A call of a sub-agent: the action at `place`."""
+
+    acted: Acted
+    place: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The actions after a call of a sub-agent, which has an answer now."""
+
+    acted: Acted
+
+
+def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: int = 4, iterations: int = 3) -> Piece:
+    """Return a piece whose tool `name(task)` is carried out by another executor, embedded in the machine.
+
+    The executor keeps its model, tools, memory and handlers; its nodes are named `name.plan` and so on. Its calls are
+    carried out one after the other, each a run of its own with at most `iterations` iterations. After `calls` calls,
+    further ones are answered as "rejected". If a limit or a refusal stops the sub-agent, the model observes the reason,
+    with the status "error". Other limits are those of the run.
+
+    If both agents ask their models once per iteration, a run makes at most i + calls * iterations model calls, where i
+    is its limit on iterations.
+
+        research = create_agent(model, [search])
+        executor = create_agent(model, [note], nodes=[sub_agent(research, "research", "Find out about a subject.")])
+        print(executor.run("Why do elms die?").output)
+
+    Raises `InputError` for numbers below 1, and for an executor that takes several inputs.
+    """
+    validate("sub_agent", ("name", name, NAME), ("calls", calls, whole(1)), ("iterations", iterations, whole(1)))
+    question = input_key(executor, f"the sub-agent {name}")
+
+    @node
+    def take_call(given: Acted | Reported) -> Task | Acted:
+        """Take the next call of the sub-agent, if there is one."""
+        acted = given.acted if isinstance(given, Reported) else given
+        for place in acted.open:
+            action = acted.actions[place]
+            if action.tool == name and _task_of(action) is None:
+                text = f"{name} was not called: it needs a task, a string."
+                acted = acted.answer(place, ToolResult(text, "bad_arguments"))
+            elif action.tool == name:
+                return Task(acted, place)
+        return acted
+
+    def reject(task: Task, limit: Exhausted) -> Acted:
+        """Answer all calls that are left, because the loop has to end here."""
+        del limit
+        acted = task.acted
+        for place in acted.open:
+            if acted.actions[place].tool == name:
+                text = f"{name} was not called: a run may call it {calls} times, and has."
+                acted = acted.answer(place, ToolResult(text, "rejected"))
+        return acted
+
+    @metered(when_spent=reject, budget=Budget(f"{name}_calls", calls))
+    @node
+    def enter(task: Task) -> Ready:
+        """Give the task to the sub-agent as its question."""
+        return Ready(Run({question: _task_of(task.acted.actions[task.place])}))
+
+    def leave(ending: AgentFinish | StoppedResponse, task: Task) -> Reported:
+        """Answer the call with what the sub-agent says."""
+        if isinstance(ending, AgentFinish):
+            result = ToolResult(format_observation(ending.answer))
+        else:
+            text = f"{name} has no answer. {ending.reason}"
+            result = ToolResult(f"{text} {ending.output}" if ending.generated else text, "error")
+        return Reported(task.acted.answer(task.place, result))
+
+    def call_directly(task: str) -> str:
+        raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")
+
+    embedded = embed(executor, name, own=[Budget("iterations", iterations)], enter=enter, leave=leave)
+    return Piece(
+        name,
+        (rename(take_call, f"take_{name}"), embedded),
+        tools=(tool(name=name, description=description)(call_directly),),
+        acts=True,
+    )
+
+
+def input_key(executor: AgentExecutor, who: str) -> str:
+    """Return the name of the executor's input. Raises `InputError` if it takes several."""
+    keys = list(executor.input_keys)
+    if len(keys) > 1:
+        raise InputError(f"{who} takes the inputs {', '.join(keys)}; make its agent with one input")
+    return keys[0] if keys else "input"
+
+
+def _task_of(action: AgentAction) -> str | None:
+    """Return the task of a call; `None` if it has none."""
+    given = action.tool_input
+    # Any: a model may send anything.
+    task: Any = given if isinstance(given, str) else given.get("task")
+    return task if isinstance(task, str) else None
