@@ -67,7 +67,7 @@ def svg(picture: Picture) -> str:
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
     """Return the drawing without margins, legend and caption: groups with `data-node` and `data-edge`."""
-    lines = [_cluster(place) for place in layout.clusters.values()]
+    lines = [_cluster(path, place) for path, place in layout.clusters.items()]
     heat = 0.0 if any(box.heat for box in picture.boxes) else None
     lines.append(f'<g class="edge{" taken" if heat is not None else ""}">{_curve(layout.entry, heat)}</g>')
     lines += [
@@ -120,16 +120,20 @@ def _classes(kind: str, one: Box | Arrow) -> str:
     return " ".join(word for word in (kind, one.mark or "", heat) if word)
 
 
-def _cluster(place: Rectangle) -> str:
-    return (
-        f'<rect class="cluster" x="{number(place.min_x)}" y="{number(place.min_y)}" width="{number(place.width)}" '
-        f'height="{number(place.height)}" rx="10"/>'
-    )
+def _cluster(path: tuple[str, ...], place: Rectangle) -> str:
+    x, y, wide, high = map(number, (place.min_x, place.min_y, place.width, place.height))
+    name = _attribute(path)
+    return f'<rect class="cluster" data-cluster="{name}" x="{x}" y="{y}" width="{wide}" height="{high}" rx="10"/>'
 
 
 def _cluster_label(path: tuple[str, ...], place: Rectangle) -> str:
     y = place.min_y + CLUSTER + 5
-    return text(place.min_x + 10, y, path[-1], size=CLUSTER, kind="start title faint label")
+    label = text(place.min_x + 10, y, path[-1], size=CLUSTER, kind="start title faint label cluster-label")
+    return label.replace("<text", f'<text data-cluster="{_attribute(path)}"', 1)
+
+
+def _attribute(path: tuple[str, ...]) -> str:
+    return escape(sanitize_line(".".join(path)))
 
 
 def _edge(index: int, arrow: Arrow, line: Polyline) -> str:

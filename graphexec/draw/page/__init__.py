@@ -18,15 +18,18 @@ from string import Template
 from typing import Any, cast
 
 from graphexec.draw.formats.svg import svg
+from graphexec.draw.layout.placement import paths_of
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
+from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.draw.runs.labels import shorten
+from graphexec.draw.runs.overlay import steps_of
 from graphexec.draw.runs.records import Recording
 from graphexec.messages.images import Image, restore_object
 
 # In the order of their dependencies; together they are one module.
-_SCRIPTS = ("run.js", "text.js", "machine.js", "spent.js", "detail.js", "steps.js", "page.js")
+_SCRIPTS = ("run.js", "text.js", "machine.js", "pieces.js", "spent.js", "detail.js", "steps.js", "page.js")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 # The largest integer that JavaScript represents exactly.
@@ -51,15 +54,24 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     shown = replace(picture, caption=(), arrows=tuple(_with_counts(picture, records, live=live is not None)))
     drawing, sheet = _without_style(svg(shown))
     css = f"{sheet}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read('page.css')}"
+    data: Record = {"picture": picture.to_data(), "records": list(records), "live": live}
     script = "".join(_read(name) for name in _SCRIPTS)
     return Template(_read("page.html")).substitute(
         title=escape(_title(picture, records)),
         policy=_policy(script, css, drawing, live=live is not None),
         css=css,
         drawing=drawing,
-        data=_script_json({"picture": picture.to_data(), "records": list(records), "live": live}),
+        data=_script_json({**data, "clusters": _clusters(picture)}),
         script=script,
     )
+
+
+def _clusters(picture: Picture) -> dict[str, list[str]]:
+    """Return the nodes in the box of each piece and embedded graph, by its path; outer boxes come first."""
+    return {
+        sanitize_line(".".join(path)): [box.name for box in picture.boxes if box.path[: len(path)] == path]
+        for path in paths_of(picture)
+    }
 
 
 def record_json(record: Record) -> str:
@@ -106,9 +118,9 @@ def _text(name: object) -> str:
 
 def _with_counts(picture: Picture, records: Iterable[Record], *, live: bool) -> Iterable[Arrow]:
     """Yield the arrows with their counts, so that the layout reserves space for the counts that the script shows."""
-    moves = Counter((record["node"], record["outcome"]) for record in records if record["event"] == "moved")
-    for arrow in picture.arrows:
-        count = moves[arrow.source, arrow.outcome]
+    moves = Counter(step.edge for step in steps_of(picture, records))
+    for index, arrow in enumerate(picture.arrows):
+        count = moves[index]
         yield replace(arrow, notes=(f"×{count:,}",)) if count or live else arrow
 
 

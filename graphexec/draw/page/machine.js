@@ -60,9 +60,11 @@ function edgeOf(moved) {
 
 function countsUntil(position) {
   const counts = new Map();
-  for (const visit of run.visits.slice(0, position)) {
-    const edge = edgeOf(visit.moved);
-    if (edge !== undefined) counts.set(edge, (counts.get(edge) ?? 0) + 1);
+  for (const [index, visit] of run.visits.slice(0, position).entries()) {
+    // One that passes pieces is counted where it begins.
+    if (index > 0 && badged.has(visit.node)) continue;
+    const edge = edgeAt(index);
+    if (lines.has(edge)) counts.set(edge, (counts.get(edge) ?? 0) + 1);
   }
   return counts;
 }
@@ -70,8 +72,7 @@ function countsUntil(position) {
 function light(position) {
   const counts = countsUntil(position);
   const most = Math.max(1, ...counts.values());
-  const visit = visitAt(position);
-  const now = edgeOf(visit?.moved);
+  const now = edgeAt(position - 1);
   for (const [edge, group] of lines) {
     const count = counts.get(edge) ?? 0;
     group.classList.toggle("taken", count > 0);
@@ -80,10 +81,16 @@ function light(position) {
     group.querySelector(".line").style.strokeWidth = count ? String(width) : "";
     countAt(labels.get(edge), count, edge === now);
   }
-  const end = run.visits.at(-1);
-  const here = visit ? visit.node : position > 0 ? (end?.moved?.target ?? end?.node) : null;
+  const here = currentNode(position);
   for (const [node, group] of nodes) group.classList.toggle("current", node === here);
-  inSight(nodes.get(here), false);
+  countPieces(position);
+  inSight(shownAs(here), false);
+}
+
+function currentNode(position) {
+  const visit = visitAt(position);
+  const end = run.visits.at(-1);
+  return visit ? visit.node : position > 0 ? (end?.moved?.target ?? end?.node ?? null) : null;
 }
 
 function countAt(label, count, now) {

@@ -4,6 +4,8 @@ const given = JSON.parse(document.getElementById("data").textContent);
 const { picture, live } = given;
 const edges = new Map(picture.arrows.map((arrow, index) => [`${arrow.source} ${arrow.outcome}`, index]));
 const looks = new Map(picture.boxes.map((box) => [box.name, box]));
+// The nodes of pieces that are badges on the edges.
+const badged = new Set((picture.folded ?? []).map((box) => box.name));
 const hasRun = given.records.length > 0 || live !== null;
 const byId = (id) => document.getElementById(id);
 const slider = byId("slider");
@@ -117,9 +119,9 @@ function labelPlayButton(act) {
 
 // Go to the next visit of the clicked node or edge, or else to the first.
 function choose({ node, edge }) {
-  const fits = (visit) => (node === undefined ? edgeOf(visit.moved) === edge : visit.node === node);
+  const fits = (visit, index) => (node === undefined ? edgeAt(index) === edge : visit.node === node);
   if (node === "END") return move(last());
-  const after = run.visits.findIndex((visit, index) => index >= position && fits(visit));
+  const after = run.visits.findIndex((visit, index) => index >= position && fits(visit, index));
   const next = after >= 0 ? after : run.visits.findIndex(fits);
   if (next >= 0) move(next + 1);
 }
@@ -147,6 +149,7 @@ const KEYS = {
   " ": play,
   "/": () => search.focus(),
   d: turnTheme,
+  f: turnPieces,
 };
 
 function onKey(event) {
@@ -154,12 +157,12 @@ function onKey(event) {
   const target = event.target;
   if (target === search) return onSearchKey(event);
   if (event.key === " " && target.closest("button, summary, select")) return;
-  if (target.closest("select, input") && event.key !== "/" && event.key !== "d" && event.key !== " ") return;
+  if (target.closest("select, input") && !["/", "d", "f", " "].includes(event.key)) return;
   if (target === list && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
     event.preventDefault();
     return inList(event.key === "ArrowDown");
   }
-  const act = event.key === "d" || hasRun ? KEYS[event.key] : undefined;
+  const act = event.key === "d" || event.key === "f" || hasRun ? KEYS[event.key] : undefined;
   if (!act) return;
   event.preventDefault();
   act();
@@ -272,6 +275,7 @@ function begin() {
   addEventListener("keydown", onKey);
   document.body.classList.toggle("without-run", !hasRun);
   readDrawing(picture, hasRun ? choose : null);
+  readPieces(given.clusters);
   for (const record of given.records) append(record);
   showHeader();
   if (!hasRun) return;

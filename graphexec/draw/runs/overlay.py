@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from graphexec.draw.model.picture import Arrow, Box, Picture
@@ -29,7 +29,7 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     """
     if not runs:
         return picture
-    steps = [_steps_of(picture, run) for run in runs]
+    steps = [steps_of(picture, run.records) for run in runs]
     taken = Counter(step.edge for path in steps for step in path)
     runs_through = Counter(edge for path in steps for edge in {step.edge for step in path})
     passes = Counter((step.edge, piece) for path in steps for step in path for piece in step.pieces)
@@ -77,7 +77,7 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     )
 
 
-class _Step(NamedTuple):
+class Transit(NamedTuple):
     """A transition of a run: its number, the index of its edge, and the folded pieces that it passed."""
 
     number: int
@@ -85,13 +85,14 @@ class _Step(NamedTuple):
     pieces: tuple[str, ...] = ()
 
 
-def _steps_of(picture: Picture, run: Recording) -> list[_Step]:
+def steps_of(picture: Picture, records: Iterable[Record]) -> list[Transit]:
+    """Return the transitions of a run. Raises `InputError` for one with an edge that the machine does not have."""
     indices = {(arrow.source, arrow.outcome, arrow.target): index for index, arrow in enumerate(picture.arrows)}
     groups = {box.name: box.group for box in picture.folded}
-    steps: list[_Step] = []
+    steps: list[Transit] = []
     # The last node outside of pieces, the number of its transition, and the pieces since.
     source, left, pieces = picture.start if picture.start == FIRST_PIECES else "", 1, list[str]()
-    moves = (record for record in run.records if record["event"] == "moved")
+    moves = (record for record in records if record["event"] == "moved")
     for number, record in enumerate(moves, 1):
         node, outcome, target = record["node"], record["outcome"], record["target"]
         if node not in groups:
@@ -102,7 +103,7 @@ def _steps_of(picture: Picture, run: Recording) -> list[_Step]:
             if groups[target] != groups.get(node):
                 pieces.append(groups[target])
         elif (source, outcome, target) in indices:
-            steps.append(_Step(left, indices[source, outcome, target], tuple(pieces)))
+            steps.append(Transit(left, indices[source, outcome, target], tuple(pieces)))
         # A resumed run may begin within a piece: its first edge is not known.
         elif node not in groups or steps:
             raise InputError(
@@ -143,6 +144,8 @@ def _status(result: Record | None) -> str:
     match result:
         case None:
             return "Still running"
+        case {"status": "stopped", "refusal": {"by": by}}:
+            return f"Refused by {by}"
         case {"status": "stopped", "reason": reason}:
             return f"Stopped by the limit on {str(reason).replace('_', ' ')},"
         case {"status": "error", "error": {"type": kind}}:

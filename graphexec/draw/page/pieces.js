@@ -1,0 +1,161 @@
+// Pieces and embedded graphs: boxes that fold. A folded box shows its name and the number of its visits.
+
+// By path: the box's nodes, its toggle, its rectangle, and whether it is folded.
+const foldable = new Map();
+const SVG = "http://www.w3.org/2000/svg";
+// Points along a line when its entry into a folded box is sought.
+const SAMPLES = 60;
+
+function readPieces(clusters) {
+  // Above the lines, and below the labels of edges.
+  const above = document.createElementNS(SVG, "g");
+  drawing.querySelector("g.edge-label")?.before(above);
+  for (const [path, members] of Object.entries(clusters)) {
+    const rect = drawing.querySelector(`rect.cluster[data-cluster="${CSS.escape(path)}"]`);
+    const label = drawing.querySelector(`text.cluster-label[data-cluster="${CSS.escape(path)}"]`);
+    const toggle = document.createElementNS(SVG, "g");
+    toggle.setAttribute("class", "toggle");
+    toggle.setAttribute("role", "button");
+    toggle.setAttribute("tabindex", "0");
+    const panel = rect.cloneNode();
+    panel.setAttribute("class", "panel");
+    const count = label.cloneNode();
+    count.setAttribute("class", "count label");
+    above.append(toggle);
+    const piece = { path, members, rect, label, panel, count, toggle, name: label.textContent, folded: false };
+    piece.corner = { x: label.getAttribute("x"), y: label.getAttribute("y") };
+    label.removeAttribute("textLength");
+    toggle.append(panel, label, count);
+    foldable.set(path, piece);
+    const act = () => fold([piece], !piece.folded);
+    toggle.addEventListener("click", act);
+    toggle.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      event.stopPropagation();
+      act();
+    });
+  }
+  byId("pieces").hidden = !foldable.size;
+  byId("fold-all").addEventListener("click", () => fold(foldable.values(), true));
+  byId("unfold-all").addEventListener("click", () => fold(foldable.values(), false));
+  drawPieces();
+  countPieces(0);
+}
+
+function fold(pieces, folded) {
+  for (const piece of pieces) piece.folded = folded;
+  drawPieces();
+  countPieces(position);
+}
+
+// Fold all boxes, or unfold them if all are folded.
+function turnPieces() {
+  const pieces = [...foldable.values()];
+  fold(
+    pieces,
+    pieces.some((piece) => !piece.folded),
+  );
+}
+
+// Return the outermost folded box around a node.
+function ownerOf(node) {
+  for (const piece of foldable.values()) if (piece.folded && piece.members.includes(node)) return piece;
+  return null;
+}
+
+// Return what shows a node: its own shape, or the folded box around it.
+function shownAs(node) {
+  return ownerOf(node)?.toggle ?? nodes.get(node);
+}
+
+function drawPieces() {
+  for (const piece of foldable.values()) {
+    const { toggle, label, panel, rect, folded, corner, name, path } = piece;
+    const outer = [...foldable.values()].some((one) => one.folded && path.startsWith(`${one.path}.`));
+    toggle.classList.toggle("hidden", outer);
+    rect.classList.toggle("hidden", outer);
+    toggle.classList.toggle("folded", folded);
+    toggle.setAttribute("aria-expanded", String(!folded));
+    label.textContent = `${folded ? "▸" : "▾"} ${name}`;
+    label.classList.toggle("start", !folded);
+    const { x, y, width, height } = panel.getBBox();
+    label.setAttribute("x", folded ? x + width / 2 : corner.x);
+    label.setAttribute("y", folded ? y + height / 2 : corner.y);
+    piece.count.setAttribute("x", x + width / 2);
+    piece.count.setAttribute("y", y + height / 2 + 16);
+  }
+  for (const [node, group] of nodes) group.classList.toggle("hidden", ownerOf(node) !== null);
+  for (const [edge, group] of lines) {
+    const { source, target } = picture.arrows[edge];
+    const [from, to] = [ownerOf(source), ownerOf(target)];
+    const inside = from !== null && from === to;
+    group.classList.toggle("hidden", inside);
+    labels.get(edge)?.classList.toggle("hidden", inside);
+    group.querySelector(".entry")?.remove();
+    if (to !== null && !inside) addTip(group, to.panel);
+  }
+}
+
+// Draw the tip of a line where it enters a folded box, which covers its own tip.
+function addTip(group, panel) {
+  const line = group.querySelector(".line");
+  const { x, y, width, height } = panel.getBBox();
+  const whole = line.getTotalLength();
+  const head = group.querySelector(".tip").getAttribute("points").split(" ")[0].split(",").map(Number);
+  const from = line.getPointAtLength(0);
+  const end = line.getPointAtLength(whole);
+  // A line that was laid out in the opposite direction begins at its tip.
+  const back = Math.hypot(from.x - head[0], from.y - head[1]) < Math.hypot(end.x - head[0], end.y - head[1]);
+  const at = (part) => line.getPointAtLength(back ? whole * (1 - part) : whole * part);
+  const inside = (point) => point.x >= x && point.x <= x + width && point.y >= y && point.y <= y + height;
+  let step = SAMPLES;
+  while (step > 1 && inside(at((step - 1) / SAMPLES))) step -= 1;
+  const [before, tip] = [at(Math.max(0, step - 2) / SAMPLES), at((step - 0.5) / SAMPLES)];
+  const length = Math.hypot(tip.x - before.x, tip.y - before.y) || 1;
+  const [across, down] = [(tip.x - before.x) / length, (tip.y - before.y) / length];
+  const [rootX, rootY] = [tip.x - across * 9, tip.y - down * 9];
+  const corners = [
+    [tip.x, tip.y],
+    [rootX - down * 4, rootY + across * 4],
+    [rootX + down * 4, rootY - across * 4],
+  ];
+  const polygon = document.createElementNS(SVG, "polygon");
+  polygon.setAttribute("class", "tip entry");
+  polygon.setAttribute("points", corners.map((corner) => corner.join(",")).join(" "));
+  group.append(polygon);
+}
+
+// Show the visits of each box until a position.
+function countPieces(position) {
+  if (!foldable.size) return;
+  const visits = run.visits.slice(0, position);
+  const here = currentNode(position);
+  for (const piece of foldable.values()) {
+    const within = (node) => piece.members.includes(node);
+    // A visit of a piece begins where its first node is entered from outside.
+    const count = visits.filter(({ node }, index) => within(node) && !within(visits[index - 1]?.node)).length;
+    piece.count.textContent = piece.folded && count ? `×${number(count)}` : "";
+    piece.toggle.classList.toggle("visited", count > 0);
+    piece.toggle.classList.toggle("current", here !== null && within(here));
+    const visited = hasRun ? `, visited ${plural(count, "time")}` : "";
+    piece.toggle.setAttribute("aria-label", `${piece.name}: ${plural(piece.members.length, "node")}${visited}`);
+  }
+}
+
+// Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
+// belong to the edge between the other nodes.
+function edgeAt(index) {
+  if (!badged.size || !run.visits[index]) return edgeOf(run.visits[index]?.moved);
+  let first = index;
+  while (first > 0 && badged.has(run.visits[first].node)) first -= 1;
+  let final = index;
+  while (badged.has(run.visits[final]?.moved?.target) && final + 1 < run.visits.length) final += 1;
+  const moved = run.visits[final]?.moved;
+  if (!moved) return undefined;
+  const begun = run.visits[first].node;
+  const source = badged.has(begun) ? picture.start : begun;
+  return picture.arrows.findIndex(
+    (arrow) => arrow.source === source && arrow.outcome === moved.outcome && arrow.target === moved.target,
+  );
+}
