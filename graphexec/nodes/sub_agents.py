@@ -30,7 +30,7 @@ class Task:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reported:
+class TaskDone:
     """The actions after a call of a sub-agent, which has an answer now."""
 
     acted: Acted
@@ -57,9 +57,9 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     question = input_key(executor, f"the sub-agent {name}")
 
     @node
-    def take_call(given: Acted | Reported) -> Task | Acted:
+    def take_call(given: Acted | TaskDone) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
-        acted = given.acted if isinstance(given, Reported) else given
+        acted = given.acted if isinstance(given, TaskDone) else given
         for place in acted.open:
             action = acted.actions[place]
             if action.tool == name and _task_of(action) is None:
@@ -85,14 +85,14 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         """Give the task to the sub-agent as its question."""
         return Ready(Run({question: _task_of(task.acted.actions[task.place])}))
 
-    def leave(ending: AgentFinish | StoppedResponse, task: Task) -> Reported:
+    def leave(ending: AgentFinish | StoppedResponse, task: Task) -> TaskDone:
         """Answer the call with what the sub-agent says."""
         if isinstance(ending, AgentFinish):
             result = ToolResult(format_observation(ending.answer))
         else:
             text = f"{name} has no answer. {ending.reason}"
             result = ToolResult(f"{text} {ending.output}" if ending.generated else text, "error")
-        return Reported(task.acted.answer(task.place, result))
+        return TaskDone(task.acted.answer(task.place, result))
 
     def call_directly(task: str) -> str:
         raise InputError(f"{name} is carried out by a node, and a node of yours called it for {task!r}; pass it on")

@@ -1,0 +1,452 @@
+"""An embedded graph with `enter` and `leave`: its outer value is saved in a frame until it has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import (
+    END,
+    Asks,
+    Budget,
+    Exhausted,
+    Graph,
+    Limits,
+    Node,
+    Snapshot,
+    UnprovedError,
+    advance,
+    ask,
+    begin,
+    charged,
+    edges,
+    embed,
+    graph,
+    metered,
+    node,
+    on,
+    replace,
+    splice,
+    wrap,
+)
+from graphexec.errors import NodeError, SnapshotError
+from graphexec.kernel import PendingEffect, rename
+from graphexec.kernel.events import Done
+from graphexec.runtime import RunContext, make_run_context
+from graphexec.testing import verify_termination
+from tests.drivers import Script, run_script
+from tests.kernel.machines import Question
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """A list of subjects, and the notes about them so far."""
+
+    subjects: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Subject:
+    name: str
+
+
+@final
+@dataclass(frozen=True)
+class Known:
+    fact: str
+
+
+@final
+@dataclass(frozen=True)
+class Unknown:
+    limit: Exhausted
+
+
+@final
+@dataclass(frozen=True)
+class Minutes:
+    notes: tuple[str, ...]
+
+
+def give_up(subject: Subject, limit: Exhausted) -> Unknown:
+    return Unknown(limit)
+
+
+@charged(when_spent=give_up, asks=1)
+@node
+def inquire(subject: Subject) -> Asks[Question, Known | Unknown]:
+    reply = yield from ask(Question(subject.name))
+    return Known(reply)
+
+
+INQUIRY: Graph[Subject, Known | Unknown] = graph(edges(inquire, on(Known, END) | on(Unknown, END)), start=inquire)
+
+
+def limited_inquiry(tries: Budget) -> Graph[Subject, Known | Unknown]:
+    costly = metered(when_spent=give_up, budget=tries)(inquire)
+    return graph(edges(costly, on(Known, END) | on(Unknown, END)), start=costly)
+
+
+def take_first(job: Job) -> Subject | Minutes:
+    return Subject(job.subjects[0]) if job.subjects else Minutes(job.notes)
+
+
+def write_down(known: Known, job: Job) -> Job | Minutes:
+    noted = Job(job.subjects[1:], (*job.notes, known.fact))
+    return noted if noted.subjects else Minutes(noted.notes)
+
+
+def stop_early(job: Job, limit: Exhausted) -> Minutes:
+    return Minutes((*job.notes, f"stopped by {limit.limit}"))
+
+
+ROUNDS = Budget("rounds", 3)
+
+
+@node
+def file_unknown(unknown: Unknown) -> Minutes:
+    return Minutes((f"no more: {unknown.limit.limit}",))
+
+
+def survey(name: str = "look", *, own: tuple[Budget, ...] = (ROUNDS,), child: Any = INQUIRY) -> Node[Job, Any]:
+    """Return a node that asks about each subject, at most three."""
+    return embed(child, name, own=own, enter=take_first, leave=write_down, each=ROUNDS, when_spent=stop_early)
+
+
+def office(each: Node[Job, Any]) -> Graph[Job, Minutes]:
+    table: Any = edges(each, on(Minutes, END) | on(Unknown, file_unknown)) | edges(file_unknown, on(Minutes, END))
+    machine: Graph[Job, Minutes] = graph(table, start=each)
+    return machine
+
+
+def answering(limits: Limits | None = None) -> RunContext:
+    return make_run_context({Question: lambda question: f"re: {question.text}"}, limits=limits)
+
+
+def minutes_of(machine: Graph[Job, Minutes], job: Job, limits: Limits | None = None) -> tuple[str, ...]:
+    result = run_script(lambda: Script(machine, job, answering(limits)))
+    return result.outcome.notes
+
+
+def pauses_of(machine: Graph[Any, Any], value: Any) -> list[Snapshot]:
+    """Return the run at each request, each read from JSON."""
+    found: list[Snapshot] = []
+    snapshot = begin(machine, value)
+    while isinstance(state := advance(machine, snapshot, Limits()), PendingEffect):
+        found.append(Snapshot.from_json(state.snapshot.to_json(), machine))
+        effect: Any = state.effect
+        snapshot = Snapshot.from_json(state.reply(f"re: {effect.text}").to_json(), machine)
+    assert isinstance(state, Done)
+    return found
+
+
+class TestFrame:
+    def test_leave_receives_the_outer_value(self) -> None:
+        assert minutes_of(office(survey()), Job(("elms", "oaks"))) == ("re: elms", "re: oaks")
+
+    def test_other_outcomes_of_enter_leave_at_once(self) -> None:
+        assert minutes_of(office(survey()), Job((), ("done",))) == ("done",)
+
+    def test_other_endings_leave_unchanged(self) -> None:
+        machine = office(survey(child=limited_inquiry(Budget("tries", 1))))
+        result = run_script(lambda: Script(machine, Job(("a", "b")), answering()))
+        assert result.outcome == Minutes(("no more: tries",))
+        assert result.done.snapshot.frames == {}
+
+    def test_rows_show_the_nodes(self) -> None:
+        assert str(office(survey())).splitlines() == [
+            "look.enter --Subject--> look.inquire",
+            "look.enter --Minutes--> END",
+            "look.inquire --Known--> look.leave",
+            "look.inquire --Unknown--> file_unknown",
+            "look.leave --Job--> look.enter",
+            "look.leave --Minutes--> END",
+            "file_unknown --Minutes--> END",
+        ]
+
+    def test_snapshot_stores_the_frame(self) -> None:
+        job = Job(("elms", "oaks"))
+        first, second = pauses_of(office(survey()), job)
+        assert first.frames == {"look": job}
+        assert second.frames == {"look": Job(("oaks",), ("re: elms",))}
+        assert json.loads(first.to_json())["frames"] == {
+            "look": {"class": "Job", "data": {"subjects": ["elms", "oaks"], "notes": []}}
+        }
+
+    def test_frame_is_dropped_behind_leave(self) -> None:
+        machine = office(survey())
+        assert run_script(lambda: Script(machine, Job(("elms",)), answering())).done.snapshot.frames == {
+            "look": Job(("elms",))
+        }
+        table: Any = edges(file_minutes, on(Filed, END))
+        filed = splice(machine, table, after=machine["look.leave"], on=Minutes)
+        assert run_script(lambda: Script(filed, Job(("elms",)), answering())).done.snapshot.frames == {}
+
+    def test_snapshot_without_frames_has_none_in_json(self) -> None:
+        stored = Snapshot("look.enter", Job(())).to_json()
+        assert "frames" not in json.loads(stored)
+        assert Snapshot.from_json(stored, office(survey())).frames == {}
+
+    def test_missing_frame_is_refused(self) -> None:
+        machine = office(survey())
+        stored = json.loads(pauses_of(machine, Job(("elms",)))[0].to_json())
+        del stored["frames"]
+        paused = Snapshot.from_json(json.dumps(stored), machine)
+        match = "look.leave needs the value with which the run entered look, and the snapshot does not have it"
+        with pytest.raises(SnapshotError, match=match):
+            run_script(lambda: Script(machine, paused.retried(), answering()))
+
+    @pytest.mark.parametrize("frames", [3, ["look"], {"look": 3}, {"look": {"class": "Nothing", "data": {}}}])
+    def test_invalid_frames_are_refused(self, frames: object) -> None:
+        machine = office(survey())
+        stored = json.loads(Snapshot("look.enter", Job(())).to_json()) | {"frames": frames}
+        with pytest.raises(SnapshotError):
+            Snapshot.from_json(json.dumps(stored), machine)
+
+    def test_frame_survives_a_spliced_node(self) -> None:
+        machine = office(survey())
+        loosely: Any = edges(underline, on(Known, machine["look.leave"]))
+        changed = splice(machine, loosely, after=machine["look.inquire"], on=Known)
+        assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms!", "re: oaks!")
+
+    def test_leave_can_be_wrapped_and_replaced(self) -> None:
+        machine = office(survey())
+
+        def shout(known: Known) -> Known:
+            return Known(known.fact.upper())
+
+        assert minutes_of(wrap(machine, machine["look.leave"], before=shout), Job(("elms",))) == ("RE: ELMS",)
+
+        @node
+        def forget(known: Known) -> Minutes:
+            return Minutes((known.fact,))
+
+        forgetful = dataclasses.replace(forget, name="look.leave")
+        changed = replace(machine, forgetful, narrowed=True)
+        assert minutes_of(changed, Job(("elms", "oaks"))) == ("re: elms",)
+
+    def test_enter_alone_saves_nothing(self) -> None:
+        one: Any = embed(INQUIRY, "one", enter=take_first)
+        table: Any = edges(one, on(Known, END) | on(Unknown, END) | on(Minutes, END))
+        machine: Graph[Job, Any] = graph(table, start=one)
+        assert run_script(lambda: Script(machine, Job(("elms",)), answering())).outcome == Known("re: elms")
+        assert pauses_of(machine, Job(("elms",)))[0].frames == {}
+
+
+@final
+@dataclass(frozen=True)
+class Filed:
+    notes: tuple[str, ...]
+
+
+@node
+def file_minutes(minutes: Minutes) -> Filed:
+    return Filed(minutes.notes)
+
+
+@node
+def underline(known: Known) -> Known:
+    return Known(f"{known.fact}!")
+
+
+class TestEach:
+    def test_loop_ends_with_its_budget(self) -> None:
+        job = Job(("a", "b", "c", "d", "e"))
+        assert minutes_of(office(survey()), job) == ("re: a", "re: b", "re: c", "stopped by look.rounds")
+
+    def test_loop_is_proved(self) -> None:
+        verdict = office(survey()).verify()
+        assert verdict.proved
+        assert verdict.certificate is not None
+        verify_termination(office(survey()), start=Job(("a", "b")), replies={Question: ["so"]}, examples=20)
+
+    def test_own_budget_is_refilled_at_each_entry(self) -> None:
+        assert minutes_of(two_surveys(survey(own=(ROUNDS,))), Job(("a", "b"))) == ("re: a", "re: b")
+
+    def test_other_budget_counts_per_run(self) -> None:
+        assert minutes_of(two_surveys(survey(own=())), Job(("a", "b"))) == ("re: a", "stopped by rounds")
+
+    def test_own_budgets_of_the_child_are_refilled_in_each_round(self) -> None:
+        tries = Budget("tries", 1)
+        child = limited_inquiry(tries)
+        assert minutes_of(office(survey(own=(ROUNDS, tries), child=child)), Job(("a", "b"))) == ("re: a", "re: b")
+        assert minutes_of(office(survey(child=child)), Job(("a", "b"))) == ("no more: tries",)
+
+
+def two_surveys(first: Node[Job, Any]) -> Graph[Job, Minutes]:
+    """Return a machine that enters a survey twice: its outer loop repeats the subjects once."""
+
+    @metered(when_spent=stop_again, budget=Budget("again", 1))
+    @node
+    def again(minutes: Minutes) -> Job:
+        return Job(("a", "b"))
+
+    table: Any = (
+        edges(first, on(Minutes, again) | on(Unknown, file_unknown))
+        | edges(again, on(Job, first) | on(Filed, END))
+        | edges(file_unknown, on(Minutes, again))
+    )
+    machine: Any = graph(table, start=first)
+    # The last minutes are those of the second survey.
+    return machine
+
+
+def stop_again(minutes: Minutes, limit: Exhausted) -> Filed:
+    return Filed(minutes.notes)
+
+
+class TestNesting:
+    def test_graph_is_embedded_twice_under_two_names(self) -> None:
+        first, second = survey("first"), survey("second")
+        table: Any = (
+            edges(first, on(Minutes, reopen) | on(Unknown, file_unknown))
+            | edges(reopen, on(Job, second))
+            | edges(second, on(Minutes, END) | on(Unknown, file_unknown))
+            | edges(file_unknown, on(Minutes, END))
+        )
+        machine: Graph[Job, Minutes] = graph(table, start=first)
+        assert minutes_of(machine, Job(("a",))) == ("re: re: a",)
+        assert [{*one.frames} for one in pauses_of(machine, Job(("a",)))] == [{"first"}, {"second"}]
+
+    def test_each_level_has_a_frame(self) -> None:
+        machine = department(office(survey()))
+        paused = pauses_of(machine, Agenda((("a", "b"), ("c",))))
+        assert [{*one.frames} for one in paused] == [{"team", "team.look"}] * 3
+        assert paused[2].frames["team"] == Agenda((("c",),), ("re: a", "re: b"))
+        result = run_script(lambda: Script(machine, Agenda((("a", "b"), ("c",))), answering()))
+        assert result.outcome == Minutes(("re: a", "re: b", "re: c"))
+
+
+@final
+@dataclass(frozen=True)
+class Agenda:
+    lists: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@node
+def reopen(minutes: Minutes) -> Job:
+    return Job(minutes.notes)
+
+
+def department(inner: Graph[Job, Minutes]) -> Graph[Agenda, Minutes]:
+    """Return a graph that embeds a graph with a frame."""
+
+    def take_list(agenda: Agenda) -> Job:
+        return Job(agenda.lists[0])
+
+    def collect(minutes: Minutes, agenda: Agenda) -> Agenda | Minutes:
+        notes = (*agenda.notes, *minutes.notes)
+        return Agenda(agenda.lists[1:], notes) if agenda.lists[1:] else Minutes(notes)
+
+    def stop(agenda: Agenda, limit: Exhausted) -> Minutes:
+        return Minutes((*agenda.notes, "stopped"))
+
+    # The inner graph starts with a graph of its own, so no edge of its table refills that one's rounds.
+    lists, rounds = Budget("lists", 3), Budget("look.rounds", 3)
+    team: Any = embed(inner, "team", own=[lists, rounds], enter=take_list, leave=collect, each=lists, when_spent=stop)
+    table: Any = edges(team, on(Minutes, END))
+    machine: Graph[Agenda, Minutes] = graph(table, start=team)
+    return machine
+
+
+subjects = st.lists(st.sampled_from("abcde"), min_size=0, max_size=4).map(tuple)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lists=st.lists(subjects, min_size=1, max_size=4).map(tuple))
+def test_amnesiac_run_equals_plain_run(lists: tuple[tuple[str, ...], ...]) -> None:
+    """`run_script` compares five drivers, one of which reads the run from JSON before each effect and each reply."""
+    expected: list[str] = []
+    for wanted in lists[:3]:
+        expected += [f"re: {one}" for one in wanted[:3]] + ["stopped by team.look.rounds"] * (len(wanted) > 3)
+    machine = department(office(survey()))
+    result = run_script(lambda: Script(machine, Agenda(lists), answering()))
+    assert result.outcome == Minutes((*expected, *(["stopped"] if len(lists) > 3 else [])))
+
+
+def leave_of_jobs(job: Job, outer: Job) -> Minutes:
+    return Minutes(job.notes)
+
+
+def strange_outer(known: Known, outer: Agenda) -> Minutes:
+    return Minutes((known.fact,))
+
+
+def one_way(known: Known, outer: Job) -> Minutes:
+    return Minutes((known.fact,))
+
+
+def start_again(job: Job, limit: Exhausted) -> Subject:
+    return Subject("again")
+
+
+def asking_enter(job: Job) -> Asks[Question, Subject]:
+    reply = yield from ask(Question("which?"))
+    return Subject(reply)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"leave": write_down}, "look has leave= without enter=; pass enter, a function that starts the graph"),
+            ({"each": ROUNDS}, "look has each= without enter=; pass enter"),
+            ({"enter": take_first, "each": ROUNDS}, "look has each=rounds without when_spent=; pass a function"),
+            ({"enter": take_first, "when_spent": stop_early}, "look has when_spent= without each=; pass each"),
+            (
+                {"enter": take_first, "leave": write_down, "each": Budget("rounds"), "when_spent": stop_early},
+                'look has each=rounds, which has no limit; write Budget("rounds", 3)',
+            ),
+            (
+                {"enter": reopen},
+                "look starts with Subject, but its enter returns Job; return Subject",
+            ),
+            (
+                {"enter": take_first, "leave": leave_of_jobs},
+                "look ends with Known | Unknown, but its leave takes Job; take Known | Unknown",
+            ),
+            ({"enter": take_first, "leave": underline}, "look has a leave that takes one value; write def leave"),
+            (
+                {"enter": take_first, "leave": strange_outer},
+                "look is entered with Job, but the parameter outer of its leave takes Agenda; widen the annotation",
+            ),
+            ({"enter": asking_enter}, "look has the enter asking_enter, which asks for effects; give a pure function"),
+            (
+                {"enter": take_first, "leave": one_way, "each": ROUNDS, "when_spent": stop_early},
+                "look has each=rounds, but its leave never returns Job, which enters it again",
+            ),
+            (
+                {"enter": take_first, "leave": write_down, "each": ROUNDS, "when_spent": start_again},
+                "look is entered with Subject, and when_spent returns that, too; return another class",
+            ),
+            ({"enter": take_first, "own": [Budget("tries", 1)]}, "look cannot own tries, which meters none"),
+        ],
+    )
+    def test_unfitting_functions(self, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(NodeError) as caught:
+            embed(INQUIRY, "look", **options)
+        assert str(caught.value).startswith(message)
+
+    def test_taken_names(self) -> None:
+        leave = rename(inquire, "leave")
+        child: Any = graph(edges(leave, on(Known, END) | on(Unknown, END)), start=leave)
+        with pytest.raises(NodeError, match="look has a node of its own that is named enter or leave; rename it"):
+            embed(child, "look", enter=take_first, leave=write_down)
+
+    def test_loop_without_a_budget_is_not_proved(self) -> None:
+        each: Any = embed(INQUIRY, "look", enter=take_first, leave=write_down)
+        table: Any = edges(each, on(Minutes, END) | on(Unknown, END) | on(Job, each))
+        machine: Graph[Job, Any] = graph(table, start=each)
+        assert not machine.verify().proved
+        with pytest.raises(UnprovedError):
+            machine.run(Job(()))
