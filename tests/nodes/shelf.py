@@ -13,7 +13,7 @@ from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Answered, Event
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from graphexec.models import ScriptedModel
-from graphexec.nodes import Piece, handoffs, sub_agent
+from graphexec.nodes import Piece, escalate, handoffs, map_agents, sub_agent
 from graphexec.testing import scripted_tool
 
 # Names of the package that make no piece.
@@ -34,6 +34,8 @@ def make_inner() -> AgentExecutor:
 
 # One sample of each piece, by the name of its factory.
 SAMPLES: Mapping[str, Callable[[], Piece]] = {
+    "escalate": lambda: escalate(ScriptedModel(["stronger"], repeat_last=True)),
+    "map_agents": lambda: map_agents(make_inner(), most=2),
     "handoffs": lambda: handoffs({"other": make_inner()}),
     "sub_agent": lambda: sub_agent(make_inner(), "helper", "Help with anything."),
 }

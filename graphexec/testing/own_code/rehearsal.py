@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mappi
 from contextlib import aclosing
 from typing import Any, Final, final
 
-from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory
+from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, RunGraph, SaveMemory
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.effects import CallContext, Effect
@@ -71,7 +71,7 @@ class Rehearsal:
             for world in {node.world for node in trial.graph if isinstance(node.world, World)}:
                 answered |= world.handlers.keys()
             unanswered = asked - answered
-            models = {kind for kind in asked if issubclass(kind, ModelEffect)}
+            models = {kind for kind in asked if issubclass(kind, (ModelEffect, RunGraph))}
             asked &= {*models, AskHuman, *(replies or {}), *unanswered}
         trial.watchdog.names = _names(machine)
         tools = [*machine.tools] if isinstance(machine, AgentExecutor) else []

@@ -1,0 +1,132 @@
+"""A piece that gives several tasks to runs of another executor at once: `map_agents`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphexec._arguments import NAME, Constraint, is_executor, validate, whole
+from graphexec.agents.prompt import format_observation
+from graphexec.effects import GraphResult, RunGraph, ToolResult
+from graphexec.errors import InputError, format_value
+from graphexec.executor.plugging import Piece
+from graphexec.executor.rules import CallRules
+from graphexec.executor.table import Acted, limit_reached
+from graphexec.kernel.effects import Asks, ask_all
+from graphexec.kernel.node import charged, node, rename
+from graphexec.tools.tool import AnyTool, tool
+
+if TYPE_CHECKING:
+    from graphexec.executor.executor import AgentExecutor
+
+_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
+_TOOL_NAME = Constraint(
+    "a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier()
+)
+
+
+def map_agents(
+    executor: AgentExecutor,
+    name: str = "research_all",
+    description: str = "Work on several independent tasks at the same time. Each answer comes back under its task.",
+    *,
+    most: int = 8,
+) -> Piece:
+    """Give the model a tool `name(tasks)`, whose tasks are runs of `executor`, all of a reply at once.
+
+    The observation lists each task with its answer. A task whose run was stopped or failed says so there, and the
+    others keep their answers. A reply may have up to `most` tasks: further calls are answered with that limit.
+
+        researcher = create_agent(model, [search], max_iterations=5)
+        executor = create_agent(model, nodes=[map_agents(researcher)], max_model_calls=100)
+        print(executor.run("Compare the populations of Paris, Rome and Oslo.").output)
+
+    The runs are nested in the call, within the limits and the time of the run. Before they start, what is left of each
+    limit must cover the proved bound of all of them; otherwise none starts, and the limit stops the run. With a bound
+    of c model calls for the executor, the agent's bound grows by `most * c` for each of its decisions. A resumed run
+    continues the tasks where they were.
+
+    Raises `InputError` for an executor with several inputs or without a bound, and for invalid options; `UnprovedError`
+    for an executor whose runs may not end.
+    """
+    validate(
+        "map_agents", ("name", name, _TOOL_NAME), ("description", description, _DESCRIPTION), ("most", most, whole(1))
+    )
+    # Users without a type checker pass an agent or a model.
+    if not is_executor(executor):
+        raise InputError(f"map_agents: executor is {format_value(executor)}; pass create_agent(model, tools)")
+    # A callable agent declares no inputs.
+    key, *others = executor.input_keys or ("input",)
+    if others:
+        names = ", ".join([key, *others])
+        raise InputError(f"map_agents: the agent has the inputs {names}, but a task is one; take an agent with one")
+    child = executor.as_effect("".join(part.capitalize() for part in name.split("_")))
+    offered = _make_tool(name, description)
+
+    @charged(when_spent=limit_reached, asks=(0, most))
+    @node
+    def run_tasks(acted: Acted, rules: CallRules) -> Asks[RunGraph, Acted]:
+        """Run the tasks of this reply at once."""
+        tasks: dict[int, list[str]] = {}
+        for place in acted.open:
+            action = acted.actions[place]
+            found = rules.find_tool(action)
+            if found is None or found.name != name or (given := _read_tasks(offered, action.tool_input)) is None:
+                # The handler of tools explains invalid arguments to the model.
+                continue
+            left = most - sum(map(len, tasks.values()))
+            if not given or len(given) > left:
+                acted = acted.answer(place, ToolResult(_refuse(name, most, given), "bad_arguments"))
+            else:
+                tasks[place] = given
+        every = [task for several in tasks.values() for task in several]
+        results = iter((yield from ask_all([child.effect({key: task}) for task in every])))
+        for place, several in tasks.items():
+            acted = acted.answer(place, _join([(task, next(results)) for task in several]))
+        return acted
+
+    runner = dataclasses.replace(rename(run_tasks, name), effects=(child.effect,))
+    return Piece(name, (runner,), tools=(offered,), handlers={child.effect: child.handler}, acts=True)
+
+
+def _make_tool(name: str, description: str) -> AnyTool:
+    @tool(name=name, description=description)
+    def offered(tasks: list[str]) -> str:
+        raise AssertionError(f"{len(tasks)} tasks have valid arguments, so the node has run them")
+
+    return offered
+
+
+# Any: the values of a call's arguments are JSON data.
+def _read_tasks(offered: AnyTool, given: Any) -> list[str] | None:
+    """Return the tasks of a call; `None` if its arguments are invalid."""
+    try:
+        tasks: list[str] = offered.read(given)["tasks"]
+    except ValueError:
+        return None
+    return tasks
+
+
+def _refuse(name: str, most: int, tasks: Sequence[str]) -> str:
+    if not tasks:
+        return f"{name} got no tasks; give at least one."
+    return f"{name} takes at most {most} tasks in one turn; give fewer, and the others in the next turn."
+
+
+def _join(done: Sequence[tuple[str, GraphResult]]) -> ToolResult:
+    """Return the observation of a call, which is an error only if no task has an answer."""
+    texts = [f"Task {number}: {task}\n{_format(result)}" for number, (task, result) in enumerate(done, 1)]
+    answered = any(_is_answer(result) for _, result in done)
+    return ToolResult("\n\n".join(texts), "ok" if answered else "error")
+
+
+def _is_answer(result: GraphResult) -> bool:
+    return result.reason in ("finished", "return_direct")
+
+
+def _format(result: GraphResult) -> str:
+    text = format_observation(result.output)
+    if _is_answer(result):
+        return text
+    return f"This task failed: {text}" if result.error else f"This task has no answer: {text}"

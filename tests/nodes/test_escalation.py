@@ -1,0 +1,184 @@
+"""`escalate`: a stronger model makes the next decision when the agent is stuck."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, create_tool_calling_agent
+from graphexec.actions import Run, StepStatus
+from graphexec.draw.model.picture import look_of
+from graphexec.errors import InputError, MissingAPIKeyError, ServerError
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.nodes import AskStronger, escalate
+from graphexec.nodes.escalation import is_stuck
+from graphexec.testing import verify_termination
+from graphexec.verify import check
+from tests.executor.actors import HOW, Running, call, echo, fail, messages
+from tests.nodes.shelf import run_in_pieces
+
+# Arguments that are not JSON.
+UNREADABLE = ModelReply("", (ToolCall("c1", "echo", "{"),))
+
+
+def turn(name: str, **arguments: Any) -> ModelReply:
+    return ModelReply("", (call(name, **arguments),))
+
+
+def make_executor(weak: ScriptedModel, strong: ScriptedModel, **options: Any) -> AgentExecutor:
+    piece = escalate(strong, **{name: options.pop(name) for name in ("times", "when") if name in options})
+    agent = create_tool_calling_agent(weak, [echo, fail])
+    return AgentExecutor(agent=agent, tools=[echo, fail], nodes=[piece], handle_parsing_errors=True, **options)
+
+
+@HOW
+def test_stronger_model_decides_after_two_failures(run: Running) -> None:
+    weak = ScriptedModel([turn("fail", text="a"), turn("fail", text="b"), "done"])
+    strong = ScriptedModel([turn("echo", text="c")])
+    result = run(make_executor(weak, strong))
+    assert [step.observation for step in result.steps][2:] == ["c"]
+    assert (result.output, len(weak.requests), len(strong.requests)) == ("done", 3, 1)
+    # It sees what the agent's own model would have seen.
+    assert messages(strong.requests[0])[:-2] == messages(weak.requests[1])
+    assert (result.spent["model_calls"], result.spent.budgets["escalations"]) == (4, 1)
+
+
+@HOW
+def test_stronger_model_decides_after_an_unreadable_reply(run: Running) -> None:
+    weak, strong = ScriptedModel([UNREADABLE]), ScriptedModel(["better"])
+    assert run(make_executor(weak, strong)).output == "better"
+
+
+@HOW
+def test_agent_goes_on_when_escalations_are_used_up(run: Running) -> None:
+    weak = ScriptedModel([turn("fail", text=str(number)) for number in range(9)], repeat_last=True)
+    strong = ScriptedModel([turn("fail", text="strong")], repeat_last=True)
+    executor = make_executor(weak, strong, max_iterations=5)
+    result = run(executor)
+    assert (len(weak.requests), len(strong.requests)) == (5, 2)
+    assert (result.reason, result.spent["model_calls"]) == ("iterations", 7)
+
+
+@HOW
+def test_failure_of_the_stronger_model_changes_nothing(run: Running) -> None:
+    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([ServerError("down")])
+    result = run(make_executor(weak, strong, times=1))
+    assert (result.output, result.spent["model_calls"], len(weak.requests)) == ("done", 3, 2)
+
+
+@HOW
+def test_limits_hold_for_the_stronger_model(run: Running) -> None:
+    weak, strong = ScriptedModel([UNREADABLE]), ScriptedModel(["better"])
+    result = run(make_executor(weak, strong, max_model_calls=1))
+    assert (result.reason, strong.requests) == ("model_calls", [])
+
+
+def test_key_of_the_stronger_model_is_checked_first() -> None:
+    class Locked(ScriptedModel):
+        def check_access(self) -> None:
+            raise MissingAPIKeyError("no key")
+
+    weak = ScriptedModel(["done"])
+    with pytest.raises(MissingAPIKeyError):
+        make_executor(weak, Locked([])).run("q")
+    assert weak.requests == []
+
+
+@HOW
+def test_test_of_the_user_decides(run: Running) -> None:
+    weak, strong = ScriptedModel(["weak"]), ScriptedModel(["strong"])
+
+    def is_first(run: Run) -> bool:
+        return not run.steps
+
+    assert run(make_executor(weak, strong, when=is_first)).output == "strong"
+    assert weak.requests == []
+
+
+@HOW
+def test_function_agent_goes_on_as_usual(run: Running) -> None:
+    def agent(steps: Any, inputs: dict[str, Any]) -> Any:
+        return AgentFinish({"output": "done"}) if len(steps) == 2 else AgentAction("fail", {"text": "a"})
+
+    strong = ScriptedModel([])
+    executor = AgentExecutor(agent=agent, tools=[fail], nodes=[escalate(strong)])
+    assert run(executor).output == "done"
+
+
+@pytest.mark.parametrize(
+    ("statuses", "stuck"),
+    [
+        ([], False),
+        (["parse_error"], True),
+        (["error"], False),
+        (["error", "unknown_tool"], True),
+        (["parse_error", "bad_arguments"], True),
+        (["error", "ok"], False),
+        (["ok", "error"], False),
+        (["ok", "timed_out", "error"], True),
+    ],
+)
+def test_two_failures_are_a_reason(statuses: list[StepStatus], stuck: bool) -> None:
+    steps = [AgentStep(AgentAction("echo", {}), "", status) for status in statuses]
+    assert is_stuck(Run({}).with_steps(steps)) is stuck
+
+
+@pytest.mark.parametrize(("iterations", "times"), [(5, 2), (3, 1), (1, 4)])
+def test_bound_is_one_call_more_for_each_escalation(iterations: int, times: int) -> None:
+    weak, strong = ScriptedModel(["done"], repeat_last=True), ScriptedModel(["done"], repeat_last=True)
+    executor = make_executor(weak, strong, times=times, max_iterations=iterations)
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    check(certificate, executor.graph)
+    assert certificate.bounds.model_calls.number == iterations + times
+    assert look_of(executor.graph["ask_stronger"]) == "model"
+    assert executor.graph["judge_progress"].group == executor.graph["ask_stronger"].group == "escalate"
+
+
+def test_every_run_ends() -> None:
+    weak, strong = ScriptedModel(["done"], repeat_last=True), ScriptedModel(["done"], repeat_last=True)
+    verify_termination(make_executor(weak, strong, max_iterations=2), examples=5)
+
+
+def test_run_is_stored_and_resumed_after_each_request() -> None:
+    weak, strong = ScriptedModel([UNREADABLE, "done"]), ScriptedModel([turn("echo", text="a")])
+    result, pauses = run_in_pieces(lambda observers: make_executor(weak, strong, observers=observers), "q")
+    assert (result.output, pauses, result.spent["model_calls"]) == ("done", 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"), [({"times": 0}, "escalate has times="), ({"when": 3}, "escalate has when=")]
+)
+def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        escalate(ScriptedModel([]), **options)
+    with pytest.raises(InputError):
+        escalate(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_effect_has_a_public_base() -> None:
+    (kind,) = escalate(ScriptedModel([])).handlers
+    assert issubclass(kind, AskStronger)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
+    reply: st.SearchStrategy[Any] = st.sampled_from(
+        [turn("fail", text="a"), turn("echo", text="b"), UNREADABLE, "done"]
+    )
+    weak = ScriptedModel(data.draw(st.lists(reply, min_size=1, max_size=6), label="weak"), repeat_last=True)
+    replies = data.draw(st.lists(reply | st.just(ServerError("down")), min_size=1, max_size=4), label="strong")
+    strong = ScriptedModel(replies, repeat_last=True)
+    iterations, times = data.draw(st.integers(1, 5), label="iterations"), data.draw(st.integers(1, 3), label="times")
+    limit = data.draw(st.none() | st.integers(1, 9), label="limit")
+    executor = make_executor(weak, strong, times=times, max_iterations=iterations, max_model_calls=limit)
+    result = executor.run("q")
+    bounds = executor.verify().bounds
+    assert bounds is not None
+    assert result.spent["model_calls"] == len(weak.requests) + len(strong.requests)
+    assert result.spent["model_calls"] <= (bounds.model_calls.number or 0) <= iterations + times

@@ -1,0 +1,206 @@
+"""`map_agents`: the tasks of a reply are runs of another executor, all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, create_tool_calling_agent
+from graphexec.draw.model.picture import picture_of
+from graphexec.errors import InputError, ServerError, ToolDefinitionError
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.nodes import map_agents
+from graphexec.testing import verify_termination
+from graphexec.verify import UnprovedError, check
+from tests.executor.actors import HOW, Running, echo
+from tests.nodes.shelf import run_in_pieces
+
+
+def call(*tasks: str, call_id: str = "c1") -> ModelReply:
+    return ModelReply("", (ToolCall(call_id, "research_all", json.dumps({"tasks": tasks})),))
+
+
+def make_child(**options: Any) -> AgentExecutor:
+    """Return an executor that fails for "down", never ends for "lost", and else answers in two decisions."""
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
+        task = inputs["input"]
+        if task == "down" and steps:
+            raise ServerError("overloaded")
+        if steps and task != "lost":
+            return AgentFinish({"output": f"all of {task}"})
+        return AgentAction("echo", {"text": task})
+
+    options = {"max_iterations": 3, "max_fan_out": 1, **options}
+    return AgentExecutor(agent=decide, tools=[echo], **options)
+
+
+def make_outer(child: AgentExecutor, *replies: Any, most: int = 8, **options: Any) -> AgentExecutor:
+    agent = create_tool_calling_agent(ScriptedModel([*replies, "done"], repeat_last=True), [])
+    piece = map_agents(child, most=most)
+    return AgentExecutor(agent=agent, tools=[], nodes=[piece], handle_parsing_errors=True, **options)
+
+
+@HOW
+def test_each_task_has_its_answer(run: Running) -> None:
+    result = run(make_outer(make_child(), call("tea", "down", "lost", "jam")))
+    (step,) = result.steps
+    assert step.observation == (
+        "Task 1: tea\nall of tea\n\n"
+        "Task 2: down\nThis task failed: ServerError: overloaded\n\n"
+        "Task 3: lost\nThis task has no answer: Agent stopped due to iteration limit or time limit.\n\n"
+        "Task 4: jam\nall of jam"
+    )
+    assert (step.status, result.output) == ("ok", "done")
+    assert result.spent["model_calls"] == 2 + 2 + 2 + 3 + 2
+    assert (result.spent["tool_calls"], result.spent["nested_runs"]) == (1 + 1 + 3 + 1, 4)
+
+
+@HOW
+def test_tasks_without_answers_are_an_error(run: Running) -> None:
+    (step,) = run(make_outer(make_child(), call("lost", "down"))).steps
+    assert step.status == "error"
+
+
+@HOW
+def test_all_calls_of_a_reply_run_at_once(run: Running) -> None:
+    together = threading.Barrier(3, timeout=30)
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
+        together.wait()
+        return AgentFinish({"output": inputs["input"]})
+
+    child = AgentExecutor(agent=decide, tools=[])
+    twice = ModelReply("", (*call("a", "b").tool_calls, *call("c", call_id="c2").tool_calls))
+    result = run(make_outer(child, twice))
+    assert [step.observation for step in result.steps] == ["Task 1: a\na\n\nTask 2: b\nb", "Task 1: c\nc"]
+
+
+@HOW
+@pytest.mark.parametrize(
+    ("tasks", "text"),
+    [
+        (
+            ["a", "b", "c"],
+            "research_all takes at most 2 tasks in one turn; give fewer, and the others in the next turn.",
+        ),
+        ([], "research_all got no tasks; give at least one."),
+    ],
+)
+def test_wrong_numbers_of_tasks_are_explained(run: Running, tasks: list[str], text: str) -> None:
+    result = run(make_outer(make_child(), call(*tasks), most=2))
+    (step,) = result.steps
+    assert (step.observation, step.status, result.spent["nested_runs"]) == (text, "bad_arguments", 0)
+
+
+@HOW
+def test_invalid_arguments_are_explained(run: Running) -> None:
+    wrong = ModelReply("", (ToolCall("c1", "research_all", '{"tasks": "tea"}'),))
+    (step,) = run(make_outer(make_child(), wrong)).steps
+    assert step.status == "bad_arguments"
+    assert "tasks" in str(step.observation)
+
+
+@HOW
+def test_no_run_starts_without_room_for_all(run: Running) -> None:
+    result = run(make_outer(make_child(), call("a", "b"), max_model_calls=6))
+    assert (result.reason, result.spent["model_calls"], result.spent["nested_runs"]) == ("model_calls", 1, 0)
+    result = run(make_outer(make_child(), call("a", "b"), max_model_calls=7))
+    assert (result.reason, result.spent["model_calls"]) == ("finished", 6)
+
+
+def test_bound_grows_by_the_runs() -> None:
+    executor = make_outer(make_child(), most=4, max_iterations=5, max_fan_out=2)
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    check(certificate, executor.graph)
+    assert str(certificate.bounds.model_calls) == "13*iterations = 65 (at most)"
+    assert str(certificate.bounds.tool_calls) == "fan_out*iterations + 12*iterations = 70 (at most)"
+    verify_termination(executor, examples=5)
+
+
+def test_run_is_stored_and_resumed_after_each_request() -> None:
+    model = ScriptedModel([call("tea", "down"), "done"])
+
+    def make(observers: Any) -> AgentExecutor:
+        agent = create_tool_calling_agent(model, [])
+        return AgentExecutor(agent=agent, tools=[], nodes=[map_agents(make_child())], observers=observers)
+
+    result, pauses = run_in_pieces(make, "q")
+    assert (result.output, pauses) == ("done", 3)
+    assert "all of tea" in result.steps[0].observation
+    assert result.spent["model_calls"] == 2 + 2 + 2
+
+
+def test_piece_is_drawn_in_its_group() -> None:
+    executor = make_outer(make_child())
+    assert executor.graph["research_all"].group == "research_all"
+    assert any(box.name == "research_all" for box in picture_of(executor.verify()).boxes)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"name": "research all"}, "map_agents has name="),
+        ({"description": ""}, "map_agents has description="),
+        ({"most": 0}, "map_agents has most="),
+    ],
+)
+def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        map_agents(make_child(), **options)
+
+
+def test_executors_that_do_not_fit_are_refused() -> None:
+    prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
+    two = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
+    with pytest.raises(InputError, match="has the inputs topic, reader, but a task is one"):
+        map_agents(two)
+    with pytest.raises(UnprovedError):
+        map_agents(make_child(max_iterations=None, allow_nonterminating=True))
+    model: Any = ScriptedModel([])
+    with pytest.raises(InputError, match="map_agents: executor is"):
+        map_agents(model)
+    with pytest.raises(ToolDefinitionError, match="two tools are named research_all"):
+        make_outer(make_child()).plug(map_agents(make_child()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
+    """Tasks fail and stop in the middle, and the limits are low."""
+    count, lock = [0], threading.Lock()
+    failing = data.draw(st.sets(st.integers(1, 15)), label="failing calls")
+
+    def decide(steps: Any, inputs: dict[str, Any]) -> Any:
+        with lock:
+            count[0] += 1
+            number = count[0]
+        if number in failing:
+            raise ServerError("down")
+        return AgentFinish({"output": "x"}) if steps else AgentAction("echo", {"text": "a"})
+
+    child = AgentExecutor(agent=decide, tools=[echo], max_iterations=data.draw(st.integers(1, 3), label="iterations"))
+    many = st.lists(st.integers(1, 4), min_size=1, max_size=3)
+    replies = [call(*map(str, range(tasks))) for tasks in data.draw(many, label="tasks")]
+    limit = data.draw(st.none() | st.integers(1, 40), label="limit")
+    model = ScriptedModel([*replies, "done"], repeat_last=True)
+    outer = AgentExecutor(
+        agent=create_tool_calling_agent(model, []),
+        tools=[],
+        nodes=[map_agents(child, most=3)],
+        max_iterations=4,
+        max_model_calls=limit,
+    )
+    bounds = outer.verify().bounds
+    assert bounds is not None
+    result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
+    assert result.spent["model_calls"] == count[0] + len(model.requests)
+    assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
