@@ -167,25 +167,28 @@ class Policies:
 
     def trim(self, run: Run) -> Run:
         """Return the run with only the steps that the agent sees, and the summary in place of hidden ones."""
-        if self.select_steps is None and run.aside == NO_ASIDE:
+        # By identity: an equal aside, as a stored run has it, shows the same steps.
+        if self.select_steps is None and run.aside is NO_ASIDE:
             return run
         from graphexec.agents.asides import show_steps
 
         return show_steps(run, self.select_steps)
 
     def request(
-        self, agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent]
+        self, agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent] | None = None
     ) -> CallModel | CallAgent:
         """Return the request that `ask` makes of the agent for what it sees of the run, with the run's aside applied.
+
+        Without `ask`, it is the request for the next decision.
 
         Every request of an agent is made here.
         """
         seen = self.trim(run)
-        if run.aside == NO_ASIDE:
-            return ask(agent, seen)
+        if run.aside is NO_ASIDE:
+            return agent.ask(seen) if ask is None else ask(agent, seen)
         from graphexec.agents.asides import ask_with_aside
 
-        return ask_with_aside(agent, seen, ask)
+        return ask_with_aside(agent, seen, ask or _ask)
 
 
 def _ask(agent: Agent, run: Run) -> CallModel | CallAgent:
@@ -206,7 +209,7 @@ EXCEPTION_TOOL = "_Exception"
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
     # Yielded directly: `ask` is typed for one class of effects, and the request is one of two.
-    reply: ModelReply | Decided = yield policies.request(agent, ready.run, _ask)
+    reply: ModelReply | Decided = yield policies.request(agent, ready.run)
     return Replied(ready.run, reply)
 
 

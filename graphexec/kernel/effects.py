@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType, NoneType, UnionType
+from types import MappingProxyType
 from typing import (
-    Annotated,
     Any,
     ClassVar,
     Generic,
@@ -18,10 +17,7 @@ from typing import (
     Self,
     TypeAlias,
     TypeVar,
-    Union,
     final,
-    get_args,
-    get_origin,
 )
 
 from graphexec.errors import InputError, NodeError, format_value
@@ -291,7 +287,19 @@ class CallContext(Generic[D_co]):
     run's `context`; events have it as `call`. `charged` holds the charges of the call's nested runs, by meter.
     """
 
-    __slots__ = ("charged", "closed", "effect", "listener", "member", "nested", "node", "request", "scope", "sequence")
+    __slots__ = (
+        "charged",
+        "closed",
+        "effect",
+        "frames",
+        "listener",
+        "member",
+        "nested",
+        "node",
+        "request",
+        "scope",
+        "sequence",
+    )
 
     def __init__(
         self,
@@ -317,6 +325,8 @@ class CallContext(Generic[D_co]):
         self.nested: Any = None
         # Receives what handlers report during the call; set by the runner.
         self.listener: Any = None
+        # The frames of the run, in an event that concerns no effect.
+        self.frames: Mapping[str, object] | None = None
 
     @property
     def id(self) -> CallId:
@@ -358,29 +368,6 @@ class CallContext(Generic[D_co]):
 
     def __repr__(self) -> str:
         return f"<call {self.id} of {self.node}>"
-
-
-def find_call_parameter(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
-    """Return the parameter annotated `CallContext`, and the class of context that it requires, if it names one."""
-    for name, annotation in hints.items():
-        hint = _bare(annotation)
-        if hint is CallContext:
-            return name, None
-        if get_origin(hint) is CallContext:
-            (wanted,) = get_args(hint)
-            # Since Python 3.11, `Any` is a class, too.
-            return name, wanted if isinstance(wanted, type) and wanted not in (object, Any) else None
-    return None, None
-
-
-def _bare(hint: Any) -> Any:
-    """Return the annotation without `Annotated` and `None`."""
-    if get_origin(hint) is Annotated:
-        return _bare(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
-        return _bare(kinds[0]) if len(kinds) == 1 else hint
-    return hint
 
 
 @final

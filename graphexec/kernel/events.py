@@ -129,7 +129,12 @@ class Entered:
     value: object
     spent: Spent
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
-    frames: Mapping[str, object] = field(default=NO_FRAMES, compare=False, repr=False)
+
+    @property
+    def frames(self) -> Mapping[str, object]:
+        """The frames of the run at this visit."""
+        frames = None if self.call is None else self.call.frames
+        return NO_FRAMES if frames is None else frames
 
 
 @_explained

@@ -6,7 +6,7 @@ stepping creates one from each snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, final
 
@@ -35,8 +35,9 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered,
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
+from graphexec.kernel.program import Program, Step, invalid_answer, read_request, undeclared_outcome
 from graphexec.kernel.snapshot import (
+    NO_FRAMES,
     PAID,
     UNPAID,
     NestedRun,
@@ -46,6 +47,7 @@ from graphexec.kernel.snapshot import (
     is_open,
     keep_frames,
     read_frame,
+    read_states,
     states_of,
 )
 
@@ -126,9 +128,9 @@ class Execution(Counters):
         )
 
     @property
-    def context_types(self) -> tuple[type, ...]:
-        """The classes that the nodes require of the run's context."""
-        return self._program.context_types
+    def program(self) -> Program:
+        """The machine as it is compiled for the run's limits."""
+        return self._program
 
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
@@ -145,14 +147,14 @@ class Execution(Counters):
         starts, and a `MemberReply` with its reply; it yields the batch again after each, until every member has its
         reply.
 
-        If the run is `observed`, the generator also yields the events, and ignores what it receives for them; or it
-        calls `notify` with each event, if it has one. Without `observed`, `notify` is not called.
+        If the run is `observed`, the generator yields the events, too, or calls `notify` with each, if it has one.
         """
         self._observed, self._by_member, self._notify = observed, by_member, notify
         step, value = self._step, self._value
         ranks, linear_ranks, counts = self._ranks, self._lines, self._counts
         # The `CallContext` of the events that concern no effect.
         run_call: CallContext[Any] | None = CallContext(self.scope, "", None, None, 0, 0) if observed else None
+        known: Mapping[str, object] = NO_FRAMES
         # A run that is resumed inside a node no longer knows its rank at the entry.
         previous_rank = HIGHEST if ranks is None or self._entered else self._rank(step.name)
         while True:
@@ -161,7 +163,11 @@ class Execution(Counters):
             # A run that is resumed inside a node has paid for the entry already.
             if not self._entered:
                 if observed:
-                    event: Any = Entered(step.name, value, self.spent(), run_call, self._frames)
+                    if known is not self._frames:
+                        # Events that were emitted before keep their own call.
+                        run_call, known = CallContext(self.scope, "", None, None, 0, 0), self._frames
+                        run_call.frames = known
+                    event: Any = Entered(step.name, value, self.spent(), run_call)
                     (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
@@ -232,7 +238,9 @@ class Execution(Counters):
         """Answer the open request; return the snapshot after it."""
         # If the deadline cut the node, the reply is an `Exhausted`; `run` then takes the edge for it.
         if isinstance(request, All):
-            self._open = self._apply_to_batch(request, self._member_states(request), answer, at)
+            self._open = self._apply_to_batch(
+                request, read_states(self._open, request, self.graph.outcomes), answer, at
+            )
             self._record_batch()
         else:
             self._record_reply(self._apply(request, answer, at))
@@ -240,18 +248,11 @@ class Execution(Counters):
 
     def apply_member_answer(self, request: All[Effect[Any]], member: int, answer: object, at: float) -> Snapshot:
         """Answer one member of the open batch; return the snapshot after it."""
-        states = self._open = self._member_states(request)
+        states = self._open = read_states(self._open, request, self.graph.outcomes)
         states[member] = self._apply(request.effects[member], answer, at)
         if not any(map(is_open, states)):
             self._record_batch()
         return self.snapshot()
-
-    def _member_states(self, request: All[Effect[Any]]) -> list[object]:
-        """Return the state of each member of the batch: its reply, PAID or UNPAID."""
-        return [
-            state.read(effect, self.graph.outcomes) if type(state) is StoredReply else state
-            for state, effect in zip(self._open or (PAID,) * len(request.effects), request.effects, strict=True)
-        ]
 
     def _record_reply(self, reply: object) -> None:
         """Record the reply to the open request, and close the request."""
@@ -358,11 +359,10 @@ class Execution(Counters):
             CallContext(self.scope, step.name, effect, request, sequence, member)
             for member, effect in enumerate(request.effects)
         )
-        states = self._open = self._member_states(request)
+        states = self._open = read_states(self._open, request, self.graph.outcomes)
         begin_again(calls, states)
-        self._current = batch = Batch(
-            request, calls, {member: state for member, state in enumerate(states) if state is PAID}
-        )
+        unanswered = [member for member, state in enumerate(states) if state is PAID]
+        self._current = batch = Batch(request, calls, dict.fromkeys(unanswered, PAID))
         if observed and not self._by_member:
             for member in batch.open:
                 event: Any = Asked(step.name, request.effects[member], calls[member])

@@ -24,9 +24,17 @@ from typing import (
 )
 
 from graphexec.errors import NodeError, format_value
-from graphexec.kernel.effects import Effect, O, Perform, find_call_parameter
+from graphexec.kernel.effects import Effect, O, Perform
 from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, is_number, is_whole
-from graphexec.kernel.signatures import accepts, name_of, read_classes, read_effects, read_hints, read_spent_outcome
+from graphexec.kernel.signatures import (
+    accepts,
+    find_call_parameter,
+    name_of,
+    read_classes,
+    read_effects,
+    read_hints,
+    read_spent_outcome,
+)
 
 
 @final

@@ -7,10 +7,10 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin, get_type_hints
 
 from graphexec.errors import NodeError
-from graphexec.kernel.effects import All, Effect, check_class_wide
+from graphexec.kernel.effects import All, CallContext, Effect, check_class_wide
 from graphexec.kernel.meters import Exhausted
 
 _PACKAGE = __name__.partition(".")[0]
@@ -164,3 +164,26 @@ def unwrap_function(function: Callable[..., Any]) -> Callable[..., Any]:
         if inner is function:
             return function
         function = inner
+
+
+def find_call_parameter(hints: Mapping[str, Any]) -> tuple[str | None, type | None]:
+    """Return the parameter annotated `CallContext`, and the class of context that it requires, if it names one."""
+    for name, annotation in hints.items():
+        hint = _bare(annotation)
+        if hint is CallContext:
+            return name, None
+        if get_origin(hint) is CallContext:
+            (wanted,) = get_args(hint)
+            # Since Python 3.11, `Any` is a class, too.
+            return name, wanted if isinstance(wanted, type) and wanted not in (object, Any) else None
+    return None, None
+
+
+def _bare(hint: Any) -> Any:
+    """Return the annotation without `Annotated` and `None`."""
+    if get_origin(hint) is Annotated:
+        return _bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+        return _bare(kinds[0]) if len(kinds) == 1 else hint
+    return hint

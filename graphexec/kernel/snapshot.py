@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from graphexec.kernel.effects import Batch, CallContext, Request
+    from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
     from graphexec.kernel.graph import Graph
 
 
@@ -98,6 +98,14 @@ def states_of(states: Sequence[object], current: CallContext[Any] | Batch | None
     # Any: a batch has `calls`, a call has not.
     calls: Any = getattr(current, "calls", (current,))
     return tuple(call.nested or state if state is PAID else state for call, state in zip(calls, states, strict=True))
+
+
+def read_states(states: Sequence[object], request: All[Effect[Any]], outcomes: Mapping[str, type]) -> list[object]:
+    """Return the state of each member of an open batch: its reply, or an `OpenCall`; without states, all are paid."""
+    return [
+        state.read(effect, outcomes) if type(state) is StoredReply else state
+        for state, effect in zip(states or (PAID,) * len(request.effects), request.effects, strict=True)
+    ]
 
 
 def begin_again(calls: Sequence[CallContext[Any]], states: list[object]) -> None:

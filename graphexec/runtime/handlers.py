@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypedDict, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
@@ -15,9 +16,9 @@ from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.counters import Ranks
-from graphexec.kernel.effects import CallContext, Effect, Perform, find_call_parameter
+from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.signatures import resolve_hints
+from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
 
 
@@ -173,6 +174,9 @@ class World:
     handlers: Handlers
     check_access: Callable[[], object]
 
+
+# Most machines have no worlds, and share this value.
+NO_WORLDS: Mapping[str, Handlers] = MappingProxyType({})
 
 # The default number of effects of a batch that run at once: enough for any sensible fan-out, few enough threads for a
 # laptop.

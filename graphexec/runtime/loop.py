@@ -17,7 +17,6 @@ from graphexec.kernel.effects import Batch, CallContext, members_of
 from graphexec.kernel.events import Cut, Done, Failed, Journal, MemberReply, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
-from graphexec.kernel.program import compile_program
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.runtime.calls import (
@@ -32,7 +31,7 @@ from graphexec.runtime.calls import (
     reset_call,
     within_call,
 )
-from graphexec.runtime.handlers import NO_OPTIONS, Handler, RunContext, RunOptions, check_context, handler_of
+from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO, run_sync
 from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, OnEvent
@@ -130,9 +129,10 @@ class RunLoop:
         outer = None if host is None else Nesting(self.scope, host, start.spent.seconds)
         self.execution = Execution(graph, start, run_context.limits, run_context.ranks, scope=self.scope, outer=outer)
         # The handlers of nodes that belong to embedded executors, by the node's name.
-        self.worlds = run_context.handlers_of(compile_program(graph, run_context.limits).worlds)
-        answering = (run_context.handlers, *self.worlds.values())
-        check_context(answering, self.execution.context_types, options.context)
+        program = self.execution.program
+        self.worlds = run_context.handlers_of(program.worlds) if program.worlds else NO_WORLDS
+        answering = (run_context.handlers, *self.worlds.values()) if self.worlds else (run_context.handlers,)
+        check_context(answering, program.context_types, options.context)
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         self.began = self.scope.began
@@ -352,7 +352,7 @@ class RunLoop:
         self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
     ) -> tuple[object, float]:
         """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
-        handler = self.handler_of(call)
+        handler = handler_of(self.run_context.handlers, call.effect) if not self.worlds else self.handler_of(call)
         if handler.timed:
             left = None
         elif left is not None and left <= 0:

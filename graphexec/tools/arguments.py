@@ -15,8 +15,7 @@ from typing_extensions import TypedDict
 
 from graphexec.actions import Run
 from graphexec.errors import ToolDefinitionError, format_value
-from graphexec.kernel.effects import find_call_parameter
-from graphexec.kernel.signatures import resolve_hints
+from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 
 # Any: the functions of users, whose parameters are unknown.
 Function: TypeAlias = Callable[..., Any]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from graphexec._arguments import NAME, Constraint, validate
 from graphexec.errors import ToolDefinitionError
-from graphexec.kernel.effects import find_call_parameter
+from graphexec.kernel.signatures import find_call_parameter
 from graphexec.tools.examples import check_examples
 from graphexec.tools.options import ToolOptions, read_options
 from graphexec.tools.patterns import COMPILE_ERRORS, is_costly, is_searchable, search_pattern
