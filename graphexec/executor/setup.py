@@ -15,7 +15,7 @@ from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, with_attempts
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
-from graphexec.executor.plugging import Piece, edit_agent, plug
+from graphexec.executor.plugging import Piece, assign_seats, edit_agent, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import CallRules, add_rules
@@ -62,6 +62,10 @@ class Setup:
     tool_options: DispatchOptions
     pieces: tuple[Piece, ...] = ()
     changed: Graph[Ready, Ending] | None = None
+
+    def __post_init__(self) -> None:
+        # Names that are plugged twice are reported before their tools.
+        assign_seats(self.pieces)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:

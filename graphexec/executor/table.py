@@ -180,8 +180,6 @@ class Policies:
         """Return the request that `ask` makes of the agent for what it sees of the run, with the run's aside applied.
 
         Without `ask`, it is the request for the next decision.
-
-        Every request of an agent is made here.
         """
         seen = self.trim(run)
         if run.aside is NO_ASIDE:
@@ -208,8 +206,11 @@ EXCEPTION_TOOL = "_Exception"
 @node
 def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | CallAgent, Replied]:
     """Ask the model for the next decision."""
+    run = ready.run
+    # Written out here, as `Policies.request` would be one more call for each step.
+    request = agent.ask(policies.trim(run)) if run.aside is NO_ASIDE else policies.request(agent, run)
     # Yielded directly: `ask` is typed for one class of effects, and the request is one of two.
-    reply: ModelReply | Decided = yield policies.request(agent, ready.run)
+    reply: ModelReply | Decided = yield request
     return Replied(ready.run, reply)
 
 

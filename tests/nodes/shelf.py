@@ -1,67 +1,124 @@
-"""A sample of every piece of the shelf, with models and handlers that answer them."""
+"""A sample of every piece of the shelf, with models and handlers that answer them, and helpers that run them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
 import graphexec.nodes
-from graphexec import AgentExecutor, AskHuman, Snapshot, create_tool_calling_agent, snapshot_of
-from graphexec.errors import GraphexecError
+from graphexec import AgentExecutor, AskHuman, Snapshot, create_tool_calling_agent, snapshot_of, tool
 from graphexec.kernel.effects import members_of
 from graphexec.kernel.events import Answered, Event
-from graphexec.messages import ModelReply, ModelRequest, ToolCall
+from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
-from graphexec.nodes import Piece, escalate, handoffs, map_agents, sub_agent
-from graphexec.testing import scripted_tool
+from graphexec.nodes import Piece, Review, ReviewCall
 
-# Names of the package that make no piece.
-NO_FACTORIES = frozenset({"HOMES", "Flow", "Piece", "Plugged", "Seats"})
+# The iterations of the samples' executors.
+ITERATIONS = 4
 
 
 def call(*arguments: str, tool: str = "look_up") -> ModelReply:
     """Return a reply that calls a tool once for each argument."""
-    calls = [ToolCall(f"{tool}-{place}", tool, f'{{"input": "{one}"}}') for place, one in enumerate(arguments)]
+    calls = [ToolCall(f"{tool}-{place}", tool, f'{{"question": "{one}"}}') for place, one in enumerate(arguments)]
     return ModelReply("", tuple(calls))
 
 
-def make_inner() -> AgentExecutor:
+def calls(*several: tuple[str, str]) -> ModelReply:
+    """Return a reply that calls several tools, each with its arguments as JSON."""
+    made = [ToolCall(f"{tool}-{place}", tool, arguments) for place, (tool, arguments) in enumerate(several)]
+    return ModelReply("", tuple(made))
+
+
+def make_inner(*replies: ModelReply | str, name: str = "inner") -> AgentExecutor:
     """Return an executor that a piece embeds or starts."""
-    model = ScriptedModel(["inner answer"], repeat_last=True)
+    model = ScriptedModel([*replies] or [f"answer of {name}"], repeat_last=True)
     return AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[], handle_parsing_errors=True)
 
 
-# One sample of each piece, by the name of its factory.
+def judge_text(text: Any) -> str | None:
+    """Refuse what has the word secret."""
+    return "it is secret" if "secret" in str(text) else None
+
+
+def answer_person(asked: AskHuman) -> str:
+    """Answer every question of a person."""
+    return f"yes to {asked.question}"
+
+
+def approve(call: ReviewCall) -> Review:
+    """Approve every call."""
+    return Review("approve")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What `output_type` reads."""
+
+    text: str
+
+
+# Any: the factories take different options.
+_NODES: Any = graphexec.nodes
+
+# One sample of each piece, by the name of its factory. Each call makes a new one.
 SAMPLES: Mapping[str, Callable[[], Piece]] = {
-    "escalate": lambda: escalate(ScriptedModel(["stronger"], repeat_last=True)),
-    "map_agents": lambda: map_agents(make_inner(), most=2),
-    "handoffs": lambda: handoffs({"other": make_inner()}),
-    "sub_agent": lambda: sub_agent(make_inner(), "helper", "Help with anything."),
+    "approve_tools": lambda: _NODES.approve_tools({"look_up": ["approve", "reject"]}, reviewer=approve),
+    "ask_user": lambda: _NODES.ask_user(answer_person),
+    "cache_tools": lambda: _NODES.cache_tools("look_up"),
+    "compact": lambda: _NODES.compact(max_tokens=20, keep=1),
+    "critic": lambda: _NODES.critic(rounds=1),
+    "escalate": lambda: _NODES.escalate(ScriptedModel(["stronger"], repeat_last=True)),
+    "guard_input": lambda: _NODES.guard_input(judge_text),
+    "guard_output": lambda: _NODES.guard_output(judge_text),
+    "handoffs": lambda: _NODES.handoffs({"other": make_inner(name="other")}, handoffs=2, iterations=2),
+    "limit_tool": lambda: _NODES.limit_tool("look_up", 1),
+    "map_agents": lambda: _NODES.map_agents(make_inner(), most=2),
+    "no_dummies": _NODES.no_dummies,
+    "no_immediate_repeats": _NODES.no_immediate_repeats,
+    "no_repeats": _NODES.no_repeats,
+    "output_type": lambda: _NODES.output_type(Answer, reasks=1),
+    "redact_pii": _NODES.redact_pii,
+    "select_tools": lambda: _NODES.select_tools(max_tools=1),
+    "stop_repeats": _NODES.stop_repeats,
+    "sub_agent": lambda: _NODES.sub_agent(make_inner(), "research", "Research a question.", calls=2, iterations=2),
+    "tell_time": lambda: _NODES.tell_time(lambda *_: "2026-01-02T03:04:05+00:00"),
+    "todo_list": _NODES.todo_list,
 }
+
+# Rules against repetitions, of which an agent may have one.
+REPEAT_RULES = frozenset({"no_repeats", "no_immediate_repeats"})
 
 
 def factories() -> set[str]:
     """Return the names of the functions of `graphexec.nodes` that make a piece."""
-    return {
-        name
-        for name in graphexec.nodes.__all__
-        if name not in NO_FACTORIES and not isinstance(getattr(graphexec.nodes, name), type)
-    }
+    public = {name: getattr(graphexec.nodes, name) for name in graphexec.nodes.__all__}
+    return {name for name, one in public.items() if callable(one) and not isinstance(one, type) and name.islower()}
+
+
+def look_up(question: str) -> str:
+    """Look something up."""
+    return f"found {question}"
+
+
+LOOK_UP = tool(look_up)
 
 
 def make_executor(
-    pieces: Sequence[Piece] = (), replies: Sequence[ModelReply | str] = (), **options: Any
+    pieces: Sequence[Any] = (),
+    replies: Sequence[ModelReply | str] = (),
+    *,
+    model: ScriptedModel | None = None,
+    **options: Any,
 ) -> AgentExecutor:
     """Return an executor of a scripted model with one tool, and with these pieces."""
-    look_up = replace(scripted_tool("look_up", []), function=lambda input: f"found {input}")
-    model = ScriptedModel([*replies] or [call("a"), "done"], repeat_last=True)
-    options.setdefault("handlers", {AskHuman: lambda _: "yes"})
-    options.setdefault("max_iterations", 4)
-    options.setdefault("max_fan_out", 4)
+    scripted = ScriptedModel([*replies] or [call("a"), "done"], repeat_last=True) if model is None else model
+    options.setdefault("handlers", {AskHuman: answer_person})
+    options.setdefault("max_iterations", ITERATIONS)
+    options.setdefault("max_fan_out", 8)
     return AgentExecutor(
-        agent=create_tool_calling_agent(model, [look_up]),
-        tools=[look_up],
+        agent=create_tool_calling_agent(scripted, [LOOK_UP]),
+        tools=[LOOK_UP],
         handle_parsing_errors=True,
         nodes=pieces,
         **options,
@@ -73,7 +130,7 @@ class PauseError(Exception):
 
 
 class Pauses:
-    """An observer that pauses a run each time all effects of a request have their replies."""
+    """An observer that pauses a run each time all effects of a request of the outer run have their replies."""
 
     raise_error = True
 
@@ -85,12 +142,11 @@ class Pauses:
             return
         self._answered += 1
         if self._answered == len(members_of(event.call.request)):
-            self._answered = 0
             raise PauseError
 
 
 def run_in_pieces(make: Callable[[Sequence[Any]], AgentExecutor], inputs: Any) -> tuple[Any, int]:
-    """Run to the end, stored as JSON and resumed by a new executor after each request; return the ending and pauses.
+    """Run to the end, stored as JSON and resumed by a new executor after each request; return the result and pauses.
 
     `make` returns the executor with these observers.
     """
@@ -104,17 +160,3 @@ def run_in_pieces(make: Callable[[Sequence[Any]], AgentExecutor], inputs: Any) -
             assert snapshot is not None
             start, pauses = Snapshot.from_json(snapshot.to_json(), executor.graph), pauses + 1
             assert pauses < 200
-
-
-def refusal(build: Callable[[], object]) -> GraphexecError | None:
-    """Return the error with which pieces are refused, or `None`."""
-    try:
-        build()
-    except GraphexecError as error:
-        return error
-    return None
-
-
-def requests_of(model: ScriptedModel) -> Sequence[ModelRequest]:
-    """Return what a scripted model was asked."""
-    return model.requests

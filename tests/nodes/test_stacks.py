@@ -1,0 +1,167 @@
+"""Every piece of the shelf, and stacks of them in every order: proved or refused, resumed, and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentFinish, GraphexecError
+from graphexec.executor import Acted
+from graphexec.messages import ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.nodes import Review, ReviewCall
+from graphexec.testing import verify_termination
+from graphexec.verify import UnprovedError, dominates
+from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
+
+QUESTION = "What do you know about elms?"
+
+# Replies that reach the nodes of every piece.
+SCRIPT: Sequence[ModelReply | str] = (
+    call("a", "b"),
+    calls(
+        ("write_todos", '{"todos": ["[ ] one"]}'),
+        ("research", '{"task": "elms"}'),
+        ("research_all", '{"tasks": ["oaks", "ashes"]}'),
+        ("ask_user", '{"question": "which?"}'),
+    ),
+    call("a"),
+    '{"text": "done"}',
+)
+
+
+def make(names: Sequence[str], model: ScriptedModel | None = None, **options: Any) -> Any:
+    scripted = ScriptedModel(SCRIPT, repeat_last=True) if model is None else model
+    return make_executor([SAMPLES[name]() for name in names], model=scripted, **options)
+
+
+def test_every_piece_has_a_sample() -> None:
+    assert {*SAMPLES} == factories()
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+class TestEachPiece:
+    def test_termination_is_verified(self, name: str) -> None:
+        executor = make([name], max_iterations=2, max_fan_out=2)
+        verify_termination(executor, replies={ReviewCall: [Review("approve"), Review("reject")]}, examples=10)
+
+    def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
+        whole = make([name]).run(QUESTION)
+        model = ScriptedModel(SCRIPT, repeat_last=True)
+        pieces, pauses = run_in_pieces(lambda observers: make([name], model, observers=observers), QUESTION)
+        assert pauses
+        assert str(pieces) == str(whole)
+        assert pieces.spent.meters == whole.spent.meters
+        assert [(step.action.tool, step.status) for step in pieces.steps] == [
+            (step.action.tool, step.status) for step in whole.steps
+        ]
+
+    def test_unplugging_restores_the_machine(self, name: str) -> None:
+        bare = make_executor()
+        restored = make([name]).unplug(*[piece.name for piece in make([name]).pieces])
+        assert str(restored.graph) == str(bare.graph)
+
+    def test_calls_stay_within_the_bound(self, name: str) -> None:
+        executor = make([name])
+        bounds = executor.verify().bounds.meters
+        spent = executor.run(QUESTION).spent
+        for meter in ("model_calls", "tool_calls"):
+            assert bounds[meter].number is not None
+            assert spent[meter] <= bounds[meter].number
+
+    def test_two_of_one_kind_have_two_names(self, name: str) -> None:
+        piece = SAMPLES[name]()
+        with pytest.raises(GraphexecError, match=piece.name):
+            make_executor([piece, SAMPLES[name]()])
+
+
+@st.composite
+def stacks(draw: st.DrawFn, *needed: str) -> list[str]:
+    """Draw names of pieces in any order; those needed are among them."""
+    names = draw(st.lists(st.sampled_from(sorted(SAMPLES)), unique=True, max_size=8))
+    names = [*dict.fromkeys([*names, *needed])]
+    if {*names} >= REPEAT_RULES:
+        names.remove("no_repeats")
+    return draw(st.permutations(names))
+
+
+def error_of(build: Callable[[], object]) -> GraphexecError | None:
+    try:
+        build()
+    except GraphexecError as error:
+        return error
+    return None
+
+
+def is_guarded(graph: Any, source: str) -> bool:
+    return source == "guard_output" or dominates(graph, "guard_output", source)
+
+
+def check_stack(names: Sequence[str]) -> None:
+    """Check that a stack is proved and restored, or refused with a remedy; an approval and a guard hold in it."""
+    refused = error_of(lambda: make(names))
+    if refused is not None:
+        # Only a model behind a piece that reveals is refused.
+        assert not isinstance(refused, UnprovedError)
+        assert "redact_pii" in names
+        assert "in the list" in str(refused)
+        return
+    executor = make(names)
+    assert executor.verify().proved
+    graph = executor.graph
+    if "approve_tools" in names:
+        assert dominates(graph, "approve_tools", "dispatch_tools")
+        (approving,) = [place for place, one in enumerate(executor.seats()[Acted]) if one == "approve_tools"]
+        acting = [piece.name for piece in executor.pieces if piece.acts]
+        assert not {*executor.seats()[Acted][:approving]} & {*acting}
+    if "guard_output" in names:
+        ends = [edge for edge in graph.edges if edge.target == "END" and edge.outcome is AgentFinish]
+        assert ends
+        assert all(
+            edge.source == "guard_output" or dominates(graph, "guard_output", edge.source, outcome=AgentFinish)
+            for edge in ends
+        )
+    restored = executor.unplug(*[piece.name for piece in executor.pieces])
+    assert str(restored.graph) == str(make_executor().graph)
+
+
+@given(stacks())
+@settings(max_examples=15, deadline=None)
+def test_stacks_are_proved_or_refused(names: list[str]) -> None:
+    check_stack(names)
+
+
+@pytest.mark.slow
+@given(st.one_of(stacks(), stacks("approve_tools"), stacks("guard_output"), stacks("approve_tools", "guard_output")))
+@settings(max_examples=300, deadline=None)
+def test_300_stacks_are_proved_or_refused(names: list[str]) -> None:
+    check_stack(names)
+
+
+def check_run(names: Sequence[str]) -> None:
+    """Check that a stack, run in pieces, ends as it does in one go."""
+    try:
+        whole = make(names).run(QUESTION)
+    except GraphexecError:
+        return
+    model = ScriptedModel(SCRIPT, repeat_last=True)
+    pieces, _ = run_in_pieces(lambda observers: make(names, model, observers=observers), QUESTION)
+    assert str(pieces) == str(whole)
+    assert pieces.spent.meters == whole.spent.meters
+
+
+@given(stacks())
+@settings(max_examples=8, deadline=None)
+def test_stacks_survive_pauses(names: list[str]) -> None:
+    check_run(names)
+
+
+@pytest.mark.slow
+@given(stacks())
+@settings(max_examples=300, deadline=None)
+def test_300_stacks_survive_pauses(names: list[str]) -> None:
+    check_run(names)
