@@ -237,6 +237,23 @@ def test_killed_runs_are_resumed_where_they_were(run: Running, number: int, stor
 
 
 @HOW
+@pytest.mark.parametrize("number", [3, 5, 8])
+def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
+    """All three runs are at work when the process is killed, each in one call at most."""
+    decide, answered = killed_at(number)
+    outer = make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4))
+    with pytest.raises(Killed) as caught:
+        run(outer)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    result = run(outer, Snapshot.from_json(snapshot.restarted().to_json(), outer.graph))
+    assert [output for output, _, _ in result.output] == ["task 0", "task 1", "task 2"]
+    assert set(answered) == {f"task {task}, step {step}" for task in range(3) for step in range(3)}
+    assert len(answered) <= 9 + 2
+    assert result.spent["model_calls"] >= 1 + len(answered) + 1
+
+
+@HOW
 def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
     """Nothing else is left: 1 + 3 x 4 calls, of which the first run has spent one."""
     decide, _ = killed_at(2)

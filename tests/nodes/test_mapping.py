@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, create_tool_calling_agent
 from graphexec.draw.model.picture import picture_of
+from graphexec.draw.runs.records import recording_of
 from graphexec.errors import InputError, ServerError, ToolDefinitionError
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import map_agents
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, check
+from graphexec.verify.audit import audit
 from tests.executor.actors import HOW, Running, echo
 from tests.nodes.shelf import run_in_pieces
 
@@ -137,6 +139,16 @@ def test_run_is_stored_and_resumed_after_each_request() -> None:
     assert (result.output, pauses) == ("done", 3)
     assert "all of tea" in result.steps[0].observation
     assert result.spent["model_calls"] == 2 + 2 + 2
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(None, "finished"), (5, "model_calls")])
+def test_recorded_run_conforms_to_its_proof(limit: int | None, reason: str) -> None:
+    executor = make_outer(make_child(), call("tea", "down", "lost"), max_model_calls=limit)
+    certificate = executor.verify().certificate
+    assert certificate is not None
+    result = executor.run("q")
+    assert result.reason == reason
+    assert audit([*recording_of(result).records], certificate).violations == ()
 
 
 def test_piece_is_drawn_in_its_group() -> None:
