@@ -99,8 +99,15 @@ class Setup:
         return {**by_piece, **self.handlers}
 
     def require_tools(self) -> None:
-        """Raise `InputError` for a piece that is about a tool which the executor does not have."""
+        """Raise `InputError` for a piece that is about a tool which the executor does not have.
+
+        A piece that offers fewer tools needs an agent that can.
+        """
         for piece in self.pieces:
+            if piece.narrows:
+                from graphexec.agents.asides import require_fewer_tools
+
+                require_fewer_tools(self.told)
             for name in piece.tool_names:
                 if name not in self.offered:
                     hint = did_you_mean(name, self.offered, f"it has {', '.join(self.offered) or 'no tools'}")
@@ -125,6 +132,12 @@ class Setup:
         answers |= self.answers
         return handlers_for(with_attempts(answers))
 
+    @property
+    def _policies(self) -> Policies:
+        """The policies, with the names of the tools that pieces have brought."""
+        names = tuple(tool.name for piece in self.pieces for tool in piece.tools)
+        return dataclasses.replace(self.policies, piece_tools=names) if names else self.policies
+
     def make_graph(self) -> Graph[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
 
@@ -143,7 +156,7 @@ class Setup:
             machine = add_memory(machine)
         keys = make_input_keys(self.told, self.memory)
         nested = nested_runs(self.offered.values())
-        return bind(machine, self.told, self.policies, rules, keys, self.binding, nested)
+        return bind(machine, self.told, self._policies, rules, keys, self.binding, nested)
 
     def fixed(self, graph: Graph[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
@@ -156,6 +169,7 @@ class Setup:
             agent=self.told,
             tools=tuple(self.offered.values()),
             handlers=self.answers,
+            policies=self._policies,
             pieces=(),
             changed=unbind(graph),
         )

@@ -158,12 +158,14 @@ class Policies:
     """The executor's options that its nodes read.
 
     `feedback` returns the observation after an unreadable reply. `select_steps` returns the steps that the agent sees
-    (`None`: all of them). `return_direct` decides when the result of a return-direct tool is the answer.
+    (`None`: all of them). `return_direct` decides when the result of a return-direct tool is the answer. `piece_tools`
+    are the names of the tools that pieces have brought.
     """
 
     feedback: Callable[[ParseError], str] = default_feedback
     select_steps: Callable[[Steps], Sequence[AgentStep]] | None = None
     return_direct: ReturnDirect = "single"
+    piece_tools: tuple[str, ...] = ()
 
     def trim(self, run: Run) -> Run:
         """Return the run with only the steps that the agent sees, and the summary in place of hidden ones."""
@@ -186,10 +188,11 @@ class Policies:
             return agent.ask(seen) if ask is None else ask(agent, seen)
         from graphexec.agents.asides import ask_with_aside
 
-        return ask_with_aside(agent, seen, ask or _ask)
+        return ask_with_aside(agent, seen, ask or ask_agent)
 
 
-def _ask(agent: Agent, run: Run) -> CallModel | CallAgent:
+def ask_agent(agent: Agent, run: Run) -> CallModel | CallAgent:
+    """Return the agent's request for its next decision."""
     return agent.ask(run)
 
 

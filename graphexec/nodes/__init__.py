@@ -5,28 +5,42 @@ Each function returns a `Piece`, which `executor.plug` puts on every edge of the
 
 from graphexec.executor.plugging import HOMES, Flow, Piece, Plugged, Seats
 from graphexec.nodes.approvals import Review, ReviewCall, ReviewDecision, approve_tools
+from graphexec.nodes.clock import ReadClock, tell_time
+from graphexec.nodes.compaction import compact
+from graphexec.nodes.critics import AskCritic, critic
 from graphexec.nodes.escalation import AskStronger, escalate
 from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
+from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
+from graphexec.nodes.todos import Todo, todo_list
 from graphexec.nodes.tool_calls import ask_user, cache_tools, limit_tool
 
 __all__ = [
     "HOMES",
+    "AskCritic",
+    "AskSelector",
     "AskStronger",
     "Flow",
     "Piece",
     "Plugged",
+    "ReadClock",
     "Review",
     "ReviewCall",
     "ReviewDecision",
     "Seats",
+    "Todo",
     "approve_tools",
     "ask_user",
     "cache_tools",
+    "compact",
+    "critic",
     "escalate",
     "handoffs",
     "limit_tool",
     "map_agents",
+    "select_tools",
     "sub_agent",
+    "tell_time",
+    "todo_list",
 ]

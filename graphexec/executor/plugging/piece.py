@@ -62,6 +62,7 @@ class Piece:
     - `reveals`: the endings that its nodes return are for people only, so no model may be asked after them.
     - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls.
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
+    - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that it is about, all of which the executor must have.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
@@ -79,6 +80,7 @@ class Piece:
     gates: bool = False
     acts: bool = False
     tool_names: tuple[str, ...] = ()
+    narrows: bool = False
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.

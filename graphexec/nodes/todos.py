@@ -1,0 +1,111 @@
+"""A piece that gives the model a list of things to do: `todo_list`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from typing_extensions import TypedDict
+
+from graphexec._arguments import NAME, validate, whole
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
+from graphexec.agents.prompt import format_observation
+from graphexec.effects import ToolResult
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import Acted, Ready
+from graphexec.kernel.meters import Budget, Exhausted
+from graphexec.kernel.node import metered, node, rename
+from graphexec.tools import tool
+
+WRITE_TODOS = "write_todos"
+# The tool name in the step of a reminder; no tool has such a name.
+REMINDER_TOOL = "_Reminder"
+
+
+class Todo(TypedDict):
+    """An item of the list."""
+
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+@tool
+def write_todos(todos: list[Todo]) -> str:
+    """Replace your to-do list. Write it for a task of several steps, and again when the status of an item changes."""
+    marks = {"pending": " ", "in_progress": "~", "completed": "x"}
+    return "\n".join(f"[{marks[todo['status']]}] {todo['content']}" for todo in todos) or "The list is empty."
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TodosOpen:
+    """The agent finishes, and its list has items that are not completed."""
+
+    finish: AgentFinish
+    items: tuple[str, ...]
+
+    @property
+    def run(self) -> Run:
+        """The run so far."""
+        return self.finish.run
+
+
+def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
+    """Give the model a to-do list, which it replaces with the tool `write_todos`, and remind it of open items.
+
+    An answer with open items is not given out yet: up to `reminders` times the model is told which ones are open. After
+    that the answer ends the run. A reply may write one list: further ones are answered with an error. The list of a run
+    is the one that was written last: `graphexec.nodes.todos.find_todos(result.ending.run)` returns it.
+
+        from graphexec.nodes import todo_list
+
+        executor = create_agent(model, tools, nodes=[todo_list()])
+        print(executor.run("Plan the party, and invite everyone.").output)
+
+    In i iterations a run has at most 7i + 2 transitions, and i model calls. Raises `InputError` for an invalid
+    argument.
+    """
+    validate("todo_list", ("reminders", reminders, whole(0)), ("name", name, NAME))
+
+    @node
+    def allow_one_list(acted: Acted) -> Acted:
+        """Answer all lists of a reply but the first with an error."""
+        for place in [place for place in acted.open if acted.actions[place].tool == WRITE_TODOS][1:]:
+            acted = acted.answer(place, ToolResult("Write one list at a time; the first one is kept.", "error"))
+        return acted
+
+    @node
+    def check_todos(finish: AgentFinish) -> AgentFinish | TodosOpen:
+        """Look for open items."""
+        items = tuple(todo["content"] for todo in find_todos(finish.run) if todo["status"] != "completed")
+        return TodosOpen(finish, items) if items else finish
+
+    def finish_anyway(given: TodosOpen, limit: Exhausted) -> AgentFinish:
+        del limit
+        return given.finish
+
+    @metered(when_spent=finish_anyway, budget=Budget(f"{name}_reminders", reminders))
+    @node
+    def remind(given: TodosOpen) -> Ready:
+        """Tell the model which items are open."""
+        finish = given.finish
+        items = "\n".join(f"- {item}" for item in given.items)
+        text = f"Your to-do list has open items:\n{items}\nDo them, or mark them as completed, and answer again."
+        action = AgentAction(REMINDER_TOOL, "", finish.log or format_observation(finish.answer))
+        return Ready(finish.run.with_steps([AgentStep(action, text, "rejected")]))
+
+    nodes = (
+        rename(allow_one_list, f"{name}_once"),
+        rename(check_todos, f"{name}_check"),
+        rename(remind, f"{name}_remind"),
+    )
+    return Piece(name, nodes, tools=(write_todos,))
+
+
+def find_todos(run: Run) -> list[Todo]:
+    """Return the to-do list of a run: the one that was written last; empty without one."""
+    for step in reversed(run.steps):
+        if step.action.tool == WRITE_TODOS and step.status == "ok":
+            todos: list[Todo] = write_todos.read(step.action.tool_input)["todos"]
+            return todos
+    return []
