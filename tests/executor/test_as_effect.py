@@ -270,9 +270,8 @@ def test_resumed_runs_reserve_what_they_have_left(run: Running) -> None:
 # ---- in general
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.data())
-def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
+def check_counts(data: st.DataObject) -> None:
+    """Check that random runs count what they ask, within the proved bound."""
     small = st.integers(1, 3)
     asked = [0]
     lock = threading.Lock()
@@ -300,3 +299,16 @@ def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
     assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
     if result.reason == "finished":
         assert len(result.output) == count
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_runs_count_what_they_ask_within_the_bound(data: st.DataObject) -> None:
+    check_counts(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_many_runs_count_what_they_ask(data: st.DataObject) -> None:
+    check_counts(data)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphexec import AgentAction, AgentExecutor, AgentFinish, create_react_agent, create_tool_calling_agent
 from graphexec.draw.model.picture import picture_of
 from graphexec.draw.runs.records import recording_of
-from graphexec.errors import InputError, ServerError, ToolDefinitionError
+from graphexec.errors import GraphError, InputError, ServerError
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import map_agents
@@ -180,14 +180,12 @@ def test_executors_that_do_not_fit_are_refused() -> None:
     model: Any = ScriptedModel([])
     with pytest.raises(InputError, match="map_agents: executor is"):
         map_agents(model)
-    with pytest.raises(ToolDefinitionError, match="two tools are named research_all"):
+    with pytest.raises(GraphError, match="research_all is plugged twice; give one of them another name"):
         make_outer(make_child()).plug(map_agents(make_child()))
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.data())
-def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
-    """Tasks fail and stop in the middle, and the limits are low."""
+def check_calls(data: st.DataObject) -> None:
+    """Check that calls are counted, and within the bound: tasks fail and stop in the middle, and the limits are low."""
     count, lock = [0], threading.Lock()
     failing = data.draw(st.sets(st.integers(1, 15)), label="failing calls")
 
@@ -216,3 +214,16 @@ def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     result = asyncio.run(outer.arun("q")) if data.draw(st.booleans(), label="async") else outer.run("q")
     assert result.spent["model_calls"] == count[0] + len(model.requests)
     assert result.spent["model_calls"] <= (bounds.model_calls.number or 0)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
+    check_calls(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_calls_of_many_runs_are_counted(data: st.DataObject) -> None:
+    check_calls(data)
