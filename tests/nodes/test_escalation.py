@@ -181,4 +181,6 @@ def test_calls_are_counted_within_the_bound(data: st.DataObject) -> None:
     bounds = executor.verify().bounds
     assert bounds is not None
     assert result.spent["model_calls"] == len(weak.requests) + len(strong.requests)
-    assert result.spent["model_calls"] <= (bounds.model_calls.number or 0) <= iterations + times
+    assert result.spent["model_calls"] <= min(bounds.model_calls.number or 0, iterations + times)
+    # A limit that may cut a visit off can make the proved bound higher by that visit's call.
+    assert limit is not None or bounds.model_calls.number == iterations + times
