@@ -28,8 +28,12 @@ NAMES = ("search", "add", "mail", "read")
 ITERATIONS = 5
 
 
+def find(input: str) -> str:  # noqa: A002 - the argument of a scripted tool
+    return f"found {input}"
+
+
 def make_tools() -> list[AnyTool]:
-    return [dataclasses.replace(scripted_tool(name, []), function=lambda input: f"found {input}") for name in NAMES]  # noqa: A006
+    return [dataclasses.replace(scripted_tool(name, []), function=find) for name in NAMES]
 
 
 def call(*tools: str) -> ModelReply:
@@ -197,7 +201,8 @@ class TestCompact:
 
     @pytest.mark.parametrize("summary", ["", "<think>hm</think>", "long " * 200, ModelError("down")])
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
-        executor, model = self.make([call("add", "mail"), call("search"), summary, "done"])
+        replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
+        executor, model = self.make(replies)
         assert executor.run("q").output == "done"
         assert text_of(model.requests[3]).count("found") == 3
 
