@@ -12,6 +12,7 @@ from graphexec import __version__
 from graphexec.cli.chat.command import chat
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
+from graphexec.cli.nodes import nodes
 from graphexec.cli.runs.running import run
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen, print_path
@@ -138,6 +139,16 @@ app.command(
         "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
     )
 )(view)
+
+
+app.command(
+    epilog=examples(
+        "Examples:",
+        "graphexec nodes  # all pieces",
+        "graphexec nodes limit_tool  # one of them, with its bound and a drawing",
+        "A package publishes its pieces as entry points of the group graphexec.nodes.",
+    )
+)(nodes)
 
 
 @models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")

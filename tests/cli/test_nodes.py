@@ -1,0 +1,86 @@
+"""`graphexec nodes`: the pieces of the shelf, and those of installed packages."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminals import command
+
+MODULE = '''
+from graphexec.executor import Acted
+from graphexec.kernel import node
+from graphexec.nodes import Piece
+
+
+@node
+def check_words(acted: Acted) -> Acted:
+    return acted
+
+
+def polite(times: int = 2) -> Piece:
+    """Ask politely.
+
+    More about it.
+    """
+    return Piece("polite", (check_words,))
+'''
+ENTRY_POINTS = """[graphexec.nodes]
+polite = manners:polite
+rude = manners:missing
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "manners.py").write_text(MODULE)
+    info = tmp_path / "manners-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: manners\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+
+def test_nodes_lists_the_shelf(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "nodes")
+    rows = {row.split("\t")[0]: row.split("\t")[1:] for row in ended.out.splitlines()}
+    assert (ended.code, ended.err) == (0, "")
+    assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
+    assert "calls" in rows["limit_tool"][3]
+
+
+@pytest.mark.usefixtures("package")
+def test_nodes_lists_installed_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = command(capsys, "nodes").out.splitlines()
+    assert "polite\tmanners\tActed\ttimes=2\tAsk politely." in rows
+    assert [row for row in rows if row.startswith("rude")] == [
+        "rude\tmanners\t\t\tcannot be loaded: AttributeError: module 'manners' has no attribute 'missing'"
+    ]
+
+
+@pytest.mark.usefixtures("package")
+def test_one_piece_is_described_and_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "nodes", "polite")
+    assert (ended.code, ended.err) == (0, "")
+    for text in ("polite(times=2)", "from manners", "More about it.", "┌┈ polite", "Proved: every run ends, after at"):
+        assert text in ended.out
+
+
+@pytest.mark.usefixtures("package")
+def test_broken_entry_point_has_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "nodes", "rude")
+    assert ended.code == 0
+    assert "cannot be loaded: AttributeError" in ended.out
+    assert "Traceback" not in ended.out + ended.err
+
+
+def test_piece_with_arguments_of_the_user_has_a_remark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Its arguments are your own" in command(capsys, "nodes", "handoffs").out
+
+
+def test_unknown_piece_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "nodes", "limit_tol")
+    assert (ended.code, ended.out) == (2, "")
+    assert "there is no piece limit_tol; did you mean limit_tool" in ended.err
