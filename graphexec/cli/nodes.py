@@ -47,12 +47,13 @@ class Listed:
         """The parameters of the function that makes it."""
         if not inspect.isroutine(self.made_by):
             return ""
-        return ", ".join(
-            str(one.name)
-            if one.default is one.empty
-            else f"{one.name}={getattr(one.default, '__name__', None) or format_value(one.default)}"
-            for one in inspect.signature(self.made_by).parameters.values()
-        )
+        parameters = inspect.signature(self.made_by).parameters.values()
+        return ", ".join(one.name if one.default is one.empty else _option(one) for one in parameters)
+
+
+def _option(parameter: inspect.Parameter) -> str:
+    name = getattr(parameter.default, "__name__", None)
+    return f"{parameter.name}={name or format_value(parameter.default)}"
 
 
 def nodes(
