@@ -27,8 +27,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.program import compile_program
 from graphexec.runtime import BLOCKING, Handler, RunContext, arun, astream, run, stream
-from graphexec.runtime.handlers import handler_of
+from graphexec.runtime.handlers import Handlers, handler_of
 from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
@@ -126,7 +127,8 @@ def drive_from_text(script: Script[S, F]) -> DriverResult[F]:
 
     while isinstance(state := reload(), PendingEffect):
         events += [Asked(call.node, call.effect, call) for call in state.calls if call.effect is not None]
-        replies = _answer_pending(context, state, began)
+        worlds = context.handlers_of(compile_program(graph, limits).worlds)
+        replies = _answer_pending(context, worlds.get(state.snapshot.node, context.handlers), state, began)
         at = context.clock() - began
         again = reload()
         assert isinstance(again, PendingEffect), "after a reload, the engine asks for the same effect"
@@ -264,7 +266,7 @@ def _answer_call(handler: Handler, call: CallContext[Any]) -> object:
     return run_sync(handler.answer(call.effect, call, BLOCKING))
 
 
-def _answer_pending(context: RunContext, state: PendingEffect, began: float) -> list[object]:
+def _answer_pending(context: RunContext, handlers: Handlers, state: PendingEffect, began: float) -> list[object]:
     """Return a reply to each pending call; a `Cut` for each call that the deadline cut."""
     left = None if state.deadline is None else state.deadline - (context.clock() - began)
     if left is not None and left <= 0:
@@ -273,7 +275,7 @@ def _answer_pending(context: RunContext, state: PendingEffect, began: float) -> 
     calls: list[CallContext[Any]] = [
         CallContext(scope, call.node, call.effect, call.request, call.sequence, call.member) for call in state.calls
     ]
-    answers = [partial(_answer_call, handler_of(context.handlers, call.effect), call) for call in calls]
+    answers = [partial(_answer_call, handler_of(handlers, call.effect), call) for call in calls]
     if left is None:
         return [answer() for answer in answers]
     replies = wait_for_all(answers, left, at_once=context.at_once)

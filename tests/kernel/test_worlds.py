@@ -1,0 +1,257 @@
+"""An embedded executor is answered by its own world: its model, tools, memory and handlers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+import examples.delegation
+from graphexec import (
+    END,
+    AgentExecutor,
+    AgentFinish,
+    Asks,
+    Budget,
+    CallContext,
+    Graph,
+    Limits,
+    Snapshot,
+    StoppedResponse,
+    advance,
+    ask,
+    begin,
+    charged,
+    create_react_agent,
+    create_tool_calling_agent,
+    edges,
+    embed,
+    graph,
+    node,
+    on,
+    tool,
+)
+from graphexec.actions import Run
+from graphexec.effects import AskHuman, ToolResult
+from graphexec.errors import InputError
+from graphexec.executor import Acted, Ready, dispatch_tools, limit_reached
+from graphexec.kernel import PendingEffect
+from graphexec.kernel.events import Done
+from graphexec.kernel.program import compile_program
+from graphexec.memory import BufferMemory
+from graphexec.messages import ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.runtime import BLOCKING
+from graphexec.runtime.io import run_sync
+from graphexec.testing import verify_termination
+from tests.drivers import Script, run_script
+
+
+@tool
+def search(query: str) -> str:
+    """Search the archive."""
+    return f"Nothing about {query}."
+
+
+@tool(name="search")
+def search_elsewhere(query: str) -> str:
+    """Search another archive."""
+    return f"A lot about {query}."
+
+
+def brief(acted: Acted) -> Ready:
+    return Ready(Run({"input": str(acted.actions[0].tool_input)}))
+
+
+def report(ending: AgentFinish | StoppedResponse, acted: Acted) -> Acted:
+    return acted.answer(0, ToolResult(ending.output))
+
+
+CALLS = "Action: search\nAction Input: elms"
+OWN = [Budget("iterations", 2)]
+
+
+def archivist(*replies: str, **options: Any) -> AgentExecutor:
+    """Return an executor with a model and a tool of its own."""
+    agent = create_react_agent(ScriptedModel([*replies]), [search_elsewhere])
+    return AgentExecutor(agent=agent, tools=[search_elsewhere], **options)
+
+
+def delegating(inner: Any, **options: Any) -> AgentExecutor:
+    """Return an executor that hands its first call to another one."""
+    agent = create_react_agent(ScriptedModel([CALLS, "Final Answer: done"]), [search])
+    delegate = embed(inner, "inner", own=OWN, enter=brief, leave=report)
+    return AgentExecutor(agent=agent, tools=[search], nodes=[delegate], max_iterations=4, **options)
+
+
+def embed_graph(child: Any) -> Graph[Ready, Any]:
+    inner: Any = embed(child, "inner")
+    return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
+
+
+def observations(executor: AgentExecutor) -> list[Any]:
+    return [step.observation for step in executor.run("q").steps]
+
+
+class TestAnswers:
+    def test_own_model_and_tools(self) -> None:
+        def script() -> Script[Ready, Any]:
+            executor = delegating(archivist(CALLS, "Final Answer: I have found it"))
+            return Script(executor.graph, Ready(Run({"input": "q"})), executor.run_context)
+
+        result = run_script(script)
+        assert [step.observation for step in result.outcome.run.steps] == ["I have found it"]
+
+    def test_own_tools_are_called(self) -> None:
+        inner = archivist(CALLS, "Final Answer: found")
+        assert observations(delegating(inner)) == ["found"]
+        assert isinstance(inner.agent.model, ScriptedModel)
+        assert "A lot about elms." in str(inner.agent.model.requests[1])
+
+    def test_own_handlers(self) -> None:
+        assert observations(delegating(asking("inner"), handlers={AskHuman: lambda _: "outer"})) == ["inner"]
+
+    def test_inner_world_wins(self) -> None:
+        middle = delegating(archivist("Final Answer: innermost"))
+        assert observations(delegating(middle)) == ["done"]
+        first = next(one for one in middle.graph if one.name == "inner.plan").world
+        embedded = next(one for one in delegating(middle).graph if one.name == "inner.inner.plan")
+        assert embedded.world is first
+
+    def test_graph_has_no_world(self) -> None:
+        assert all(one.world is None for one in archivist().graph)
+        assert all(one.world is not None for one in delegating(archivist()).graph if one.name == "inner.plan")
+        assert not compile_program(archivist().graph, Limits()).worlds
+
+    def test_own_memory(self) -> None:
+        agent = create_tool_calling_agent(ScriptedModel(["remembered"]), [])
+        inner = AgentExecutor(agent=agent, tools=[], memory=BufferMemory(as_messages=True))
+        assert observations(delegating(inner)) == ["remembered"]
+        assert "remembered" in str(inner.memory and inner.memory.load({"input": "q"}))
+
+    def test_run_context_answers_the_rest(self) -> None:
+        inner = asking("")
+        handlers = {kind: one for kind, one in inner.world.handlers.items() if kind is not AskHuman}
+        bare = dataclasses.replace(inner.world, handlers=handlers)
+
+        @dataclasses.dataclass
+        class WithoutPerson:
+            graph: Graph[Any, Any]
+            world: object
+
+        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: lambda _: "outer"})
+        assert observations(executor) == ["outer"]
+
+    def test_embedded_graph_of_an_executor_is_refused(self) -> None:
+        executor, other = delegating(archivist()), embed_graph(archivist().graph)
+        with pytest.raises(InputError, match=r"embed its executor, as in embed\(inner, name\)"):
+            executor.with_graph(other)
+
+    def test_surgery_keeps_the_world(self) -> None:
+        executor = delegating(archivist("Final Answer: found"))
+
+        @node
+        def look(acted: Acted) -> Acted:
+            return acted
+
+        changed = executor.splice(edges(look, on(Acted, dispatch_tools)), after=executor.graph["inner.leave"], on=Acted)
+        assert observations(changed) == ["found"]
+        assert observations(delegating(archivist("Final Answer: again")).with_handlers({})) == ["again"]
+
+
+def asking(answer: str) -> AgentExecutor:
+    """Return an executor with a node that asks a person, whose answer is the agent's."""
+
+    @charged(when_spent=limit_reached, asks=1)
+    @node
+    def consult(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
+        said = yield from ask(AskHuman("Really?"))
+        return AgentFinish({"output": said}, "", finish.run)
+
+    return archivist("Final Answer: x", handlers={AskHuman: lambda _: answer}).plug(consult)
+
+
+class TestChecks:
+    def test_access_to_own_models_is_checked(self) -> None:
+        class Locked(ScriptedModel):
+            def check_access(self) -> None:
+                raise InputError("no key")
+
+        agent = create_react_agent(Locked([]), [search])
+        executor = delegating(AgentExecutor(agent=agent, tools=[search]))
+        with pytest.raises(InputError, match="no key"):
+            executor.run("q")
+        assert executor.tools["search"].name == "search"
+
+    def test_own_context_type_is_required(self) -> None:
+        @tool(name="search")
+        def private(query: str, call: CallContext[int]) -> str:
+            """Search."""
+            return str(call.context)
+
+        agent = create_react_agent(ScriptedModel([CALLS, "Final Answer: x"]), [private])
+        executor = delegating(AgentExecutor(agent=agent, tools=[private]))
+        with pytest.raises(InputError, match=r"takes CallContext\[int\]; pass run\(\.\.\., context=int"):
+            executor.run("q")
+        assert executor.run("q", context=3).output == "done"
+        outer = create_react_agent(ScriptedModel(["Final Answer: y"]), [executor.as_tool("ask", "Ask.")])
+        asks = AgentExecutor(agent=outer, tools=[executor.as_tool("ask", "Ask.")])
+        with pytest.raises(InputError, match=r"takes CallContext\[int\]"):
+            asks.run("q")
+
+    def test_tests_script_all_worlds(self) -> None:
+        verify_termination(delegating(archivist()), examples=10)
+
+    def test_limits_of_the_run_hold_within(self) -> None:
+        executor = delegating(archivist(*[CALLS] * 2), max_model_calls=2)
+        result = executor.run("q")
+        assert result.reason == "model_calls"
+        assert result.spent.meters["model_calls"] == 2
+
+
+class TestDelegation:
+    def test_example_is_stored_at_every_step(self) -> None:
+        """The run is read from JSON before each effect and before each reply."""
+        executor = examples.delegation.executor
+        replies = iter(
+            [
+                "I need the archive.\nAction: research\nAction Input: elm trees",
+                "Let me see.\nAction: search\nAction Input: elm",
+                "Final Answer: The archive has nothing about elms.",
+                "Final Answer: Nobody knows.",
+            ]
+        )
+        snapshot = begin(executor.graph, Ready(Run({"input": "Why do elms die?"})))
+        frames: list[list[str]] = []
+        while isinstance(state := advance(executor.graph, snapshot, executor.limits), PendingEffect):
+            paused = Snapshot.from_json(state.snapshot.to_json(), executor.graph)
+            assert paused.frames == state.snapshot.frames
+            frames.append([*paused.frames])
+            (call,) = state.calls
+            if paused.node.endswith("plan"):
+                answer: Any = ModelReply(next(replies))
+            else:
+                world: Any = executor.graph[call.node].world
+                handler = executor.run_context.handlers_of({call.node: world})[call.node][type(call.effect)]
+                answer = run_sync(handler.answer(call.effect, call, BLOCKING))
+            reply = (answer,) if hasattr(state.effect, "effects") else answer
+            snapshot = Snapshot.from_json(state.reply(reply).to_json(), executor.graph)
+        assert isinstance(state, Done)
+        assert frames == [[], ["delegate"], ["delegate"], ["delegate"], []]
+        assert state.outcome.output == "Nobody knows."
+        assert [step.observation for step in state.outcome.run.steps] == ["The archive has nothing about elms."]
+
+    def test_frame_holds_the_outer_run(self) -> None:
+        executor = delegating(archivist(*["Final Answer: found"] * 2))
+        stored = ""
+        snapshot = begin(executor.graph, Ready(Run({"input": "outer question"})))
+        state = advance(executor.graph, snapshot, executor.limits)
+        assert isinstance(state, PendingEffect)
+        state = advance(executor.graph, state.reply(ModelReply(CALLS)), executor.limits)
+        assert isinstance(state, PendingEffect)
+        stored = state.snapshot.to_json()
+        assert json.loads(stored)["value"]["data"]["run"]["inputs"] == {"input": "elms"}
+        assert json.loads(stored)["frames"]["inner"]["data"]["run"]["inputs"] == {"input": "outer question"}
+        assert executor.run(Snapshot.from_json(stored, executor.graph).retried()).output == "done"

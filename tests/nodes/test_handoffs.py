@@ -1,0 +1,153 @@
+"""`handoffs`: agents that hand the conversation over to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, AgentFinish, create_tool_calling_agent, node
+from graphexec.errors import InputError
+from graphexec.messages import ModelReply
+from graphexec.models import ScriptedModel
+from graphexec.nodes import handoffs
+from graphexec.testing import verify_termination
+from graphexec.tools import tool
+from tests.nodes.shelf import run_in_pieces
+from tests.nodes.test_sub_agents import calls, executor_of
+
+
+@tool
+def book(what: str) -> str:
+    """Book something."""
+    return f"booked {what}"
+
+
+def to(name: str) -> ModelReply:
+    return calls((f"transfer_to_{name}", {}))
+
+
+def team(host: Sequence[Any], members: dict[str, Sequence[Any]], **options: Any) -> AgentExecutor:
+    """Return an executor with the host `host` and these members."""
+    chosen = {name: options.pop(name) for name in ("handoffs", "iterations") if name in options}
+    piece = handoffs({name: executor_of(replies, [book]) for name, replies in members.items()}, **chosen)
+    options.setdefault("max_iterations", 4)
+    return executor_of(host, [book], nodes=[piece, *options.pop("nodes", ())], **options)
+
+
+def models_of(executor: AgentExecutor) -> list[ScriptedModel]:
+    bound = [one for source in executor.graph if source.name.endswith("plan") for one in source.bound]
+    return [one.model for one in bound if isinstance(getattr(one, "model", None), ScriptedModel)]
+
+
+def asked(executor: AgentExecutor) -> int:
+    return sum(len(model.requests) for model in models_of(executor))
+
+
+def steps_of(executor: AgentExecutor) -> list[tuple[str, str, Any]]:
+    return [(one.action.tool, one.status, one.observation) for one in executor.run("trip").steps]
+
+
+def test_basic_swarm() -> None:
+    """A member goes on with the steps so far, and its answer is that of the run."""
+    flights = [calls(("book", {"what": "flight"})), to("hotels")]
+    executor = team(flights, {"hotels": [calls(("book", {"what": "hotel"})), "all booked"]})
+    result = executor.run("trip")
+    assert result.output == "all booked"
+    assert [(one.action.tool, one.observation) for one in result.steps] == [
+        ("book", "booked flight"),
+        ("transfer_to_hotels", "Handed over to hotels."),
+        ("book", "booked hotel"),
+    ]
+    first = models_of(executor)[1].requests[0]
+    assert "booked flight" in str(first)
+    assert "transfer_to_host" in str(first)
+    assert "transfer_to_hotels" not in str(getattr(first, "tools", ""))
+
+
+def test_back_to_the_host() -> None:
+    executor = team([to("hotels"), "done by the host"], {"hotels": [to("host")]})
+    assert executor.run("trip").output == "done by the host"
+
+
+def test_from_member_to_member() -> None:
+    executor = team([to("hotels")], {"hotels": [to("cars")], "cars": ["a car"]})
+    assert executor.run("trip").output == "a car"
+
+
+def test_other_calls_of_a_handoff_are_not_done() -> None:
+    both = calls(("book", {"what": "late"}), ("transfer_to_hotels", {}), ("transfer_to_hotels", {}))
+    assert steps_of(team([both], {"hotels": ["done"]})) == [
+        ("book", "rejected", "Not done: the conversation was handed over to hotels."),
+        ("transfer_to_hotels", "ok", "Handed over to hotels."),
+        ("transfer_to_hotels", "rejected", "Not done: the conversation was handed over to hotels."),
+    ]
+
+
+def test_ping_pong_ends() -> None:
+    executor = team([to("hotels")], {"hotels": [to("host")]}, max_iterations=15)
+    result = executor.run("trip")
+    assert result.reason == "handoffs"
+    assert result.output == "Agent stopped due to handoff limit."
+    assert result.spent.meters["model_calls"] == asked(executor) == 4
+
+
+def test_bound_holds() -> None:
+    working = [calls(("book", {"what": "x"}))] * 3
+    executor = team([to("hotels")], {"hotels": [*working, to("cars")], "cars": [*working, to("hotels")]})
+    verdict = executor.verify()
+    assert verdict.proved
+    assert "here 16" in str(verdict).split("model calls")[1].splitlines()[0]
+    result = executor.run("trip")
+    assert result.spent.meters["model_calls"] == asked(executor) <= 16
+
+
+@pytest.mark.parametrize("limit", range(1, 6))
+def test_counted_calls_are_asked(limit: int) -> None:
+    executor = team([to("hotels")], {"hotels": [calls(("book", {"what": "x"})), "done"]}, max_model_calls=limit)
+    result = executor.run("trip")
+    assert result.spent.meters["model_calls"] == asked(executor) <= limit
+    assert (result.reason == "model_calls") == (limit < 3)
+
+
+def test_guard_sees_the_answers_of_members() -> None:
+    @node
+    def withhold(finish: AgentFinish) -> AgentFinish:
+        return AgentFinish({"output": "withheld"}, "", finish.run)
+
+    executor = team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold])
+    assert executor.run("trip").output == "withheld"
+    assert "PIN" not in "".join(team([to("hotels")], {"hotels": ["the PIN"]}, nodes=[withhold]).stream_answer("trip"))
+
+
+def test_streamed_answer_is_that_of_the_member() -> None:
+    assert "".join(team([to("hotels")], {"hotels": ["booked"]}).stream_answer("trip")) == "booked"
+
+
+def test_run_survives_pauses() -> None:
+    shared = {"host": ScriptedModel([to("hotels")]), "hotels": ScriptedModel([calls(("book", {"what": "x"})), "done"])}
+
+    def make(observers: Sequence[Any]) -> AgentExecutor:
+        host, hotels = (create_tool_calling_agent(shared[name], [book]) for name in ("host", "hotels"))
+        member = AgentExecutor(agent=hotels, tools=[book], handle_parsing_errors=True)
+        return AgentExecutor(agent=host, tools=[book], nodes=[handoffs({"hotels": member})], observers=observers)
+
+    ending, pauses = run_in_pieces(make, "trip")
+    assert ending.output == "done"
+    assert pauses == 4
+
+
+def test_machine_is_verified() -> None:
+    verify_termination(team([to("hotels")], {"hotels": ["done"]}, handoffs=2, iterations=2), examples=10)
+
+
+def test_unplugging_restores_the_machine() -> None:
+    executor = team(["x"], {"hotels": ["y"]})
+    assert str(executor.unplug("handoffs").graph) == str(executor_of(["x"], [book]).graph)
+
+
+@pytest.mark.parametrize("members", [{}, {"host": ["x"]}, {"a hotel": ["x"]}])
+def test_invalid_members_are_refused(members: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="give each a name of its own"):
+        team(["x"], members)
