@@ -247,7 +247,8 @@ class TestSelectTools:
 
     @pytest.mark.parametrize("reply", ["", "fly, swim", "mailing", '{"tools": 3}', ModelError("down"), call("add")])
     def test_unusable_choice_offers_all(self, reply: ScriptedReply) -> None:
-        executor, model = make([select_tools(1)], [reply, "done"])
+        replies: list[ScriptedReply] = [reply, "done"]
+        executor, model = make([select_tools(1)], replies)
         assert executor.run("q").output == "done"
         assert offered(model.requests[1]) == [*NAMES]
 
@@ -330,7 +331,8 @@ class TestTellTime:
 class TestCritic:
     @pytest.mark.parametrize("review", ["OK", "ok.", "**OK**", "Okay!", "", ModelError("down")])
     def test_accepted_answer_is_given_out(self, review: ScriptedReply) -> None:
-        executor, model = make([critic()], ["done", review, "no"])
+        replies: list[ScriptedReply] = ["done", review, "no"]
+        executor, model = make([critic()], replies)
         assert executor.run("q").output == "done"
         assert len(model.requests) == 2
 
