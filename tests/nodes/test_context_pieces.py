@@ -301,7 +301,7 @@ class TestTodoList:
         assert len(model.requests) == 3
 
     def test_parallel_lists_are_one_list(self) -> None:
-        replies = [write([("a", "completed")], [("b", "pending")]), "done"]
+        replies: list[ScriptedReply] = [write([("a", "completed")], [("b", "pending")]), "done"]
         executor, _ = make([todo_list()], replies)
         result = executor.run("q")
         assert [step.status for step in result.steps] == ["ok", "error"]
