@@ -161,9 +161,9 @@ Stopped after 4 steps: the limit of 0.01 on the cost was reached (0.0132 spent).
 research(elm trees) -> The archive has nothing about elms.
 Nobody knows.
 PROVED
-  transitions: 4*iterations*research.iterations + 4*iterations + 2 = 50 (exact)
-  model calls: iterations*research.iterations + iterations = 12 (exact)
-  tool calls: fan_out*iterations*research.iterations = 8 (exact)
+  transitions: 4*delegate.iterations*iterations + 8*iterations + 2 = 66 (exact)
+  model calls: delegate.iterations*iterations + iterations = 12 (exact)
+  tool calls: delegate.iterations*fan_out*iterations + fan_out*iterations = 12 (exact)
   seconds: no bound
   assuming: 6 things (see verdict.assumptions, or graphexec check)
 """,
