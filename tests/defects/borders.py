@@ -58,8 +58,8 @@ BORDERS = (
         "tests/executor/test_surgery.py::test_loop_within_the_executors_limits_is_accepted",
         Change(
             "executor/executor.py",
-            "changed._prove(self._completed(graph), self.run_context)",
-            "changed._prove(self._completed(graph), dataclasses.replace(self.run_context, limits=Limits()))",
+            "        changed._prove(graph, context)\n        return changed",
+            "        changed._prove(graph, dataclasses.replace(context, limits=Limits()))\n        return changed",
         ),
         raises="graphexec.verify.proof.findings.UnprovedError",
     ),

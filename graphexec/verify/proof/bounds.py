@@ -19,12 +19,16 @@ from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_o
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
 from graphexec.verify.proof.product import CountedMove, Product, State
+from graphexec.verify.proof.slopes import sloped_potentials
 
 # The most states of the product that are searched where lines are not tight.
 _STATES = 2_000
 
 # Up to so many budgets, each is tried as the one that bounds the loops, and closed forms are built.
 _BUDGETS = 6
+
+# Up to so many budgets, potentials with a slope of its own at each node are tried beside those with common slopes.
+_ORDERS = 3
 
 # With more transitions than this, only one potential is tried: the one that is tight in loops.
 _LARGE = 500
@@ -167,6 +171,13 @@ class _Prover:
     ) -> Iterable[dict[str, Line]]:
         """Yield the candidate potentials of transitions; one of them gives the least bound."""
         cheap = sorted(self._spent, key=self._caps.__getitem__)
+        several = False
+        if len(cheap) > 1:
+            for found in sloped_potentials(self._nodes, transitions, weight, caps):
+                several = len(cheap) > _ORDERS
+                yield found
+        if several:
+            return
         if len(cheap) > _BUDGETS:
             yield Potentials(weight, caps, cheap, close=False).of(self._nodes, transitions)
             return
@@ -210,15 +221,17 @@ class _Prover:
         return Potential({}, None, self._possible.counters, values)
 
     def _form(self, weight: Weight, more: Polynomial, least: int | None = None) -> tuple[str | None, int | None]:
-        """Return the closed form with the least value, and its value; `None` if there are many budgets or terms.
+        """Return the closed form with the least value, and its value; `None` if there are too many terms.
 
         If the `least` possible value (without `more`) is known, the first form with this value is taken.
         """
-        if self._always is None or len(self._spent) > _BUDGETS:
+        if self._always is None:
             return None, None
         caps = {name: polynomial.name(name) for name in self._caps}
         forms: list[Polynomial] = []
-        for found in self._potentials(weight, caps, self._always):
+        many = len(self._spent) > _BUDGETS
+        candidates = sloped_potentials(self._nodes, self._always, weight, caps) if many else None
+        for found in candidates or self._potentials(weight, caps, self._always):
             form = found[self.flow.start].at(caps)
             forms.append(more + form)
             if form.at(self._caps) == least:

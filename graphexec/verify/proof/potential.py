@@ -32,6 +32,11 @@ class TooManyTermsError(Exception):
     """A closed form has too many terms to be readable."""
 
 
+def has_too_many_terms(value: Polynomial) -> bool:
+    """Return whether a closed form with this polynomial would not be readable. A number always is."""
+    return not value.is_number and len(value.terms) > _TERMS
+
+
 # Strongly connected components with the transitions inside them; each comes after those that it reaches.
 Components: TypeAlias = Sequence[tuple[list[str], list[Transition]]]
 
@@ -200,7 +205,7 @@ class Potentials:
             if amount > 1 and gain.is_number:
                 gain = polynomial.number(-(-gain.at({}) // amount))
             unit = unit.or_more(gain)
-        if not unit.is_number and len(unit.terms) > _TERMS:
+        if has_too_many_terms(unit):
             raise TooManyTermsError
         return unit
 
