@@ -15,7 +15,7 @@ from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, with_attempts
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
-from graphexec.executor.plugging import Piece, assign_seats, edit_agent, plug
+from graphexec.executor.plugging import Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import CallRules, add_rules
@@ -74,11 +74,10 @@ class Setup:
 
     @cached_property
     def told(self) -> Agent:
-        """The agent as it runs: with the tools of the pieces, and their changes of its requests."""
-        agent = self.agent
+        """The agent as it runs: with the tools of the pieces."""
         if any(piece.tools for piece in self.pieces):
-            agent = agent.with_tools(tuple(self.offered.values()))
-        return edit_agent(agent, [piece.edits for piece in self.pieces if piece.edits is not None])
+            return self.agent.with_tools(tuple(self.offered.values()))
+        return self.agent
 
     @cached_property
     def answers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
@@ -132,11 +131,18 @@ class Setup:
         answers |= self.answers
         return handlers_for(with_attempts(answers))
 
-    @property
+    @cached_property
     def _policies(self) -> Policies:
-        """The policies, with the names of the tools that pieces have brought."""
+        """The policies, with the names of the tools that pieces have brought, and their changes of requests.
+
+        Raises `InputError` for an agent that makes no requests.
+        """
         names = tuple(tool.name for piece in self.pieces for tool in piece.tools)
-        return dataclasses.replace(self.policies, piece_tools=names) if names else self.policies
+        edits = edits_of(self.agent, self.pieces)
+        if not names and not edits:
+            return self.policies
+        edits = (*self.policies.edits, *edits)
+        return dataclasses.replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
     def make_graph(self) -> Graph[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.

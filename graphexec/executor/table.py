@@ -21,7 +21,7 @@ from graphexec.kernel.graph import Graph, edges, graph, on
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import END, charged, metered, node, rename, reserved
 from graphexec.kernel.surgery import replace
-from graphexec.messages import ModelReply
+from graphexec.messages import ModelReply, ModelRequest
 
 
 @final
@@ -159,13 +159,14 @@ class Policies:
 
     `feedback` returns the observation after an unreadable reply. `select_steps` returns the steps that the agent sees
     (`None`: all of them). `return_direct` decides when the result of a return-direct tool is the answer. `piece_tools`
-    are the names of the tools that pieces have brought.
+    are the names of the tools that pieces have brought. `edits` change each request of the agent, in their order.
     """
 
     feedback: Callable[[ParseError], str] = default_feedback
     select_steps: Callable[[Steps], Sequence[AgentStep]] | None = None
     return_direct: ReturnDirect = "single"
     piece_tools: tuple[str, ...] = ()
+    edits: tuple[Callable[[ModelRequest, Run], ModelRequest], ...] = ()
 
     def trim(self, run: Run) -> Run:
         """Return the run with only the steps that the agent sees, and the summary in place of hidden ones."""
@@ -181,14 +182,22 @@ class Policies:
     ) -> CallModel | CallAgent:
         """Return the request that `ask` makes of the agent for what it sees of the run, with the run's aside applied.
 
-        Without `ask`, it is the request for the next decision.
+        Without `ask`, it is the request for the next decision. Every request of an agent is made here. The edits are
+        made last, so they see the notes of the aside, too.
         """
         seen = self.trim(run)
         if run.aside is NO_ASIDE:
-            return agent.ask(seen) if ask is None else ask(agent, seen)
-        from graphexec.agents.asides import ask_with_aside
+            effect = agent.ask(seen) if ask is None else ask(agent, seen)
+        else:
+            from graphexec.agents.asides import ask_with_aside
 
-        return ask_with_aside(agent, seen, ask or ask_agent)
+            effect = ask_with_aside(agent, seen, ask or ask_agent)
+        if not self.edits or isinstance(effect, CallAgent):
+            return effect
+        request = effect.request
+        for edit in self.edits:
+            request = edit(request, run)
+        return effect if request is effect.request else dataclasses.replace(effect, request=request)
 
 
 def ask_agent(agent: Agent, run: Run) -> CallModel | CallAgent:

@@ -9,8 +9,10 @@ from graphexec.nodes.clock import ReadClock, tell_time
 from graphexec.nodes.compaction import compact
 from graphexec.nodes.critics import AskCritic, critic
 from graphexec.nodes.escalation import AskStronger, escalate
+from graphexec.nodes.guards import guard_input, guard_output
 from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
+from graphexec.nodes.privacy import redact_pii
 from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.todos import Todo, todo_list
@@ -36,9 +38,12 @@ __all__ = [
     "compact",
     "critic",
     "escalate",
+    "guard_input",
+    "guard_output",
     "handoffs",
     "limit_tool",
     "map_agents",
+    "redact_pii",
     "select_tools",
     "sub_agent",
     "tell_time",

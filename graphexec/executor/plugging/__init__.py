@@ -1,7 +1,7 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
 from graphexec.executor.plugging.piece import HOMES, Flow, Piece, Plugged, to_piece
-from graphexec.executor.plugging.plug import asks_model, edit_agent, plug
+from graphexec.executor.plugging.plug import asks_model, edits_of, plug
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 
 __all__ = [
@@ -13,7 +13,7 @@ __all__ = [
     "Seats",
     "asks_model",
     "assign_seats",
-    "edit_agent",
+    "edits_of",
     "plug",
     "to_piece",
 ]

@@ -60,7 +60,8 @@ class Piece:
     - `tools` are offered to the model, and `handlers` answer the effects of the nodes.
     - `edits(request, run)` returns the request to send instead of a request of the agent.
     - `reveals`: the endings that its nodes return are for people only, so no model may be asked after them.
-    - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls.
+    - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls. If it runs
+      `once` and gates or reveals, nothing may ask before it.
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that it is about, all of which the executor must have.

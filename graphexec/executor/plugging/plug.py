@@ -8,17 +8,16 @@ from typing import Any, TypeVar
 
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
-from graphexec.effects import CallAgent, ModelEffect
+from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
 from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
 from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
-from graphexec.executor.table import Ready
+from graphexec.executor.table import LimitReached, Ready, Refused
 from graphexec.kernel.graph import Graph, check_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.validation import reachable
-from graphexec.tools import AnyTool
 
 F = TypeVar("F")
 
@@ -26,8 +25,8 @@ F = TypeVar("F")
 def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
     """Return the machine with these pieces, in their order.
 
-    Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, and for
-    a node that asks a model behind a piece that reveals.
+    Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, for a
+    node that asks a model behind a piece that reveals, and for one that asks before a piece that must come first.
     """
     if not pieces:
         return machine
@@ -41,7 +40,7 @@ def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
     edges, start = routes.redirect(machine)
     nodes = [attach_run(one) for one in (*machine, *(one for piece in pieces for one in piece.nodes))]
     changed = check_table(nodes, [*edges, *added], start)
-    if found := list(_find_leaks(changed, pieces)):
+    if found := [*_find_leaks(changed, pieces), *_find_early(changed, pieces)]:
         raise GraphError(found)
     return changed
 
@@ -156,6 +155,30 @@ def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[F
                 yield Fault("GX030", one.name, None, text)
 
 
+def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
+    """Yield the nodes that ask a model or call a tool before a piece that must come first has seen the inputs.
+
+    It is one that runs once, and gates or reveals. A piece that gates may itself ask before another one does.
+    """
+    gates = {piece.name for piece in pieces if piece.gates}
+    for piece in pieces:
+        if not (piece.once and (piece.gates or piece.reveals)):
+            continue
+        first = {one.name for one in piece.entries(Ready)}
+        edges = [(edge.source, edge.target) for edge in machine.edges if edge.outcome not in _STOPS]
+        before = {*reachable(machine.start, [edge for edge in edges if edge[1] not in first])}
+        for one in machine:
+            asks = asks_model(one) or CallTool in one.effects
+            if machine.start not in first and one.name in before and one.group not in gates - {""} and asks:
+                group = one.group or one.name
+                text = f"{one.name} asks before {piece.name} is done; put {piece.name} before {group} in the list"
+                yield Fault("GX030", one.name, None, text)
+
+
+# What ends a run: nothing that follows may ask, except for the last word of a stopped run.
+_STOPS = (AgentFinish, LimitReached, Refused, StoppedResponse)
+
+
 def _reach(source: Node[Any, Any], steps: Iterable[tuple[str, str]]) -> set[str]:
     return {*reachable(source.name, list(steps))} - {source.name}
 
@@ -165,32 +188,15 @@ def asks_model(one: Node[Any, Any]) -> bool:
     return any(issubclass(kind, (ModelEffect, CallAgent)) for kind in one.effects)
 
 
-def edit_agent(agent: Agent, edits: Sequence[Edit]) -> Agent:
-    """Return the agent with each of its requests changed by the edits of pieces, in their order.
+def edits_of(agent: Agent, pieces: Sequence[Piece]) -> tuple[Edit, ...]:
+    """Return the changes that pieces make to an agent's requests, in the order of the pieces.
 
     Raises `InputError` for an agent that makes no requests, which a function decides.
     """
-    if not edits:
-        return agent
-    if agent.function is not None:
+    edits = tuple(piece.edits for piece in pieces if piece.edits is not None)
+    if edits and agent.function is not None:
         raise InputError(
             f"a piece changes the requests of the agent, and a {agent.kind} agent makes none; make the agent with "
             "create_agent, or leave out the piece"
         )
-
-    def edited(ask: Any) -> Any:
-        # Any: the four functions have different parameters, the first of which is the run.
-        def make(run: Any, *more: Any) -> Any:
-            effect = ask(run, *more)
-            request = effect.request
-            for edit in edits:
-                request = edit(request, run)
-            return effect if request is effect.request else dataclasses.replace(effect, request=request)
-
-        return None if ask is None else make
-
-    def remake(tools: Sequence[AnyTool]) -> Agent:
-        return edit_agent(agent.with_tools(tools), edits)
-
-    names = ("ask", "conclude", "narrow", "choose")
-    return dataclasses.replace(agent, remake=remake, **{name: edited(getattr(agent, name)) for name in names})
+    return edits

@@ -1,0 +1,226 @@
+"""Guards: a check decides whether a question may be asked of the model, and whether an answer may be given out."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from typing import Any, TypeAlias, Union, final, get_args, get_origin
+
+from graphexec._arguments import FLAG, FUNCTION, STRING, validate, validate_each, whole
+from graphexec.actions import AgentFinish, Refusal, StoppedResponse
+from graphexec.agents.prompt import format_observation
+from graphexec.errors import InputError, format_value
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import LimitReached, Ready, Refused, stopped_response
+from graphexec.kernel.effects import Effect
+from graphexec.kernel.meters import Exhausted
+from graphexec.kernel.node import Node, charged, node, opaque, rename
+from graphexec.kernel.signatures import read_hints
+from graphexec.runtime.handlers import HandlerLike
+
+# Returns the reason to refuse a text, or `None` to allow it. The third kind asks for effects: `Asks[CallModel, ...]`.
+Check: TypeAlias = (
+    Callable[[str], str | None]
+    | Callable[[str], Coroutine[Any, Any, str | None]]
+    | Callable[[str], Generator[Any, Any, str | None]]
+)
+
+
+def guard_input(
+    check: Check,
+    *,
+    inputs: Sequence[str] = (),
+    blocking: bool = False,
+    asks: int = 1,
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
+    name: str = "guard_input",
+) -> Piece:
+    """Return a piece that checks the inputs of a run before a model or a tool is called.
+
+    `check(text)` returns the reason to refuse, or `None`. The text is the value of `input`, or else the values of all
+    inputs that are strings, one below the other; with `inputs`, the values of these. A refused run ends with a
+    `StoppedResponse`, whose `refusal` has the reason. The check is a function of one of these kinds:
+
+    - `def check(text: str) -> str | None` is called by the engine, so it must do no I/O and return promptly. With
+      `blocking=True` it may do both: it is one effect, which the deadline cuts.
+    - `async def check(text: str) -> str | None` is one effect, too. A resumed run does not call it again.
+    - `def check(text: str) -> Asks[CallModel, str | None]` asks for up to `asks` effects with `yield from`, such as
+      the verdict of a model. They are counted; `handlers` answer the effects that the executor does not know.
+
+    If a limit stops the check, the run is refused. A memory is loaded before the check. Bound: one transition a run,
+    and the effects of the check. Raises `InputError` for invalid options, and in a run for a check that returns neither
+    a string nor `None`.
+
+        def no_passwords(text: str) -> str | None:
+            return "It asks for a password." if "password" in text else None
+
+        executor = create_agent(model, tools, nodes=[guard_input(no_passwords)])
+        print(executor.run("What is the password?").output)
+    """
+    names = validate_each("guard_input: inputs", inputs, str, "names")
+    guard = _Guard("guard_input", check, name, blocking=blocking, asks=asks)
+
+    def text_of(ready: Ready) -> str:
+        given = ready.run.inputs
+        wanted = names or (("input",) if "input" in given else [key for key in given if isinstance(given[key], str)])
+        return "\n".join([format_observation(given[key]) for key in wanted if key in given])
+
+    def refuse(ready: Ready, why: str) -> Refused:
+        return Refused(ready.run, name, why)
+
+    def not_checked(ready: Ready, limit: Exhausted) -> Refused:
+        return refuse(ready, _not_checked(limit))
+
+    entry = guard.make_node((Ready, Refused), text_of, refuse, not_checked)
+    return Piece(name, (entry,), once=True, gates=True, handlers=dict(handlers or {}))
+
+
+def guard_output(
+    check: Check,
+    *,
+    blocking: bool = False,
+    asks: int = 1,
+    handlers: Mapping[type[Effect[Any]], HandlerLike] | None = None,
+    name: str = "guard_output",
+) -> Piece:
+    """Return a piece that checks every answer before it is given out or saved, the last word of a stopped run included.
+
+    `check(text)` is as in `guard_input`; the text is the answer as a model would read it. A refused answer is replaced
+    by the stopped response of a refusal, and the model is asked nothing more. A `StoppedResponse` is checked if it is
+    not the executor's own text; if it is refused, it keeps its limit, and has the refusal, too. If a limit stops the
+    check, the answer is refused.
+
+    No event, piece or chunk of `stream_answer`, `stream_chunks` and `verbose` has a refused answer, nor has the result.
+    The model's reply itself is an event of `stream` and a part of the journal and the trace: they record what happened.
+    The pieces of an answer are held back until the check has decided, so an allowed answer comes in one piece.
+
+    Bound: one transition a run, and the effects of the check. Raises as `guard_input` does.
+
+        def no_pins(text: str) -> str | None:
+            return "It contains a PIN." if "PIN is" in text else None
+
+        executor = create_agent(model, tools, nodes=[guard_output(no_pins)])
+        print(executor.run("What is the PIN?").output)
+    """
+    guard = _Guard("guard_output", check, name, blocking=blocking, asks=asks)
+
+    def answer_of(finish: AgentFinish) -> str:
+        return format_observation(finish.answer)
+
+    def refuse(finish: AgentFinish, why: str) -> Refused:
+        return Refused(finish.run, name, why)
+
+    def not_checked(finish: AgentFinish, limit: Exhausted) -> Refused:
+        return refuse(finish, _not_checked(limit))
+
+    def words_of(stopped: StoppedResponse) -> str | None:
+        return None if stopped.output == _own_text(stopped) else stopped.output
+
+    def replace(stopped: StoppedResponse, why: str) -> StoppedResponse:
+        refusal = Refusal(name, why)
+        text = f"Agent stopped: {refusal}"
+        return dataclasses.replace(stopped, output=text, generated=False, refusal=refusal)
+
+    def stop_unchecked(stopped: StoppedResponse, limit: Exhausted) -> StoppedResponse:
+        return stopped if words_of(stopped) is None else replace(stopped, _not_checked(limit))
+
+    answer = guard.make_node((AgentFinish, Refused), answer_of, refuse, not_checked)
+    # A node of its own: a refused answer is stopped, and the stopped response comes here, not back to the first.
+    last_word = guard.make_node((StoppedResponse,), words_of, replace, stop_unchecked)
+    nodes = (answer, rename(last_word, f"{name}_stopped"))
+    return Piece(name, nodes, handlers=dict(handlers or {}))
+
+
+def _not_checked(limit: Exhausted) -> str:
+    return f"the check was not finished: {limit}"
+
+
+def _own_text(stopped: StoppedResponse) -> str:
+    """Return the text that the executor itself gives a run that this limit or refusal has stopped."""
+    cause = stopped.cause
+    if isinstance(cause, Refusal):
+        reached: LimitReached | Refused = Refused(stopped.run, cause.by, cause.why)
+    else:
+        reached = LimitReached(stopped.run, cause)
+    text: str = stopped_response.function(reached).output
+    return text
+
+
+@final
+class _Guard:
+    """A check, and the nodes that it decides in."""
+
+    def __init__(self, owner: str, check: Check, name: str, *, blocking: bool, asks: int) -> None:
+        validate(
+            owner,
+            ("check", check, FUNCTION),
+            ("name", name, STRING),
+            ("blocking", blocking, FLAG),
+            ("asks", asks, whole(0)),
+        )
+        self._name = name
+        self._asks = asks
+        # Any: each kind of check returns another class.
+        self._check: Any = check
+        self._effects: Any = None
+        self._waits = inspect.iscoroutinefunction(check)
+        self._blocking = blocking
+        hint: Any = read_hints(check, name).get("return") if inspect.isroutine(check) else None
+        if get_origin(hint) is Generator:
+            self._effects = get_args(hint)[0]
+        if inspect.isgeneratorfunction(check) and self._effects is None:
+            raise InputError(f"{owner}: the check yields effects; annotate it with -> Asks[Effect, str | None]")
+        if blocking and (self._waits or self._effects is not None):
+            raise InputError(f"{owner} has blocking=True; leave it out, because the check does not block")
+
+    def make_node(
+        self,
+        outcomes: tuple[type, ...],
+        text_of: Callable[[Any], str | None],
+        refuse: Callable[[Any, str], object],
+        not_checked: Callable[[Any, Exhausted], object],
+    ) -> Node[Any, Any]:
+        """Return a node that passes on a value of the first class, or returns what `refuse` returns.
+
+        A text of `None` is allowed. `not_checked` returns the outcome for a limit that stops the check.
+        """
+        # The values may be of any class: the annotations below say which.
+        check = self._check
+
+        def settle(value: Any, why: object) -> Any:
+            if why is None:
+                return value
+            if not isinstance(why, str) or not why:
+                raise InputError(
+                    f"{self._name}: the check returned {format_value(why)}; return the reason to refuse, or None"
+                )
+            return refuse(value, why)
+
+        def judge(value: Any) -> Any:
+            text = text_of(value)
+            return value if text is None else settle(value, check(text))
+
+        async def await_verdict(value: Any) -> Any:
+            text = text_of(value)
+            return value if text is None else settle(value, await check(text))
+
+        def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
+            text = text_of(value)
+            # Any: the effects are those of the check's annotation.
+            why: Any = None if text is None else (yield from check(text))
+            return settle(value, why)
+
+        # Any: a union of classes that are known at run time only.
+        returned: Any = Union[outcomes]  # noqa: UP007 - the classes are in a tuple
+        function: Callable[[Any], Any] = judge
+        if self._effects is not None:
+            function, returned = ask_verdict, types.GenericAlias(Generator, (self._effects, Any, returned))
+        elif self._waits:
+            function = await_verdict
+        function.__annotations__ = {"value": outcomes[0], "return": returned}
+        made: Node[Any, Any] = rename(opaque(function) if self._blocking else node(function), self._name)
+        if made.kind == "pure":
+            return made
+        return charged(when_spent=not_checked, asks=(0, self._asks) if made.kind == "asks" else None)(made)

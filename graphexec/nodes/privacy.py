@@ -1,0 +1,391 @@
+"""Privacy: personal data is replaced by tokens before a model sees it, and restored for tools and people."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar, final
+
+from graphexec._arguments import FLAG, STRING, validate, validate_each
+from graphexec._parsing import compile_lazily
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps, StoppedResponse
+from graphexec.effects import ToolResult
+from graphexec.errors import InputError, format_value
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import Acted, Observed, Ready
+from graphexec.kernel.node import Node, node, rename
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    ModelRequest,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from graphexec.messages.images import dump_observation
+from graphexec.nodes._personal_data import PATTERNS, Finder, find_spans
+
+# What a pattern is: a regular expression, or a function that returns the start and the end of each match.
+AnyPattern: TypeAlias = str | re.Pattern[str] | Finder
+
+M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMessage)
+
+# Changes a string, or an integer; the reply may be of another class.
+Change: TypeAlias = Callable[[Any], Any]
+
+
+def redact_pii(
+    patterns: Iterable[str] | Mapping[str, AnyPattern] = tuple(PATTERNS),
+    *,
+    restore: bool = True,
+    keep: Sequence[str] = (),
+    name: str = "redact_pii",
+) -> Piece:
+    """Return a piece that replaces personal data by tokens such as `[EMAIL_1]` before the agent's model sees them.
+
+    It replaces them in the inputs (a chat history included), in tool results, and at last in every request of the
+    agent, whatever its prompt is made of: no message of a request holds a match. The tools are called with the values.
+    The answer, the last word of a stopped run, the steps of the result and what a memory saves have the values, too;
+    with `restore=False` all of these have the tokens, and a match in an answer is replaced.
+
+    - `patterns`: names of the patterns on the shelf, of `EMAIL`, `CARD` (with a valid checksum), `IBAN` (likewise),
+      `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default; or your own by name, as regular
+      expressions or as functions from a string to the `(start, end)` of each match.
+    - `keep`: strings that are never replaced, such as the address of your own support.
+
+    A value has the same token throughout a run. A token that a tool or a person writes is replaced like a match, and
+    one that the model invents is left as it is, so nobody is given a value by guessing. The tokens and the values are
+    a part of the run's snapshot. A match that only the request has, such as one in the prompt, is replaced by `[EMAIL]`
+    for good. Images are not searched.
+
+    The pieces of an answer are held back until it is restored. In `stream_chunks`, steps have the tokens. Put the piece
+    first in the list: a node that asks a model before it, or after the answer is restored, is refused. An agent that a
+    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own. So does the model of a
+    memory that summarizes.
+
+    Bound: `6*iterations + 4` transitions; nothing is asked. The default patterns take time linear in the text. Raises
+    `InputError` for an invalid option.
+
+        executor = create_agent(model, tools, nodes=[redact_pii()])
+        executor.run("Send the invoice to ann@example.com")        # the model reads: ... to [EMAIL_1]
+
+        badge = redact_pii({"BADGE": r"B-[0-9]{6}"}, name="redact_badges")
+        executor = executor.plug(badge)
+    """
+    validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
+    search = _Search(_to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
+
+    @node
+    def hide_inputs(ready: Ready) -> Ready:
+        """Replace the personal data in the inputs."""
+        vault = _Vault.of(ready.run, name, search)
+        return Ready(vault.store(_map_inputs(ready.run, vault.hide), name))
+
+    @node
+    def show_arguments(acted: Acted) -> Acted:
+        """Restore the arguments of the calls for the tools."""
+        show = _Vault.of(acted.run, name, search).show
+        return dataclasses.replace(acted, actions=tuple(_map_input(action, show) for action in acted.actions))
+
+    @node
+    def hide_results(observed: Observed) -> Observed:
+        """Replace the personal data in the calls and in their results."""
+        vault = _Vault.of(observed.run, name, search)
+        actions = tuple(_map_input(action, vault.hide) for action in observed.actions)
+        results = tuple(_hide_result(result, vault.hide) for result in observed.results)
+        return Observed(vault.store(observed.run, name), actions, results)
+
+    @node
+    def show_answer(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
+        """Restore the ending and its steps for people."""
+        vault = _Vault.of(ending.run, name, search)
+        return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
+
+    @node
+    def hide_answer(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
+        """Replace the personal data in the ending."""
+        return _map_ending(ending, _Vault.of(ending.run, name, search).mask, ending.run)
+
+    def edits(request: ModelRequest, run: Run) -> ModelRequest:
+        mask = _Vault.of(run, name, search).mask
+        if isinstance(request, ChatRequest):
+            return dataclasses.replace(request, messages=_map_values(tuple(request.messages), mask))
+        return dataclasses.replace(request, prompt=mask(request.prompt))
+
+    entries: list[Node[Any, Any]] = [rename(hide_inputs, name), rename(hide_results, f"{name}_results")]
+    if restore:
+        entries += [rename(show_arguments, f"{name}_arguments"), rename(show_answer, f"{name}_answer")]
+    else:
+        entries.append(rename(hide_answer, f"{name}_answer"))
+    return Piece(name, tuple(entries), once=True, edits=edits, reveals=True)
+
+
+# A token's name: letters, digits and underscores, in capitals.
+_NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
+# A token, or one that somebody wrote.
+_TOKEN = compile_lazily(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,9}\]")
+# The kind of the tokens that stand for what only looks like a token.
+_LITERAL = "TEXT"
+
+
+def _to_finders(patterns: Iterable[str] | Mapping[str, AnyPattern]) -> Mapping[str, Finder]:
+    """Return the functions that find the matches, by the name of their pattern. Raises `InputError`."""
+    if not isinstance(patterns, Mapping):
+        names = validate_each("redact_pii: patterns", patterns, str, "names, or a dict of patterns by name")
+        if unknown := [one for one in names if one not in PATTERNS]:
+            raise InputError(
+                f"redact_pii has no pattern {unknown[0]}; it has {', '.join(PATTERNS)}; pass your own in a dict by name"
+            )
+        return {one: PATTERNS[one] for one in names}
+    # A mapping is an iterable of names, too, which type checkers cannot tell apart.
+    own: Mapping[str, AnyPattern] = patterns  # pyright: ignore[reportUnknownVariableType]
+    return {name: _to_finder(name, pattern) for name, pattern in own.items()}
+
+
+def _to_finder(name: object, pattern: AnyPattern) -> Finder:
+    if not isinstance(name, str) or not _NAME().fullmatch(name) or name == _LITERAL:
+        raise InputError(f"redact_pii has a pattern {format_value(name)}; name it in capitals, such as BADGE")
+    if isinstance(pattern, str):
+        try:
+            pattern = re.compile(pattern)
+        except re.error as error:
+            raise InputError(
+                f"redact_pii: the pattern {name} is invalid ({error}); give a regular expression"
+            ) from error
+    if isinstance(pattern, re.Pattern):
+        if pattern.search("") is not None:
+            raise InputError(f"redact_pii: the pattern {name} matches the empty string; let it match a character")
+        finditer = pattern.finditer
+        return lambda text: [match.span() for match in finditer(text)]
+    if not callable(pattern):
+        raise InputError(
+            f"redact_pii: the pattern {name} is {format_value(pattern)}; give a regular expression or a function"
+        )
+    return pattern
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Search:
+    """The patterns, and the strings that they do not apply to."""
+
+    finders: Mapping[str, Finder]
+    keep: frozenset[str]
+
+    def find(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
+        """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too."""
+        spans = [
+            (start, end, kind)
+            for kind, finder in self.finders.items()
+            for start, end in finder(text)
+            if text[start:end] not in self.keep
+        ]
+        if tokens and "[" in text:
+            spans += [(*match.span(), _LITERAL) for match in _TOKEN().finditer(text)]
+        return find_spans(spans)
+
+
+@final
+class _Vault:
+    """The values of a run by their tokens."""
+
+    __slots__ = ("_counts", "_search", "_tokens", "_values")
+
+    def __init__(self, values: Mapping[str, Any], search: _Search) -> None:
+        self._search = search
+        self._values = dict(values)
+        self._tokens = {_key_of(value): token for token, value in values.items()}
+        self._counts = Counter(token[1:].rpartition("_")[0] for token in values)
+
+    @classmethod
+    def of(cls, run: Run, name: str, search: _Search) -> _Vault:
+        """Return the vault of a run, which is the state of the piece."""
+        values: Mapping[str, Any] = run.aside.state.get(name, {})
+        return cls(values, search)
+
+    def store(self, run: Run, name: str) -> Run:
+        """Return the run with this vault as the state of the piece."""
+        if len(run.aside.state.get(name, ())) == len(self._values):
+            return run
+        return run.with_aside(state={**run.aside.state, name: dict(self._values)})
+
+    def hide(self, value: Any) -> Any:
+        """Return a string with each match replaced by its token, and its token for a number that is a match."""
+        if isinstance(value, str):
+            return self._replace(value, self._add, tokens=True)
+        matched = self._match_whole(value)
+        return value if matched is None else self._add(matched, value)
+
+    def mask(self, value: Any) -> Any:
+        """Return a string with each match replaced by its token, or by the kind alone if it has none."""
+        if isinstance(value, str):
+            return self._mask_text(value)
+        matched = self._match_whole(value)
+        return value if matched is None else self._name_token(matched, value)
+
+    def show(self, value: Any) -> Any:
+        """Return a string with the tokens replaced by their values; a token that stands alone, as its value."""
+        if not isinstance(value, str) or "[" not in value:
+            return value
+        if value in self._values:
+            return self._values[value]
+        return _TOKEN().sub(lambda match: str(self._values.get(match[0], match[0])), value)
+
+    def show_json(self, text: str) -> str:
+        """Return JSON with the tokens in its strings replaced by their values."""
+
+        def escaped(token: str) -> str:
+            return json.dumps(str(self._values[token]), ensure_ascii=False)[1:-1] if token in self._values else token
+
+        return _TOKEN().sub(lambda match: escaped(match[0]), text)
+
+    def _mask_text(self, text: str) -> str:
+        """Return a string with the matches between its tokens replaced."""
+        parts: list[str] = []
+        done = 0
+        for token in _TOKEN().finditer(text) if "[" in text else ():
+            parts += (self._replace(text[done : token.start()], self._name_token, tokens=False), token[0])
+            done = token.end()
+        return "".join([*parts, self._replace(text[done:], self._name_token, tokens=False)])
+
+    def _match_whole(self, value: object) -> str | None:
+        """Return the kind of a number that is a match."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        text = str(value)
+        found = self._search.find(text, tokens=False)
+        return found[0][2] if found and found[0][:2] == (0, len(text)) else None
+
+    def _replace(self, text: str, name: Callable[[str, Any], str], *, tokens: bool) -> str:
+        spans = self._search.find(text, tokens=tokens)
+        if not spans:
+            return text
+        parts: list[str] = []
+        done = 0
+        for start, end, kind in spans:
+            parts += (text[done:start], name(kind, text[start:end]))
+            done = end
+        return "".join([*parts, text[done:]])
+
+    def _add(self, kind: str, value: Any) -> str:
+        key = _key_of(value)
+        token = self._tokens.get(key)
+        if token is None:
+            self._counts[kind] += 1
+            token = f"[{kind}_{self._counts[kind]}]"
+            self._tokens[key] = token
+            self._values[token] = value
+        return token
+
+    def _name_token(self, kind: str, value: Any) -> str:
+        return self._tokens.get(_key_of(value), f"[{kind}]")
+
+
+def _key_of(value: object) -> tuple[type, object]:
+    """Return what tells a value from all others: the number 1 is not the string "1"."""
+    return type(value), value
+
+
+def _map_values(value: Any, change: Change) -> Any:
+    """Return a value with each string and number in it changed; the same object if nothing changes."""
+    match value:
+        case str() | int():
+            return change(value)
+        case Mapping():
+            # Any: JSON data, or what a caller passes.
+            by_key: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+            changed = {_map_key(key, change): _map_values(one, change) for key, one in by_key.items()}
+            same = len(changed) == len(by_key) and all(by_key.get(key) is one for key, one in changed.items())
+            return by_key if same else changed
+        case list() | tuple():
+            # Any: as above.
+            items: list[Any] = [*value]
+            several = [_map_values(one, change) for one in items]
+            if all(map(operator.is_, several, items)):
+                return value  # pyright: ignore[reportUnknownVariableType]
+            return several if isinstance(value, list) else tuple(several)
+        case SystemMessage() | UserMessage() | ToolMessage() | AssistantMessage():
+            return _map_message(value, change, change)
+        case _:
+            return _map_foreign_message(value, change)
+
+
+def _map_message(message: M, change: Change, change_json: Change) -> M:
+    """Return a message with its content and the arguments of its calls changed, which are JSON."""
+    content = str(change(message.content))
+    if not isinstance(message, AssistantMessage):
+        return message if content == message.content else dataclasses.replace(message, content=content)
+    arguments = [str(change_json(call.arguments)) for call in message.tool_calls]
+    if content == message.content and arguments == [call.arguments for call in message.tool_calls]:
+        return message
+    calls = [
+        dataclasses.replace(call, arguments=text) for call, text in zip(message.tool_calls, arguments, strict=True)
+    ]
+    return dataclasses.replace(message, content=content, tool_calls=tuple(calls))
+
+
+def _map_key(key: Any, change: Change) -> Any:
+    # A token that stands alone may be a number, which is no key of JSON.
+    return str(change(key)) if isinstance(key, str) else key
+
+
+def _map_foreign_message(value: Any, change: Change) -> Any:
+    """Return a message of another library, which is a pydantic model, with its content changed."""
+    content = getattr(value, "content", None)
+    copy = getattr(value, "model_copy", None)
+    if not isinstance(content, (str, list)) or copy is None:
+        return value
+    return copy(update={"content": _map_values(content, change)})
+
+
+def _map_inputs(run: Run, change: Change) -> Run:
+    """Return the run with the values of its inputs changed; their names stay."""
+    inputs = {key: _map_values(value, change) for key, value in run.inputs.items()}
+    return dataclasses.replace(run, inputs=inputs)
+
+
+def _map_input(action: AgentAction, change: Change) -> AgentAction:
+    changed = _map_values(action.tool_input, change)
+    if isinstance(action.tool_input, str):
+        changed = str(changed)
+    return action if changed is action.tool_input else dataclasses.replace(action, tool_input=changed)
+
+
+def _hide_result(result: ToolResult, hide: Change) -> ToolResult:
+    data = dump_observation(result.observation)
+    hidden = _map_values(data, hide)
+    text = None if result.model_text is None else hide(result.model_text)
+    # What holds no match stays an object of its class.
+    observation = result.observation if hidden is data else hidden
+    return dataclasses.replace(result, observation=observation, model_text=text)
+
+
+def _map_ending(ending: AgentFinish | StoppedResponse, change: Change, run: Run) -> AgentFinish | StoppedResponse:
+    if isinstance(ending, StoppedResponse):
+        return dataclasses.replace(ending, output=str(change(ending.output)), run=run)
+    values = _map_values(dict(ending.return_values), change)
+    log, unread = str(change(ending.log)), str(change(ending.unread))
+    return dataclasses.replace(ending, return_values=values, log=log, unread=unread, run=run)
+
+
+def _show_run(run: Run, vault: _Vault, name: str) -> Run:
+    """Return the run with its inputs and its steps restored, and without the vault."""
+    if name not in run.aside.state:
+        return run
+    state = {key: value for key, value in run.aside.state.items() if key != name}
+    steps = Steps([_show_step(step, vault) for step in run.steps])
+    return dataclasses.replace(_map_inputs(run, vault.show), steps=steps).with_aside(state=state)
+
+
+def _show_step(step: AgentStep, vault: _Vault) -> AgentStep:
+    show, action = vault.show, _map_input(step.action, vault.show)
+    message = action.message
+    if message is not None:
+        message = _map_message(message, show, vault.show_json)
+    action = dataclasses.replace(action, log=str(show(action.log)), message=message, unread=str(show(action.unread)))
+    text = None if step.model_text is None else str(show(step.model_text))
+    return dataclasses.replace(step, action=action, observation=_map_values(step.observation, show), model_text=text)
