@@ -187,7 +187,7 @@ class _Guard:
         A text of `None` is allowed. `not_checked` returns the outcome for a limit that stops the check.
         """
         # The values may be of any class: the annotations below say which.
-        check = self._check
+        check: Callable[[str], Any] = self._check
 
         def settle(value: Any, why: object) -> Any:
             if why is None:
@@ -209,7 +209,8 @@ class _Guard:
         def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
             text = text_of(value)
             # Any: the effects are those of the check's annotation.
-            why: Any = None if text is None else (yield from check(text))
+            verdict: Any = check(text) if text is not None else ()
+            why: object = yield from verdict
             return settle(value, why)
 
         # Any: a union of classes that are known at run time only.
