@@ -1,0 +1,167 @@
+"""Guards decide before a model or a tool is called, and before any part of an answer is given out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graphexec import AgentExecutor, Asks, GraphError, InputError, ask, create_tool_calling_agent, node
+from graphexec.actions import AgentFinish
+from graphexec.effects import CallModel
+from graphexec.errors import NodeError
+from graphexec.executor import Ready
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, ModelReply, ToolCall, UserMessage
+from graphexec.models import ScriptedModel
+from graphexec.nodes import Piece, guard_input, guard_output
+from graphexec.testing import scripted_tool
+
+SECRET = "the PIN is 4711"
+
+
+def no_pins(text: str) -> str | None:
+    return "no PINs" if "PIN" in text else None
+
+
+async def await_pins(text: str) -> str | None:
+    return no_pins(text)
+
+
+def ask_pins(text: str) -> Asks[CallModel, str | None]:
+    reply = yield from ask(CallModel(ChatRequest([UserMessage(f"judge: {text}")])))
+    return "no PINs" if "unsafe" in reply.content else None
+
+
+CHECKS: list[dict[str, Any]] = [{"check": no_pins}, {"check": await_pins}, {"check": no_pins, "blocking": True}]
+
+
+def make_executor(model: ScriptedModel, *pieces: Piece, **options: Any) -> AgentExecutor:
+    pay = scripted_tool("pay", [SECRET] * 5, return_direct=options.pop("return_direct", False))
+    agent = create_tool_calling_agent(model, [pay])
+    return AgentExecutor(agent=agent, tools=[pay], handle_parsing_errors=True, nodes=pieces, **options)
+
+
+def call() -> ModelReply:
+    return ModelReply("", (ToolCall("1", "pay", '{"x": "5"}'),))
+
+
+class TestInput:
+    @pytest.mark.parametrize("options", CHECKS)
+    def test_blocking_guardrail_prevents_tool_execution(self, options: dict[str, Any]) -> None:
+        model = ScriptedModel([call(), "done"])
+        result = make_executor(model, guard_input(**options)).run("what is the PIN?")
+        assert result.output == "Agent stopped: refused by guard_input: no PINs"
+        assert result.reason == "refused"
+        assert not model.requests
+        assert not result.spent.meters.get("tool_calls")
+
+    def test_model_may_judge(self) -> None:
+        model = ScriptedModel(["safe", "done"])
+        executor = make_executor(model, guard_input(ask_pins))
+        assert executor.run("hi").output == "done"
+        refused = make_executor(ScriptedModel(["unsafe"]), guard_input(ask_pins)).run("hi")
+        assert refused.output == "Agent stopped: refused by guard_input: no PINs"
+        assert refused.spent.meters["model_calls"] == 1
+
+    def test_unfinished_check_refuses(self) -> None:
+        """Without a verdict, not even the last word of a stopped run is asked for."""
+        model = ScriptedModel(["done"])
+        executor = make_executor(model, guard_input(ask_pins), max_model_calls=0, early_stopping_method="generate")
+        assert "refused by guard_input: the check was not finished" in str(executor.run("hi").output)
+        assert not model.requests
+
+    def test_only_named_inputs_are_checked(self) -> None:
+        piece = guard_input(no_pins, inputs=["other"])
+        assert make_executor(ScriptedModel(["done"]), piece).run(SECRET).output == "done"
+
+    def test_nothing_may_ask_before_the_guard(self) -> None:
+        @node
+        def choose(ready: Ready) -> Asks[CallModel, Ready]:
+            yield from ask(CallModel(ChatRequest([UserMessage("choose")])))
+            return ready
+
+        early = Piece("early", (choose,), once=True)
+        with pytest.raises(GraphError, match="choose asks before guard_input is done; put guard_input before early"):
+            make_executor(ScriptedModel([]), early, guard_input(no_pins))
+        make_executor(ScriptedModel([]), guard_input(no_pins), early)
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"check": "x"}, "check='x'; give a function"),
+            ({"check": await_pins, "blocking": True}, "blocking=True; leave it out"),
+            ({"check": no_pins, "inputs": "input"}, "give a list of names"),
+        ],
+    )
+    def test_wrong_options_are_refused(self, options: dict[str, Any], text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            guard_input(**options)
+
+    def test_wrong_verdict_ends_the_run(self) -> None:
+        wrong: Any = lambda text: True  # noqa: E731 - a lambda has no annotation
+        with pytest.raises(InputError, match="the check returned True; return the reason"):
+            make_executor(ScriptedModel([]), guard_input(wrong)).run("hi")
+
+    def test_invalid_name_is_refused(self) -> None:
+        with pytest.raises(NodeError, match="cannot be named 'a b'"):
+            guard_input(no_pins, name="a b")
+
+
+class TestOutput:
+    @pytest.mark.parametrize("options", CHECKS)
+    @pytest.mark.parametrize("way", ["parse", "return_direct", "generate"])
+    def test_refused_answer_is_given_out_nowhere(
+        self, options: dict[str, Any], way: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def make() -> AgentExecutor:
+            replies = {"parse": [SECRET], "return_direct": [call()], "generate": [call(), SECRET]}[way]
+            return make_executor(
+                ScriptedModel(replies, repeat_last=True),
+                guard_output(**options),
+                return_direct=way == "return_direct",
+                max_iterations=1,
+                early_stopping_method="generate",
+                verbose=way != "return_direct",
+            )
+
+        result = make().run("hi")
+        assert result.output == "Agent stopped: refused by guard_output: no PINs"
+        assert result.stopped is not None
+        assert result.stopped.refusal is not None
+        assert "".join(make().stream_answer("hi")) == result.output
+        if way == "parse":
+            assert "4711" not in str(list(make().stream_chunks("hi"))) + str(result.ending) + str(result.steps)
+            assert "4711" not in capsys.readouterr().err
+
+    def test_own_text_of_a_stopped_run_is_not_checked(self) -> None:
+        executor = make_executor(ScriptedModel([call()]), guard_output(lambda _: "no"), max_iterations=1)
+        assert executor.run("hi").output == "Agent stopped due to iteration limit or time limit."
+
+    def test_last_word_without_a_check_is_withheld(self) -> None:
+        model = ScriptedModel([call(), SECRET])
+        options = {"max_model_calls": 1, "early_stopping_method": "generate"}
+        result = make_executor(model, guard_output(ask_pins), **options).run("hi")
+        assert "4711" not in str(result.output)
+        assert result.reason == "model_calls"
+        assert "refused by guard_output" in str(result.output)
+
+    def test_memory_saves_what_was_given_out(self) -> None:
+        memory = BufferMemory(as_messages=True, key="chat_history")
+        make_executor(ScriptedModel([SECRET]), guard_output(no_pins), memory=memory).run("hi")
+        assert "4711" not in str(memory.load({}))
+        assert "refused by guard_output" in str(memory.load({}))
+
+    def test_answers_of_other_pieces_are_checked(self) -> None:
+        @node
+        def betray(finish: AgentFinish) -> AgentFinish:
+            return AgentFinish({"output": SECRET}, "", finish.run)
+
+        executor = make_executor(ScriptedModel(["fine"]), guard_output(no_pins), Piece("betray", (betray,)))
+        assert executor.run("hi").reason == "refused"
+
+    def test_two_guards_fit(self) -> None:
+        pieces = (guard_output(no_pins), guard_output(lambda _: None, name="second"), guard_input(no_pins))
+        executor = make_executor(ScriptedModel(["fine"]), *pieces, guard_input(no_pins, name="third"))
+        assert executor.run("hi").output == "fine"
+        assert executor.seats()[AgentFinish] == ("second", "guard_output")
