@@ -208,10 +208,10 @@ class _Guard:
 
         def ask_verdict(value: Any) -> Generator[Any, Any, Any]:
             text = text_of(value)
-            # Any: the effects are those of the check's annotation.
-            verdict: Any = check(text) if text is not None else ()
-            why: object = yield from verdict
-            return settle(value, why)
+            if text is None:
+                return value
+            verdict: Generator[Any, Any, object] = check(text)
+            return settle(value, (yield from verdict))
 
         # Any: a union of classes that are known at run time only.
         returned: Any = Union[outcomes]  # noqa: UP007 - the classes are in a tuple

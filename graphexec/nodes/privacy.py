@@ -7,7 +7,7 @@ import json
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar, final
 
 from graphexec._arguments import FLAG, STRING, validate, validate_each
@@ -177,7 +177,22 @@ class _Search:
     keep: frozenset[str]
 
     def find(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
-        """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too."""
+        """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too.
+
+        Between the matches there is none: `ann@example.com4111 1111 1111 1111` has an address only once the number is
+        a token.
+        """
+        found = self._find_all(text, tokens=tokens)
+        gaps = list(_gaps(found, len(text))) if found else []
+        while gaps:
+            start, end = gaps.pop()
+            inner = self._find_all(text[start:end], tokens=tokens)
+            found += [(start + first, start + last, kind) for first, last, kind in inner]
+            if inner:
+                gaps += [(start + first, start + last) for first, last in _gaps(inner, end - start)]
+        return sorted(found)
+
+    def _find_all(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
         spans = [
             (start, end, kind)
             for kind, finder in self.finders.items()
@@ -187,6 +202,15 @@ class _Search:
         if tokens and "[" in text:
             spans += [(*match.span(), _LITERAL) for match in _TOKEN().finditer(text)]
         return find_spans(spans)
+
+
+def _gaps(spans: Sequence[tuple[int, int, str]], length: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and the end of what is between the matches of a text of this length."""
+    done = 0
+    for start, end, _ in (*spans, (length, length, "")):
+        if done < start:
+            yield done, start
+        done = end
 
 
 @final
