@@ -37,6 +37,8 @@ M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMess
 # Changes a string, or an integer; the reply may be of another class.
 Change: TypeAlias = Callable[[Any], Any]
 
+E = TypeVar("E", AgentFinish, StoppedResponse)
+
 
 def redact_pii(
     patterns: Iterable[str] | Mapping[str, AnyPattern] = tuple(PATTERNS),
@@ -99,16 +101,22 @@ def redact_pii(
         results = tuple(_hide_result(result, vault.hide) for result in observed.results)
         return Observed(vault.store(observed.run, name), actions, results)
 
-    @node
-    def show_answer(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
-        """Restore the ending and its steps for people."""
+    def change_ending(ending: E) -> E:
         vault = _Vault.of(ending.run, name, search)
-        return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
+        if restore:
+            return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
+        return _map_ending(ending, vault.mask, ending.run)
+
+    # Two nodes: the table would let one of both classes return either.
+    @node
+    def show_answer(finish: AgentFinish) -> AgentFinish:
+        """Restore the answer and its steps for people, or replace the personal data in the answer."""
+        return change_ending(finish)
 
     @node
-    def hide_answer(ending: AgentFinish | StoppedResponse) -> AgentFinish | StoppedResponse:
-        """Replace the personal data in the ending."""
-        return _map_ending(ending, _Vault.of(ending.run, name, search).mask, ending.run)
+    def show_stopped(stopped: StoppedResponse) -> StoppedResponse:
+        """Do the same with the text of a stopped run."""
+        return change_ending(stopped)
 
     def edits(request: ModelRequest, run: Run) -> ModelRequest:
         mask = _Vault.of(run, name, search).mask
@@ -118,9 +126,8 @@ def redact_pii(
 
     entries: list[Node[Any, Any]] = [rename(hide_inputs, name), rename(hide_results, f"{name}_results")]
     if restore:
-        entries += [rename(show_arguments, f"{name}_arguments"), rename(show_answer, f"{name}_answer")]
-    else:
-        entries.append(rename(hide_answer, f"{name}_answer"))
+        entries.append(rename(show_arguments, f"{name}_arguments"))
+    entries += [rename(show_answer, f"{name}_answer"), rename(show_stopped, f"{name}_stopped")]
     return Piece(name, tuple(entries), once=True, edits=edits, reveals=True)
 
 
@@ -388,7 +395,7 @@ def _hide_result(result: ToolResult, hide: Change) -> ToolResult:
     return dataclasses.replace(result, observation=observation, model_text=text)
 
 
-def _map_ending(ending: AgentFinish | StoppedResponse, change: Change, run: Run) -> AgentFinish | StoppedResponse:
+def _map_ending(ending: E, change: Change, run: Run) -> E:
     if isinstance(ending, StoppedResponse):
         return dataclasses.replace(ending, output=str(change(ending.output)), run=run)
     values = _map_values(dict(ending.return_values), change)
