@@ -2,8 +2,8 @@
 
     python benchmarks/pieces.py [--check]
 
-The proof is made without its cache. A step is one plan by a scripted model and one call of a trivial tool, unobserved;
-with the pieces, a reviewer approves each call, too. What the effects explain is the step without pieces, times the
+The proof is made without its cache. A step is one plan by a scripted model, which reads the request, and one call of a
+trivial tool, unobserved; with the pieces, a reviewer approves each call, too. What the effects explain is the step without pieces, times the
 ratio of the effects. Times are the best of several rounds of wall time, in which both take turns; with `--check` the
 exit status is 1 if a goal is missed.
 """
@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from graphexec import AgentExecutor, create_tool_calling_agent, tool
-from graphexec.messages import ModelReply, ToolCall
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, ToolCall, transcript
 from graphexec.models import ScriptedModel
 from graphexec.nodes import (
     Piece,
@@ -38,7 +38,7 @@ from graphexec.nodes import (
 from graphexec.runtime import Handler
 from graphexec.verify.proof.prove import prove_flow
 
-STEPS = 50
+STEPS = 15
 ROUNDS = 25
 
 # The goals: milliseconds for a proof, and the step beside what its effects explain.
@@ -61,6 +61,15 @@ def square(x: int) -> int:
 async def approve(*_: object) -> Review:
     """Approve a call at once."""
     return Review("approve")
+
+
+class Reader(ScriptedModel):
+    """A scripted model that reads all messages of a request, as every client does."""
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        """Return the next reply."""
+        transcript(request.messages if isinstance(request, ChatRequest) else ())
+        return super().complete(request, timeout=timeout)
 
 
 def make_pieces() -> list[Piece]:
@@ -86,7 +95,7 @@ def make_pieces() -> list[Piece]:
 def make_executor(pieces: Sequence[Piece], steps: int = STEPS) -> AgentExecutor:
     """Return an executor whose model calls the tool so many times, and then answers."""
     calls = [ModelReply("", (ToolCall(f"c{step}", "double", f'{{"x": {step}}}'),)) for step in range(steps)]
-    model = ScriptedModel([*calls, "done"], repeat_last=True)
+    model = Reader([*calls, "done"], repeat_last=True)
     agent = create_tool_calling_agent(model, [double, square])
     return AgentExecutor(agent=agent, tools=[double, square], max_iterations=2 * steps, nodes=pieces)
 

@@ -135,6 +135,9 @@ def redact_pii(
 _NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
 # A token, or one that somebody wrote.
 _TOKEN = compile_lazily(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,9}\]")
+# So many texts without a match are remembered, each of so many characters at most: those of a long conversation.
+_MOST_CLEAN = 4_096
+_LONGEST_CLEAN = 10_000
 # The kind of the tokens that stand for what only looks like a token.
 _LITERAL = "TEXT"
 
@@ -182,6 +185,19 @@ class _Search:
 
     finders: Mapping[str, Finder]
     keep: frozenset[str]
+    # Texts without a match: each request has those of the request before.
+    clean: dict[str, None] = dataclasses.field(default_factory=dict[str, None])
+
+    def is_clean(self, text: str) -> bool:
+        """Return whether a text has no match. The answers of the last texts are kept."""
+        if text in self.clean:
+            return True
+        found = self._find_all(text, tokens=False)
+        if not found and len(text) <= _LONGEST_CLEAN:
+            if len(self.clean) >= _MOST_CLEAN:
+                self.clean.clear()
+            self.clean[text] = None
+        return not found
 
     def find(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
         """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too.
@@ -276,6 +292,8 @@ class _Vault:
 
     def _mask_text(self, text: str) -> str:
         """Return a string with the matches between its tokens replaced."""
+        if "[" not in text and self._search.is_clean(text):
+            return text
         parts: list[str] = []
         done = 0
         for token in _TOKEN().finditer(text) if "[" in text else ():
