@@ -35,6 +35,7 @@ PUBLIC = (
     "graphexec.agents",
     "graphexec.memory",
     "graphexec.executor",
+    "graphexec.nodes",
     "graphexec.verify",
     "graphexec.verify.audit",
     "graphexec.verify.reports",
