@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-
 # The number of characters of a value that an error shows: enough to recognize it.
 _SHOWN = 120
-
 # An integer this large is shown as a power of ten.
 _LONG = 10**30
 
@@ -241,6 +239,10 @@ class ParseError(GraphexecError, ValueError):
         self.llm_output = llm_output
         self.prose = prose
         super().__init__(text)
+
+
+class OutputError(GraphexecError, ValueError):
+    """A run with an output type has no instance of it: a limit or a refusal stopped the run, or a node changed it."""
 
 
 class SnapshotError(GraphexecError, ValueError):

@@ -20,6 +20,7 @@ PACKAGE = TOP / "graphexec"
 
 # Methods that import a higher layer when they are called, because it creates what they return or draw.
 LOOKING_UP = {
+    "graphexec.executor.creation _make_output_piece -> graphexec.nodes.output",
     "graphexec.executor.executor AgentExecutor.draw -> graphexec.draw",
     "graphexec.executor.executor AgentExecutor._repr_mimebundle_ -> graphexec.draw.notebook",
     "graphexec.executor.result RunResult._repr_mimebundle_ -> graphexec.draw.notebook",

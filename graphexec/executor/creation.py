@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, cast, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict, TypeVar, cast, get_args, overload
 
 from graphexec._arguments import MODEL, STRING, is_executor, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
@@ -27,7 +28,7 @@ from graphexec.errors import InputError, SignatureError, an, did_you_mean, forma
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
-from graphexec.executor.plugging import Plugged
+from graphexec.executor.plugging import Piece, Plugged
 from graphexec.executor.table import ReturnDirect
 from graphexec.kernel.effects import Effect
 from graphexec.messages import Model
@@ -95,6 +96,40 @@ class KindChoice(NamedTuple):
 _OPTIONS = tuple(name for name in signature(AgentExecutor).parameters if name not in ("agent", "tools"))
 
 
+Out = TypeVar("Out")
+
+
+# No annotation expresses the types that are no classes, such as `int | str`, for which the answer is `Any`.
+@overload
+def create_agent(
+    model: Model | ModelFunction | str,
+    tools: Iterable[AnyTool | Callable[..., Any]] = (),
+    *,
+    system_prompt: str | None = None,
+    kind: AgentKind | Literal["auto"] = "auto",
+    output_type: UnionType,
+    **options: Unpack[ExecutorOptions],
+) -> AgentExecutor[Any]: ...
+@overload
+def create_agent(
+    model: Model | ModelFunction | str,
+    tools: Iterable[AnyTool | Callable[..., Any]] = (),
+    *,
+    system_prompt: str | None = None,
+    kind: AgentKind | Literal["auto"] = "auto",
+    output_type: type[Out],
+    **options: Unpack[ExecutorOptions],
+) -> AgentExecutor[Out]: ...
+@overload
+def create_agent(
+    model: Model | ModelFunction | str,
+    tools: Iterable[AnyTool | Callable[..., Any]] = (),
+    *,
+    system_prompt: str | None = None,
+    kind: AgentKind | Literal["auto"] = "auto",
+    output_type: object = None,
+    **options: Unpack[ExecutorOptions],
+) -> AgentExecutor[Any]: ...
 @explain_calls(
     "create_agent",
     "create_agent(model, tools)",
@@ -108,8 +143,9 @@ def create_agent(
     *,
     system_prompt: str | None = None,
     kind: AgentKind | Literal["auto"] = "auto",
+    output_type: object = None,
     **options: Unpack[ExecutorOptions],
-) -> AgentExecutor:
+) -> AgentExecutor[Any]:
     """Create an executor of an agent with these tools; run it with `.run("...")`.
 
     `model` is a model, the name of one, such as `openai:gpt-5-mini`, `ollama:qwen3` or `local` (see
@@ -120,6 +156,10 @@ def create_agent(
     `kind` is the agent's: `tool_calling` for models with native tool calls, `structured` for all others, `react` for
     plain text. `auto` takes `tool_calling` for models that are known to have such calls, and else `structured`; no
     server is asked. `executor.agent.kind` says which, and so does a record of the logger `graphexec` (level INFO).
+
+    With an `output_type`, such as a pydantic model, a dataclass or `int`, `result.output` is an instance of it; see
+    `graphexec.nodes.output_type`. Without tools, `auto` then takes the `tool_calling` agent, whose replies are the
+    answer alone.
 
     Agents do not make a successful call again with the same arguments: the model gets the earlier result. The
     structured agent never does, and the others not until another call was made. Declare a tool
@@ -141,7 +181,17 @@ def create_agent(
     reject_model(tools)
     client, all_tools = to_model(model), to_tools(tools)
     name = model if isinstance(model, str) else None
-    choice = choose_kind(client, all_tools, name) if kind == "auto" else KindChoice(kind, "as requested")
+    typed = () if output_type is None else (_make_output_piece(output_type),)
+    # The last of the list is the first to see an answer, so the other pieces see the instance.
+    nodes = (*options.get("nodes", ()), *typed)
+    if kind != "auto":
+        choice = KindChoice(kind, "as requested")
+    elif typed and not all_tools and not any(isinstance(one, Piece) and one.tools for one in nodes):
+        choice = KindChoice("tool_calling", "there are no tools, so a reply is the answer alone")
+        # Small models follow the schema's note alone better than together with other instructions.
+        system_prompt = "" if system_prompt is None else system_prompt
+    else:
+        choice = choose_kind(client, all_tools, name)
     logging.getLogger("graphexec").info("create_agent makes a %s agent for %r: %s", choice.kind, client, choice.reason)
     if choice.kind == "react" and options.get("memory") is not None:
         raise InputError(
@@ -149,6 +199,8 @@ def create_agent(
             "kind='structured', or make the agent with create_react_agent and {chat_history} in its prompt"
         )
     options.setdefault("handle_parsing_errors", True)
+    if nodes:
+        options["nodes"] = nodes
     agent = make_agent_of_kind(choice.kind, client, all_tools, system_prompt)
     if agent.tool_choice == INFERRED:
         logging.getLogger("graphexec").info(
@@ -158,7 +210,13 @@ def create_agent(
     return AgentExecutor(agent=agent, tools=all_tools, **options)
 
 
-_OWN_OPTIONS = ("system_prompt", "kind")
+_OWN_OPTIONS = ("system_prompt", "kind", "output_type")
+
+
+def _make_output_piece(kind: object) -> Piece:
+    from graphexec.nodes.output import output_type
+
+    return output_type(kind)
 
 
 def make_agent_of_kind(

@@ -24,7 +24,7 @@ from graphexec.executor.options import (
 )
 from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, to_piece
 from graphexec.executor.plugging.memory_nodes import save_endings
-from graphexec.executor.result import Ending
+from graphexec.executor.result import Ending, T_co
 from graphexec.executor.runs import RunMethods
 from graphexec.executor.setup import DispatchOptions, Setup, find_pieces
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @explain_executor
-class AgentExecutor(RunMethods):
+class AgentExecutor(RunMethods[T_co]):
     """Runs an agent with its tools until it has an answer or a limit is used up.
 
     `executor.graph` is the machine, with the agent's rules as nodes: draw it, extend it, test it. An executor holds no
@@ -180,6 +180,7 @@ class AgentExecutor(RunMethods):
             memory,
             Observers(validate_observers(observers), verbose),
             self._setup.binding,
+            self._setup.output,
             return_intermediate_steps=return_intermediate_steps,
         )
         self._allow_nonterminating = allow_nonterminating
@@ -198,7 +199,7 @@ class AgentExecutor(RunMethods):
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
         changed._setup = setup
-        changed._set_parts(setup.told, setup.offered, setup.memory, setup.binding)
+        changed._set_parts(setup.told, setup.offered, setup.memory, setup.binding, setup.output)
         # The limits of budgets that only a piece had are left out with it.
         graph = setup.make_graph()
         limits = self.limits
@@ -235,7 +236,7 @@ class AgentExecutor(RunMethods):
         """The memory, which adds inputs to a run and saves its ending."""
         return self._memory
 
-    def with_graph(self, graph: Graph[Ready, Ending]) -> AgentExecutor:
+    def with_graph(self, graph: Graph[Ready, Ending]) -> Self:
         """Return a copy of this executor with another machine, which is derived from `executor.graph` by surgery.
 
         If the executor has a memory, the nodes that load and save it are added unless the machine has them.
@@ -246,7 +247,7 @@ class AgentExecutor(RunMethods):
         require_agent_graph(graph)
         return self._changed(self._setup.fixed(graph))
 
-    def plug(self, *pieces: Plugged) -> AgentExecutor:
+    def plug(self, *pieces: Plugged) -> Self:
         """Return a copy of this executor with more pieces: those of `graphexec.nodes`, and nodes of your own.
 
         A piece sits on every edge of the class of outcomes that it takes. On the way to the model, the first piece is
@@ -259,7 +260,7 @@ class AgentExecutor(RunMethods):
         setup = self._setup
         return self._changed(dataclasses.replace(setup, pieces=(*setup.pieces, *map(to_piece, pieces))))
 
-    def unplug(self, *names: str) -> AgentExecutor:
+    def unplug(self, *names: str) -> Self:
         """Return a copy of this executor without the pieces of these names; the machine is as it was before them.
 
         Raises `InputError` for a name that is not plugged, and for a piece that is a part of a machine which `splice`,
@@ -277,7 +278,7 @@ class AgentExecutor(RunMethods):
         """Return the pieces of each class of outcomes, in the order in which a value passes them; print it."""
         return assign_seats(self._setup.pieces)
 
-    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> AgentExecutor:
+    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
         """Return a copy of this executor with other tools, of which its agent tells the model.
 
         Raises `ToolDefinitionError` for invalid tools, and `InputError` for an agent that cannot be made with others.
@@ -286,7 +287,7 @@ class AgentExecutor(RunMethods):
         agent = self._setup.agent.with_tools(several)
         return self._changed(dataclasses.replace(self._setup, tools=several, agent=agent))
 
-    def with_handlers(self, handlers: Mapping[type[Effect[Any]], HandlerLike]) -> AgentExecutor:
+    def with_handlers(self, handlers: Mapping[type[Effect[Any]], HandlerLike]) -> Self:
         """Return a copy of this executor with more handlers of effects; they replace those of the same effects.
 
         Raises `InputError` for invalid handlers.
@@ -294,7 +295,7 @@ class AgentExecutor(RunMethods):
         added = validate_handlers(handlers)
         return self._changed(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
 
-    def with_agent(self, agent: Agent | AgentFunction | Runnable | Planner) -> AgentExecutor:
+    def with_agent(self, agent: Agent | AgentFunction | Runnable | Planner) -> Self:
         """Return a copy of this executor with another agent and the same tools.
 
         Raises `InputError` for an agent that describes other tools to its model.
@@ -305,7 +306,7 @@ class AgentExecutor(RunMethods):
 
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]
-    ) -> AgentExecutor:
+    ) -> Self:
         """Return a copy of this executor with a node inserted on one or more edges; see `graphexec.splice`.
 
         The new machine is proved within this executor's limits. `verify().findings` warn of a guard that does not cover
@@ -315,15 +316,15 @@ class AgentExecutor(RunMethods):
         rows = save_endings(table, self._graph)
         return self.with_graph(splice(self._graph, rows, after=after, on=on, allow_nonterminating=True))
 
-    def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> AgentExecutor:
+    def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:
         """Return a copy of this executor where `new` replaces the node of the same name; see `graphexec.replace`."""
         return self.with_graph(replace(self._graph, new, narrowed=narrowed, allow_nonterminating=True))
 
-    def drop_edge(self, *, after: Node[Any, Any], on: type) -> AgentExecutor:
+    def drop_edge(self, *, after: Node[Any, Any], on: type) -> Self:
         """Return a copy without an edge and the nodes that only it leads to; see `graphexec.kernel.drop_edge`."""
         return self.with_graph(drop_edge(self._graph, after=after, on=on, allow_nonterminating=True))
 
-    def with_limits(self, limits: Limits) -> AgentExecutor:
+    def with_limits(self, limits: Limits) -> Self:
         """Return a copy of this executor with these limits, such as `dataclasses.replace(executor.limits, seconds=60)`.
 
         Raises `UnprovedError` if a run may not terminate within them, `LimitsError` for an unknown budget, and

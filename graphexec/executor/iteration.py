@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from typing import Any, final
+from typing import Any, Generic, final
 
 from graphexec.actions import NO_STEPS, AgentStep, Run, Steps, run_of
 from graphexec.effects import CallTool
 from graphexec.errors import InputError
+from graphexec.executor.plugging import Output
 from graphexec.executor.plugging.memory_nodes import is_save_node
-from graphexec.executor.result import Ending, RunResult, make_result
+from graphexec.executor.result import Ending, RunResult, T_co, make_result
 from graphexec.kernel.effects import CallContext, Request, members_of
 from graphexec.kernel.events import Asked, Done, Entered, Event
 from graphexec.kernel.meters import Limits, Spent
@@ -65,7 +66,7 @@ StreamFactory = Callable[[Snapshot | None, IO, Callable[[], bool]], Items[Event[
 
 
 @final
-class Stepwise:
+class Stepwise(Generic[T_co]):
     """An iterable that runs the agent and yields the new steps of each turn, each as `(action, observation)`.
 
     Between two turns, `run` may be replaced: `turns.run = replace(turns.run, steps=Steps(...))`. The current node is
@@ -81,14 +82,24 @@ class Stepwise:
         "_known",
         "_limits",
         "_new",
+        "_output",
         "_result",
         "_run",
         "_sequence",
         "_stream",
     )
 
-    def __init__(self, stream: StreamFactory, *, limits: Limits, clock: Callable[[], float], known: Steps) -> None:
+    def __init__(
+        self,
+        stream: StreamFactory,
+        *,
+        limits: Limits,
+        clock: Callable[[], float],
+        known: Steps,
+        output: Output | None = None,
+    ) -> None:
         self._stream = stream
+        self._output = output
         self._limits = limits
         self._clock = clock
         self._known = known
@@ -100,7 +111,7 @@ class Stepwise:
         # The sequence number of the last request; a resumed run continues after it.
         self._sequence = 0
         self._run: Run | None = None
-        self._result: RunResult | None = None
+        self._result: RunResult[T_co] | None = None
         self._new = StepTracker(self._known)
 
     @property
@@ -131,7 +142,7 @@ class Stepwise:
         return self._result is not None
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T_co]:
         """The result of the run. Raises `InputError` until the run has ended."""
         if self._result is None:
             raise InputError("the run has not ended; iterate over it to the end")
@@ -169,7 +180,7 @@ class Stepwise:
             if event.call is not None:
                 self._sequence = event.call.sequence
         elif isinstance(event, Done):
-            self._result = make_result(event, self._limits)
+            self._result = make_result(event, self._limits, self._output)
             return self._new.take_new(self._result.steps) or None
         run = run_of(value)
         if run is None:

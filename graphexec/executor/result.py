@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RESULT_ATTRIBUTES
 from graphexec.actions import AgentFinish, Steps, StoppedResponse, steps_of
 from graphexec.effects import CACHED_TOKENS, COMPLETION_TOKENS, PROMPT_TOKENS
-from graphexec.errors import InputError
+from graphexec.errors import InputError, OutputError
 from graphexec.kernel.events import Done, Journal
 from graphexec.kernel.meters import Limits, Spent
 from graphexec.messages import Usage
+from graphexec.tools.formatting import format_observation
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    # The TypeVar of Python 3.13.
+    from typing_extensions import TypeVar
+
     from graphexec.draw import PieceView
+    from graphexec.executor.plugging import Output
+
+    # The class of the answer: of `create_agent(output_type=...)`, else any.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 Ending: TypeAlias = AgentFinish | StoppedResponse
 
@@ -29,7 +42,7 @@ Ending: TypeAlias = AgentFinish | StoppedResponse
     awaited="executor.run is not async: it has blocked the event loop; write await executor.arun(...)",
 )
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Generic[T_co]):
     """The ending of a run with its steps and its usage. A run stopped by a limit has a result, not an exception.
 
     `steps` holds every action with its observation, in order, including parse errors. `journal` holds the replies since
@@ -45,15 +58,27 @@ class RunResult:
     journal: Journal | None = field(default=None, compare=False, repr=False)
     observer_seconds: float = field(default=0.0, compare=False)
     node_seconds: float = field(default=0.0, compare=False)
+    # Why there is no instance of the executor's output type; `None` if there is one, and without such a type.
+    no_output: str | None = field(default=None, compare=False, repr=False)
+    typed: bool = field(default=False, compare=False, repr=False)
 
     def __str__(self) -> str:
         """The answer as text, or the text of the stopped response."""
-        return str(self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output)
+        answer = self.ending.answer if isinstance(self.ending, AgentFinish) else self.ending.output
+        # The same as a model writes it.
+        return format_observation(answer) if self.typed else str(answer)
 
     @property
-    def output(self) -> Any:
-        """The answer, or the text of the stopped response."""
-        return self.ending.output
+    def output(self) -> T_co:
+        """The answer, or the text of the stopped response.
+
+        With an output type, it is an instance. Raises `OutputError` if a limit or a refusal stopped such a run: then
+        `stopped` says which, and `str(result)` is the text.
+        """
+        if self.no_output is not None:
+            raise OutputError(self.no_output)
+        # With an output type, `make_result` has validated it; without one, the class is `Any`.
+        return cast("T_co", self.ending.output)
 
     @property
     def reason(self) -> str:
@@ -97,8 +122,28 @@ class RunResult:
         return Usage(*(int(self.spent[meter]) for meter in (PROMPT_TOKENS, COMPLETION_TOKENS, CACHED_TOKENS)))
 
 
-def make_result(done: Done[Ending], limits: Limits) -> RunResult:
-    """Return the result of a run that has ended."""
+def make_result(done: Done[Ending], limits: Limits, output: Output | None = None) -> RunResult[Any]:
+    """Return the result of a run that has ended; `output` is the type of its answer."""
     # A user's node may end a run and leave its steps out of the finish; the node's value has them.
     steps = max(done.outcome.steps, steps_of(done.snapshot.value), key=len)
-    return RunResult(done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds)
+    result: RunResult[Any] = RunResult(
+        done.outcome, steps, done.spent, limits, done.journal, done.observer_seconds, done.node_seconds
+    )
+    return result if output is None else _with_instance(result, output)
+
+
+def _with_instance(result: RunResult[Any], output: Output) -> RunResult[Any]:
+    """Return a result whose answer is an instance of the output type, or which says why it has none."""
+    ending = result.ending
+    if isinstance(ending, StoppedResponse):
+        why = f"the run was stopped ({result.reason}), so it has no answer of its type; look at result.stopped"
+        return dataclasses.replace(result, no_output=why, typed=True)
+    try:
+        instance = output.restore(ending.answer)
+    except OutputError as error:
+        return dataclasses.replace(result, no_output=str(error), typed=True)
+    if instance is not ending.answer:
+        # A snapshot has stored the answer as data.
+        name = "output" if "output" in ending.return_values else next(iter(ending.return_values))
+        ending = dataclasses.replace(ending, return_values={**ending.return_values, name: instance})
+    return dataclasses.replace(result, ending=ending, typed=True)

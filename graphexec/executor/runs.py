@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from graphexec.actions import NO_STEPS, Run, steps_of
 from graphexec.agents import Agent
@@ -15,7 +15,8 @@ from graphexec.executor.handlers import Binding
 from graphexec.executor.inputs import Inputs, make_input_keys, name_inputs, read_file, to_outputs
 from graphexec.executor.iteration import Stepwise
 from graphexec.executor.observers import Observer, Observers
-from graphexec.executor.result import Ending, RunResult, make_result
+from graphexec.executor.plugging import Output
+from graphexec.executor.result import Ending, RunResult, T_co, make_result
 from graphexec.executor.streams import AnswerExtractor, Chunk, ChunkBuilder, pairs
 from graphexec.executor.table import Ready
 from graphexec.kernel.effects import CallContext
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from graphexec.runtime.handlers import RunSettings
 
 
-class RunMethods:
+class RunMethods(Generic[T_co]):
     """The methods of `AgentExecutor` that run it, and the parts of the executor that they need."""
 
     __slots__ = (
@@ -49,6 +50,7 @@ class RunMethods:
         "_keys",
         "_memory",
         "_observers",
+        "_output",
         "agent",
         "return_intermediate_steps",
         "run_context",
@@ -66,17 +68,26 @@ class RunMethods:
         memory: Memory | None,
         observers: Observers,
         binding: Binding,
+        output: Output | None = None,
         *,
         return_intermediate_steps: bool,
     ) -> None:
         self.return_intermediate_steps = return_intermediate_steps
         self._observers = observers
-        self._set_parts(agent, tools, memory, binding)
+        self._set_parts(agent, tools, memory, binding, output)
         # Not in the copy whose runs are nested in those that check it.
         self._checks_access = True
 
-    def _set_parts(self, agent: Agent, tools: Mapping[str, AnyTool], memory: Memory | None, binding: Binding) -> None:
-        """Set the agent, the tools by name, the memory, and what the nodes are bound to."""
+    def _set_parts(
+        self,
+        agent: Agent,
+        tools: Mapping[str, AnyTool],
+        memory: Memory | None,
+        binding: Binding,
+        output: Output | None,
+    ) -> None:
+        """Set the agent, the tools by name, the memory, what the nodes are bound to, and the type of the answers."""
+        self._output = output
         self.agent = agent
         self.tools = tools
         self._memory = memory
@@ -101,7 +112,7 @@ class RunMethods:
         """
         return self._keys.passed
 
-    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
+    def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
 
         `inputs` is a dict of inputs by name, the only input as a string, or a snapshot of this machine to resume from;
@@ -116,11 +127,12 @@ class RunMethods:
         unreadable reply, and any exception of a tool, unless it is handled.
         """
         done = run_sync(self._follow(self._name(inputs), BLOCKING, RunOptions(**options)))
-        return make_result(done, self.limits)
+        return make_result(done, self.limits, self._output)
 
-    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult:
+    async def arun(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run like `run`, on the running event loop."""
-        return make_result(await self._follow(self._name(inputs), ASYNC, RunOptions(**options)), self.limits)
+        done = await self._follow(self._name(inputs), ASYNC, RunOptions(**options))
+        return make_result(done, self.limits, self._output)
 
     def stream(
         self, inputs: Inputs | Snapshot, *, tokens: bool = False, **options: Unpack[RunSettings]
@@ -159,12 +171,13 @@ class RunMethods:
         """Run like `stream_answer`, on the running event loop."""
         return self._answer(inputs, ASYNC, RunOptions(**options))
 
-    def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise:
+    def iter(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> Stepwise[T_co]:
         """Run step by step: `for steps in executor.iter(...)`, or `async for`; see `Stepwise`."""
         run_options = RunOptions(**options)
         return Stepwise(
             lambda snapshot, io, continues: self._events(snapshot or inputs, io, run_options, continues=continues),
             limits=self.limits,
+            output=self._output,
             clock=self.run_context.clock,
             known=steps_of(inputs.value) if isinstance(inputs, Snapshot) else NO_STEPS,
         )
@@ -263,7 +276,8 @@ class RunMethods:
         *,
         only_outputs: bool = False,
     ) -> dict[str, Any]:
-        result = make_result(await self._follow(self._name(inputs), io, options, watch=watch), self.limits)
+        done = await self._follow(self._name(inputs), io, options, watch=watch)
+        result = make_result(done, self.limits, self._output)
         returned = {**({} if only_outputs else name_inputs(inputs, self._keys.passed)), **to_outputs(result.ending)}
         if self.return_intermediate_steps:
             returned["intermediate_steps"] = pairs(result.steps)

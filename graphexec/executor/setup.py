@@ -15,7 +15,7 @@ from graphexec.executor.as_tool import nested_runs
 from graphexec.executor.handlers import Binding, make_handlers, with_attempts
 from graphexec.executor.inputs import make_input_keys
 from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
-from graphexec.executor.plugging import Piece, assign_seats, edits_of, plug
+from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
 from graphexec.executor.rules import CallRules, add_rules
@@ -62,6 +62,8 @@ class Setup:
     tool_options: DispatchOptions
     pieces: tuple[Piece, ...] = ()
     changed: Graph[Ready, Ending] | None = None
+    # Of a piece that is a part of the changed machine.
+    kept_output: Output | None = None
 
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
@@ -71,6 +73,16 @@ class Setup:
     def offered(self) -> Mapping[str, AnyTool]:
         """The tools by name, with those of the pieces. Raises `ToolDefinitionError` for two tools of one name."""
         return tools_by_name([*self.tools, *(tool for piece in self.pieces for tool in piece.tools)])
+
+    @cached_property
+    def output(self) -> Output | None:
+        """The type of the answers; `None` for any. Raises `InputError` for two of them."""
+        typed = [piece for piece in self.pieces if piece.output is not None]
+        if len(typed) + (self.kept_output is not None) > 1:
+            names = [piece.name for piece in typed]
+            remedy = f"unplug {names[0]}" if len(names) > 1 else "make the executor without the first"
+            raise InputError(f"{names[-1]} is another output type, and an executor has one; {remedy}")
+        return typed[0].output if typed else self.kept_output
 
     @cached_property
     def told(self) -> Agent:
@@ -178,6 +190,7 @@ class Setup:
             policies=self._policies,
             pieces=(),
             changed=unbind(graph),
+            kept_output=self.output,
         )
 
 

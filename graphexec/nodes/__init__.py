@@ -12,6 +12,7 @@ from graphexec.nodes.escalation import AskStronger, escalate
 from graphexec.nodes.guards import guard_input, guard_output
 from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
+from graphexec.nodes.output import output_type
 from graphexec.nodes.privacy import redact_pii
 from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
@@ -43,6 +44,7 @@ __all__ = [
     "handoffs",
     "limit_tool",
     "map_agents",
+    "output_type",
     "redact_pii",
     "select_tools",
     "sub_agent",

@@ -210,7 +210,7 @@ def test_wrong_model_gets_the_remedy(model: Any, says: str) -> None:
 # Options, and the error.
 WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"max_iteration": 3}, "create_agent has no option max_iteration; did you mean max_iterations?"),
-    ({"colour": "red"}, "create_agent has no option colour; the options are system_prompt, kind, max_iterations, "),
+    ({"colour": "red"}, "create_agent has no option colour; the options are system_prompt, kind, output_type, "),
     ({"agent": 3}, "create_agent has no option agent; "),
     ({"max_steps": 3}, "create_agent has no option max_steps; write max_iterations=..."),
     ({"functions": []}, "create_agent has no option functions; write tools, the second argument"),

@@ -42,6 +42,7 @@ from graphexec.executor import (
     LimitReached,
     Observed,
     Ready,
+    Refused,
     Replied,
     check_return_direct,
     dispatch_tools,
@@ -53,6 +54,7 @@ from graphexec.executor import (
 from graphexec.kernel import PendingEffect, begin, bind, rename
 from graphexec.kernel.graph import Routes, Table
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply
+from graphexec.models import ScriptedModel
 from graphexec.runtime import arun, astream, make_run_context, run, stream
 from tests.kernel.machines import DIAMOND, Even, Left, Number, Odd, Question, Stopped, Sum, Total, halve, split
 
@@ -82,7 +84,7 @@ def test_types_of_the_five_nodes_are_inferred() -> None:
     assert_type(parse, Node[Replied, Acted | AgentFinish | Ready])
     assert_type(dispatch_tools, Node[Acted, Observed | LimitReached])
     assert_type(check_return_direct, Node[Observed, Ready | AgentFinish])
-    assert_type(stopped_response, Node[LimitReached, StoppedResponse])
+    assert_type(stopped_response, Node[LimitReached | Refused, StoppedResponse])
 
 
 def test_a_node_is_inferred_from_its_function() -> None:
@@ -255,3 +257,25 @@ async def reply(request: ChatRequest) -> ModelReply:
 def double(number: int) -> int:
     """Double a number."""
     return 2 * number
+
+
+@dataclass
+class Invoice:
+    total: int
+
+
+def test_output_type_is_the_class_of_the_output() -> None:
+    typed = create_agent(ScriptedModel(['{"total": 3}'], repeat_last=True), output_type=Invoice)
+    assert_type(typed, AgentExecutor[Invoice])
+    assert_type(typed.plug(), AgentExecutor[Invoice])
+    assert_type(typed.run("q"), RunResult[Invoice])
+    assert_type(typed.run("q").output, Invoice)
+    assert_type(typed.run("q").output.total, int)
+    plain = create_agent(ScriptedModel(["3"]))
+    assert_type(plain, AgentExecutor[Any])
+    assert_type(create_agent(ScriptedModel(["3"]), output_type=int | str), AgentExecutor[Any])
+    several = create_agent(ScriptedModel(["[3]"]), output_type=list[int])
+    assert_type(several.run("q").output, list[int])
+    # Without a parameter, the class is that of any executor.
+    untyped: AgentExecutor = typed
+    assert_type(untyped.limits, Limits)

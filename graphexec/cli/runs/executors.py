@@ -27,7 +27,8 @@ def load_executor(reference: str) -> AgentExecutor:
         return _only_executor(reference)
     _, found = load_object(reference, _EXAMPLE)
     if isinstance(found, AgentExecutor):
-        return found
+        # Of any output type, which an object that is loaded does not tell.
+        return found  # pyright: ignore[reportUnknownVariableType]
     if inspect.isfunction(found) or inspect.ismethod(found) or inspect.isbuiltin(found):
         return _call_factory(reference, found)
     raise _refuse(reference, found)
@@ -74,7 +75,8 @@ def _call_factory(reference: str, factory: Callable[..., Any]) -> AgentExecutor:
     except BaseException as error:
         raise UsageError(f"{reference}() raised {type(error).__name__}: {error}{format_place(error)}") from error
     if isinstance(made, AgentExecutor):
-        return made
+        # As above.
+        return made  # pyright: ignore[reportUnknownVariableType]
     raise _refuse(f"{reference}()", made)
 
 

@@ -1,13 +1,15 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
-from graphexec.executor.plugging.piece import HOMES, Flow, Piece, Plugged, to_piece
+from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece
 from graphexec.executor.plugging.plug import asks_model, edits_of, plug
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 
 __all__ = [
     "HOMES",
     "ONCE",
+    "Edit",
     "Flow",
+    "Output",
     "Piece",
     "Plugged",
     "Seats",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
+from graphexec.agents import Agent
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.table import (
@@ -44,6 +45,18 @@ HOMES: Mapping[type, str] = {
 Edit: TypeAlias = Callable[[ModelRequest, Run], ModelRequest]
 
 
+class Output(Protocol):
+    """The type of the answers of an executor's runs, for `graphexec.nodes.output_type`."""
+
+    def edit_for(self, agent: Agent) -> Edit | None:
+        """Return what changes an agent's requests so that the model answers with the type; `None` to leave them."""
+        ...
+
+    def restore(self, value: object) -> Any:
+        """Return the instance in an answer, which a snapshot may have stored. Raises `OutputError` if there is none."""
+        ...
+
+
 @final
 @dataclass(frozen=True)
 class Piece:
@@ -65,6 +78,7 @@ class Piece:
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that it is about, all of which the executor must have.
+    - `output`: the type of the answers that it lets pass; see `output_type`.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
     name, and for nodes of which none takes a class with a home, or two take the same class.
@@ -82,6 +96,7 @@ class Piece:
     acts: bool = False
     tool_names: tuple[str, ...] = ()
     narrows: bool = False
+    output: Output | None = None
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.

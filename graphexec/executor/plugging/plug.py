@@ -199,4 +199,5 @@ def edits_of(agent: Agent, pieces: Sequence[Piece]) -> tuple[Edit, ...]:
             f"a piece changes the requests of the agent, and a {agent.kind} agent makes none; make the agent with "
             "create_agent, or leave out the piece"
         )
-    return edits
+    typed = (piece.output.edit_for(agent) for piece in pieces if piece.output is not None)
+    return (*(edit for edit in typed if edit is not None), *edits)

@@ -16,11 +16,11 @@ class Shop:
         return item
 
 
-create_agent("local", [double], max_iteration=3)  # error: mypy call-arg, pyright reportCallIssue
-create_agent("local", [double], max_iterations="3")  # error: mypy arg-type, pyright reportArgumentType
-create_agent("local", [double], kind="tool-calling")  # error: mypy arg-type, pyright reportArgumentType
+create_agent("local", [double], max_iteration=3)  # error: mypy call-overload call-overload, pyright reportCallIssue
+create_agent("local", [double], max_iterations="3")  # error: mypy call-overload, pyright reportArgumentType
+create_agent("local", [double], kind="tool-calling")  # error: mypy call-overload, pyright reportArgumentType
 create_agent("local", [3])  # error: mypy list-item, pyright reportArgumentType
-create_agent(3, [double])  # error: mypy arg-type, pyright reportArgumentType
+create_agent(3, [double])  # error: mypy call-overload, pyright reportArgumentType
 create_model("openai:gpt-5-mini", temprature=0)  # error: mypy call-arg, pyright reportCallIssue
 tool_from_schema("double", "Double it.", {}, double, timeuot=3)  # error: mypy call-arg, pyright reportCallIssue
 Tool("double", double, "Double it.")("3")  # error: mypy arg-type, pyright reportArgumentType

@@ -1,0 +1,398 @@
+"""Answers of a type: an instance or a typed stop, for replies of every kind, within the proved bound."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, ConfigDict
+from typing_extensions import TypedDict
+
+from graphexec import (
+    AgentExecutor,
+    AgentFinish,
+    Done,
+    InputError,
+    Snapshot,
+    Tool,
+    callable_agent,
+    create_agent,
+    create_react_agent,
+    node,
+)
+from graphexec.errors import OutputError
+from graphexec.executor import Refused
+from graphexec.memory import BufferMemory
+from graphexec.messages import ChatRequest, Message, ModelReply, ModelRequest, SystemMessage, ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.nodes import output_type
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+class Closed(City):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+
+
+class Unknown:
+    pass
+
+
+class Size(TypedDict):
+    width: int
+
+
+PARIS = '{"name": "Paris", "people": 2}'
+
+
+def make(*replies: ModelReply | str, kind: Any = City, **options: Any) -> AgentExecutor[Any]:
+    return create_agent(ScriptedModel(replies, repeat_last=True), output_type=kind, **options)
+
+
+def look_up(name: str) -> str:
+    """Look up a city."""
+    return f"{name} has 2 people"
+
+
+class TestAnswers:
+    @pytest.mark.parametrize(
+        ("kind", "reply", "expected"),
+        [
+            (City, PARIS, City(name="Paris", people=2)),
+            (City, f"```json\n{PARIS}\n```", City(name="Paris", people=2)),
+            (City, f"Here it is: {PARIS} Good luck!", City(name="Paris", people=2)),
+            (City, "{'name': 'Paris', 'people': 2,}", City(name="Paris", people=2)),
+            (Point, '{"x": 1, "y": 2.5}', Point(1.0, 2.5)),
+            (Size, '{"width": 3}', {"width": 3}),
+            (list[int], "[1, 2]", [1, 2]),
+            (list[int], '{"answer": [1, 2]}', [1, 2]),
+            (list[City], f"[{PARIS}]", [City(name="Paris", people=2)]),
+            (int | None, "null", None),
+            (int | str, "seven", "seven"),
+            (int, "7", 7),
+            (int, '{"answer": 7}', 7),
+            (bool, "true", True),
+            (date, "2026-11-23", date(2026, 11, 23)),
+            (Colour, '"red"', Colour.RED),
+            (Literal["yes", "no"], "no", "no"),
+            (str, ' {"not": "read"} ', ' {"not": "read"} '),
+            (City | Point, '{"x": 1, "y": 2}', Point(1.0, 2.0)),
+        ],
+    )
+    def test_answer_is_an_instance(self, kind: Any, reply: str, expected: object) -> None:
+        result = make(reply, kind=kind).run("Which?")
+        assert result.output == expected
+        assert type(result.output) is type(expected)
+        assert result.spent["model_calls"] == 1
+        assert isinstance(result.ending, AgentFinish)
+        assert result.ending.output is result.output
+
+    def test_errors_are_told_to_the_model(self) -> None:
+        executor = make('{"name": "Paris"}', PARIS)
+        result = executor.run("Which?")
+        assert result.output == City(name="Paris", people=2)
+        [step] = result.steps
+        assert "people: Field required" in step.observation
+        assert step.action.log == '{"name": "Paris"}'
+
+    def test_reasks_are_bounded(self) -> None:
+        # As pydantic-ai's test_output_validator_retries.
+        for reasks in range(3):
+            executor = create_agent(
+                ScriptedModel(["no"], repeat_last=True), nodes=[output_type(City, reasks=reasks)], kind="tool_calling"
+            )
+            result = executor.run("Which?")
+            assert result.reason == "reasks"
+            assert result.spent["model_calls"] == 1 + reasks
+
+    def test_several_answers_are_ambiguous(self) -> None:
+        other = PARIS.replace("2", "3")
+        assert make(f"{PARIS} or {other}", PARIS).run("Which?").spent["model_calls"] == 2
+        assert make(f"{PARIS}, so {PARIS}").run("Which?").spent["model_calls"] == 1
+
+    def test_validators_run_once(self) -> None:
+        doubled = Annotated[int, AfterValidator(lambda number: number * 2)]
+        assert make("4", kind=doubled).run("Which?").output == 8
+
+    def test_validator_that_raises_is_an_invalid_answer(self) -> None:
+        def refuse(number: int) -> int:
+            raise LookupError("unknown")
+
+        result = make("4", kind=Annotated[int, AfterValidator(refuse)]).run("Which?")
+        assert result.reason == "reasks"
+        assert "LookupError: unknown" in result.steps[0].observation
+
+    def test_return_direct_result_is_judged(self) -> None:
+        def city(name: str) -> City:
+            """Return a city."""
+            return City(name=name, people=2)
+
+        call = ModelReply("", (ToolCall("1", "city", '{"name": "Paris"}'),))
+        direct = Tool("city", city, "Return a city.", return_direct=True)
+        executor = create_agent(ScriptedModel([call]), [direct], output_type=City, kind="tool_calling")
+        result = executor.run("Which?")
+        assert result.output == City(name="Paris", people=2)
+        assert result.reason == "return_direct"
+
+
+class TestStops:
+    def test_stopped_run_has_no_output(self) -> None:
+        result = make("no").run("Which?")
+        with pytest.raises(OutputError, match=r"stopped \(reasks\).*look at result.stopped"):
+            _ = result.output
+        assert result.stopped is not None
+        assert str(result) == "Agent stopped due to reask limit."
+        assert make("no").invoke("Which?")["output"] == "Agent stopped due to reask limit."
+
+    def test_refused_run_has_no_output(self) -> None:
+        @node
+        def refuse(finish: AgentFinish) -> AgentFinish | Refused:
+            return Refused(finish.run, "refuse", "no") if finish.steps else Refused(finish.run, "refuse", "never")
+
+        result = make(PARIS).plug(refuse).run("Which?")
+        with pytest.raises(OutputError, match="refused"):
+            _ = result.output
+
+    def test_changed_answer_has_no_output(self) -> None:
+        @node
+        def withhold(finish: AgentFinish) -> AgentFinish:
+            return AgentFinish({"output": "withheld"})
+
+        later = make(PARIS, nodes=[withhold]).run("Which?")
+        with pytest.raises(OutputError, match="a later node has changed the answer"):
+            _ = later.output
+        assert str(later) == "withheld"
+
+
+class TestForms:
+    def test_snapshot_keeps_the_instance(self) -> None:
+        class Day(BaseModel):
+            day: date
+
+        memory = BufferMemory(as_messages=True)
+        executor = make('{"day": "2026-11-23"}', kind=Day, memory=memory)
+        events = list(executor.stream("Which?"))
+        done = events[-1]
+        assert isinstance(done, Done)
+        loaded = Snapshot.from_json(done.snapshot.to_json(), executor.graph)
+        # The stored answer is data, of which the result makes an instance.
+        stored: Any = loaded.value
+        assert stored.answer == {"day": "2026-11-23"}
+        assert executor.run(loaded).output == Day(day=date(2026, 11, 23))
+
+    def test_answer_is_json_elsewhere(self) -> None:
+        memory = BufferMemory(as_messages=True)
+        executor = make(PARIS, memory=memory)
+        written = '{"name":"Paris","people":2}'
+        assert str(executor.run("Which?")) == written
+        assert memory.history.turns()[0].output == written
+        assert list(executor.stream_answer("Which?")) == [written]
+        assert executor.invoke("Which?")["output"] == City(name="Paris", people=2)
+        turns = executor.iter("Which?")
+        list(turns)
+        assert turns.result.output == City(name="Paris", people=2)
+
+    def test_steps_stay_typed(self) -> None:
+        executor = make(PARIS).with_limits(make(PARIS).limits)
+        assert executor.with_graph(executor.graph).run("Which?").output == City(name="Paris", people=2)
+        assert executor.with_handlers({}).run("Which?").output == City(name="Paris", people=2)
+
+
+class Asked:
+    """Collects requests."""
+
+    provider = "openai"
+    name = "gpt-5"
+
+    def __init__(self, reply: str) -> None:
+        self.requests: list[ModelRequest] = []
+        self._reply = reply
+
+    def __call__(self, request: ModelRequest) -> str:
+        self.requests.append(request)
+        return self._reply
+
+    @property
+    def first(self) -> ChatRequest:
+        request = self.requests[0]
+        assert isinstance(request, ChatRequest)
+        return request
+
+
+def system_of(messages: Any) -> str:
+    first: Message = messages[0]
+    assert isinstance(first, SystemMessage)
+    return first.content
+
+
+class TestRequests:
+    def test_agent_without_tools_has_the_schema(self) -> None:
+        asked = Asked(PARIS)
+        executor = create_agent(asked, output_type=City)
+        executor.run("Which?")
+        assert asked.first.schema == City.model_json_schema()
+        assert system_of(asked.first.messages) == "Your final answer is JSON with the fields name, people."
+        assert executor.agent.kind == "tool_calling"
+
+    def test_schema_of_a_reply_is_an_object(self) -> None:
+        asked = Asked('{"answer": [1]}')
+        assert create_agent(asked, output_type=list[int]).run("Which?").output == [1]
+        assert asked.first.schema is not None
+        assert asked.first.schema["required"] == ["answer"]
+
+    def test_text_has_no_schema(self) -> None:
+        asked = Asked("hello")
+        assert create_agent(asked, output_type=str).run("Hi").output == "hello"
+        assert asked.first.schema is None
+
+    def test_structured_agent_has_the_schema_in_its_answer(self) -> None:
+        asked = Asked(f'{{"action": "final_answer", "answer": {PARIS}}}')
+        executor = create_agent(asked, [look_up], output_type=City, kind="structured")
+        assert executor.run("Hi").output == City(name="Paris", people=2)
+        schema: Any = asked.first.schema
+        answers = [one["properties"]["answer"] for one in schema["anyOf"] if "answer" in one["properties"]]
+        assert [answer["required"] for answer in answers] == [["name", "people"]]
+
+    def test_tools_exclude_the_schema_where_a_server_forbids_both(self) -> None:
+        asked = Asked(PARIS)
+        create_agent(asked, [look_up], output_type=City, kind="tool_calling").run("Hi")
+        assert asked.first.schema is None
+        assert "JSON with the fields name, people" in system_of(asked.first.messages)
+
+    def test_other_agents_have_a_note(self) -> None:
+        asked = Asked(f"Final Answer: {PARIS}")
+        executor = create_agent(asked, [look_up], kind="react", output_type=City)
+        assert executor.run("Hi").output == City(name="Paris", people=2)
+        assert "JSON with the fields" in str(asked.first.messages[0])
+        completion = create_react_agent(ScriptedModel([f"Final Answer: {PARIS}"]), [], protocol="completion")
+        typed = AgentExecutor(agent=completion, tools=[], nodes=[output_type(City)])
+        assert typed.run("Hi").output == City(name="Paris", people=2)
+
+    def test_function_as_agent_may_return_instances(self) -> None:
+        agent = callable_agent(lambda steps, inputs: AgentFinish({"answer": {"name": "Paris", "people": 2}}))
+        result = AgentExecutor(agent=agent, tools=[], nodes=[output_type(City)]).run({"input": "Hi"})
+        assert result.output == City(name="Paris", people=2)
+        assert list(result.ending.return_values) == ["answer"]  # type: ignore[union-attr]
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("kind", [None, 5, "City", City(name="a", people=1), [int], lambda: 1, Unknown])
+    def test_invalid_type_is_refused(self, kind: Any) -> None:
+        with pytest.raises(InputError, match="output type"):
+            output_type(kind)
+
+    def test_second_type_is_refused(self) -> None:
+        with pytest.raises(
+            InputError, match="number is another output type, and an executor has one; unplug output_type"
+        ):
+            make(PARIS).plug(output_type(int, name="number"))
+
+    def test_reasks_are_whole(self) -> None:
+        with pytest.raises(InputError, match="reasks"):
+            output_type(City, reasks=-1)
+
+    def test_unplug_restores_the_machine(self) -> None:
+        plain = create_agent(ScriptedModel(["hi"]))
+        assert plain.plug(output_type(City)).unplug("output_type").graph.edges == plain.graph.edges
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "people", "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+NEAR = st.fixed_dictionaries({"name": JSON, "people": JSON}, optional={"more": JSON})
+WRITTEN = (JSON | NEAR).map(json.dumps)
+TEXTS = st.one_of(
+    WRITTEN,
+    st.builds("```json\n{}\n```".format, WRITTEN),
+    st.builds("{} {}".format, WRITTEN, WRITTEN),
+    st.builds("So {}, then".format, WRITTEN),
+    st.text(st.characters(codec=None, categories=None), max_size=20),
+    st.sampled_from(
+        [
+            "",
+            "NaN",
+            "1e999",
+            "-Infinity",
+            "�",
+            '{"name": "\\ud800", "people": 1}',
+            '{"name": "�", "people": 1}',
+            "[" * 2000,
+            '{"name":' * 2000,
+            "x" * 100000,
+            "9" * 5000,
+            PARIS,
+            PARIS[:-1],
+            "{}" * 2000,
+        ]
+    ),
+)
+KINDS: list[Any] = [
+    City,
+    Closed,
+    Point,
+    Size,
+    Colour,
+    list[int],
+    int,
+    float,
+    bool,
+    date,
+    str,
+    Literal["a"],
+    City | Point,
+]
+
+
+def check_replies(kind: Any, replies: list[str]) -> None:
+    executor = make(*replies, kind=kind)
+    result = executor.run("Which?")
+    assert result.spent["model_calls"] <= 15
+    if result.stopped is not None:
+        assert result.reason in ("reasks", "iterations")
+        return
+    output: Any = result.output
+    if kind is Size:
+        assert isinstance(output["width"], int)
+    elif kind == list[int]:
+        assert all(type(one) is int for one in output)
+    elif kind == Literal["a"]:
+        assert output == "a"
+    elif kind == City | Point:
+        assert type(output) in (City, Point)
+    else:
+        assert type(output) is kind
+
+
+@given(st.sampled_from(KINDS), st.lists(TEXTS, min_size=1, max_size=4))
+def test_any_reply_is_an_instance_or_a_stop(kind: Any, replies: list[str]) -> None:
+    check_replies(kind, replies)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_replies_never_raise(kind: Any) -> None:
+    for reply in ("", "[" * 2_000, '{"name":' * 2_000, "\ud800", "NaN", "1e999", "9" * 5_000, "{}" * 2_000):
+        check_replies(kind, [reply])
