@@ -1,4 +1,4 @@
-"""A node of one's own: a guard on the tool calls, plugged into an agent.
+"""A custom node: a guard on the tool calls, plugged into an agent.
 
 The guard takes `Acted`, so it sits before `dispatch_tools` on every way to a tool. The picture, the proof and the run
 include it. Tests, pictures and `unplug` know it by the name of its function.

@@ -341,7 +341,7 @@ Decision: TypeAlias = AgentFinish | tuple[AgentAction, ...]
 @final
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a node stopped a run: `by` is the node's or the piece's name, and `why` the reason for people."""
+    """The reason for which a node stopped a run: `by` is the name of the node or its piece, `why` is for people."""
 
     by: str
     why: str

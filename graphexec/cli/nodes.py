@@ -93,7 +93,7 @@ def find_pieces() -> Iterator[Listed]:
 
 
 def _print_list(found: Sequence[Listed]) -> None:
-    rows = [(one.name, one.package, _taken(one), one.options, one.summary) for one in found]
+    rows = [(one.name, one.package, _format_classes(one), one.options, one.summary) for one in found]
     if not sys.stdout.isatty():
         write("".join("\t".join(row) + "\n" for row in rows), None)
         return
@@ -105,7 +105,7 @@ def _print_list(found: Sequence[Listed]) -> None:
     Screen(sys.stdout).print(table)
 
 
-def _taken(one: Listed) -> str:
+def _format_classes(one: Listed) -> str:
     piece = _sample(one)
     return "" if piece is None else ", ".join(dict.fromkeys(kind.__name__ for kind in piece.takes))
 

@@ -175,7 +175,7 @@ class AgentExecutor(RunMethods[T_co]):
             pieces=tuple(map(to_piece, nodes)),
         )
         super().__init__(
-            self._setup.told,
+            self._setup.agent_with_tools,
             self._setup.offered,
             memory,
             Observers(validate_observers(observers), verbose),
@@ -195,11 +195,11 @@ class AgentExecutor(RunMethods[T_co]):
         ranks = verdict.certificate.ranks if verdict.certificate is not None else None
         self._use(graph, dataclasses.replace(context, ranks=ranks))
 
-    def _changed(self, setup: Setup) -> Self:
+    def _copy_with(self, setup: Setup) -> Self:
         """Return a copy of this executor that is made of another setup, within the same limits."""
         changed = copy.copy(self)
         changed._setup = setup
-        changed._set_parts(setup.told, setup.offered, setup.memory, setup.binding, setup.output)
+        changed._set_parts(setup.agent_with_tools, setup.offered, setup.memory, setup.binding, setup.output)
         # The limits of budgets that only a piece had are left out with it.
         graph = setup.make_graph()
         limits = self.limits
@@ -228,7 +228,7 @@ class AgentExecutor(RunMethods[T_co]):
 
     @property
     def world(self) -> World:
-        """What answers the nodes of this executor in a graph that it is embedded in; see `graphexec.embed`."""
+        """The handlers that answer this executor's nodes in a graph that embeds it; see `graphexec.embed`."""
         return World(self.run_context.handlers, self.check_access)
 
     @property
@@ -245,7 +245,7 @@ class AgentExecutor(RunMethods[T_co]):
         other handlers: this executor's would silently replace those.
         """
         require_agent_graph(graph)
-        return self._changed(self._setup.fixed(graph))
+        return self._copy_with(self._setup.with_graph(graph))
 
     def plug(self, *pieces: Plugged) -> Self:
         """Return a copy of this executor with more pieces: those of `graphexec.nodes`, and nodes of your own.
@@ -254,11 +254,11 @@ class AgentExecutor(RunMethods[T_co]):
         met first; on the way out, it is met last. The new machine is proved within this executor's limits.
 
         Raises `GraphError` for a piece that does not fit, `UnprovedError` if a run may not terminate, `InputError` for
-        what is no piece, and for an agent that a piece cannot change, and `ToolDefinitionError` for a piece with a tool
-        of a name that another tool has.
+        another object than a piece and for an agent that a piece cannot change, and `ToolDefinitionError` for a tool of
+        a piece whose name another tool has.
         """
         setup = self._setup
-        return self._changed(dataclasses.replace(setup, pieces=(*setup.pieces, *map(to_piece, pieces))))
+        return self._copy_with(dataclasses.replace(setup, pieces=(*setup.pieces, *map(to_piece, pieces))))
 
     def unplug(self, *names: str) -> Self:
         """Return a copy of this executor without the pieces of these names; the machine is as it was before them.
@@ -267,7 +267,7 @@ class AgentExecutor(RunMethods[T_co]):
         `replace` or `with_graph` has changed.
         """
         setup = self._setup
-        return self._changed(dataclasses.replace(setup, pieces=find_pieces(setup.pieces, names, self._graph)))
+        return self._copy_with(dataclasses.replace(setup, pieces=find_pieces(setup.pieces, names, self._graph)))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -279,13 +279,13 @@ class AgentExecutor(RunMethods[T_co]):
         return assign_seats(self._setup.pieces)
 
     def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
-        """Return a copy of this executor with other tools, of which its agent tells the model.
+        """Return a copy of this executor with other tools, which its agent offers to the model.
 
         Raises `ToolDefinitionError` for invalid tools, and `InputError` for an agent that cannot be made with others.
         """
         several = tuple(tools_by_name(to_tools(tools)).values())
         agent = self._setup.agent.with_tools(several)
-        return self._changed(dataclasses.replace(self._setup, tools=several, agent=agent))
+        return self._copy_with(dataclasses.replace(self._setup, tools=several, agent=agent))
 
     def with_handlers(self, handlers: Mapping[type[Effect[Any]], HandlerLike]) -> Self:
         """Return a copy of this executor with more handlers of effects; they replace those of the same effects.
@@ -293,7 +293,7 @@ class AgentExecutor(RunMethods[T_co]):
         Raises `InputError` for invalid handlers.
         """
         added = validate_handlers(handlers)
-        return self._changed(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
+        return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **added}))
 
     def with_agent(self, agent: Agent | AgentFunction | Runnable | Planner) -> Self:
         """Return a copy of this executor with another agent and the same tools.
@@ -302,7 +302,7 @@ class AgentExecutor(RunMethods[T_co]):
         """
         known = agent if isinstance(agent, Agent) else callable_agent(agent)
         _require_same_tools(known, tools_by_name(self._setup.tools))
-        return self._changed(dataclasses.replace(self._setup, agent=known))
+        return self._copy_with(dataclasses.replace(self._setup, agent=known))
 
     def splice(
         self, table: Table[Ending], *, after: Node[Any, Any] | Sequence[Node[Any, Any]], on: type | Sequence[type]

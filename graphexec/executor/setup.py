@@ -1,4 +1,4 @@
-"""What an executor is made of, and how its machine, its handlers and its agent are made of that."""
+"""The parts of an executor that its user chose, and the machine and the handlers that are made of them."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class Setup:
         return typed[0].output if typed else self.kept_output
 
     @cached_property
-    def told(self) -> Agent:
-        """The agent as it runs: with the tools of the pieces."""
+    def agent_with_tools(self) -> Agent:
+        """The agent with the tools of the pieces, which it offers to its model."""
         if any(piece.tools for piece in self.pieces):
             return self.agent.with_tools(tuple(self.offered.values()))
         return self.agent
 
     @cached_property
-    def answers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
+    def own_handlers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
         """The handlers of the pieces and of the user, which take precedence.
 
         Raises `InputError` for two pieces that have different handlers of one effect.
@@ -110,7 +110,7 @@ class Setup:
         return {**by_piece, **self.handlers}
 
     def require_tools(self) -> None:
-        """Raise `InputError` for a piece that is about a tool which the executor does not have.
+        """Raise `InputError` for a piece that names a tool which the executor does not have.
 
         A piece that offers fewer tools needs an agent that can.
         """
@@ -118,20 +118,20 @@ class Setup:
             if piece.narrows:
                 from graphexec.agents.asides import require_fewer_tools
 
-                require_fewer_tools(self.told)
+                require_fewer_tools(self.agent_with_tools)
             for name in piece.tool_names:
                 if name not in self.offered:
                     hint = did_you_mean(name, self.offered, f"it has {', '.join(self.offered) or 'no tools'}")
-                    raise InputError(f"{piece.name} is about the tool {name}, which the executor does not have; {hint}")
+                    raise InputError(f"{piece.name} names the tool {name}, which the executor does not have; {hint}")
 
     @cached_property
     def binding(self) -> Binding:
         """The agent and the handlers that the nodes are bound to."""
-        return Binding.of(self.told, self.offered, self.memory, self.answers)
+        return Binding.of(self.agent_with_tools, self.offered, self.memory, self.own_handlers)
 
     def make_handlers(self) -> Handlers:
         """Return the handlers of all effects."""
-        answers = make_handlers(self.told, self.memory)
+        answers = make_handlers(self.agent_with_tools, self.memory)
         options = self.tool_options
         answers[CallTool] = make_tool_handler(
             self.offered,
@@ -140,7 +140,7 @@ class Setup:
             max_observation=options.max_observation,
             max_tool_input=options.max_tool_input,
         )
-        answers |= self.answers
+        answers |= self.own_handlers
         return handlers_for(with_attempts(answers))
 
     @cached_property
@@ -162,7 +162,7 @@ class Setup:
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
         self.require_tools()
-        rules = CallRules(self.told, self.offered, self.tool_options.lookup)
+        rules = CallRules(self.agent_with_tools, self.offered, self.tool_options.lookup)
         if self.changed is None:
             machine = add_rules(select_graph(self.stopping, self.parsing), rules)
         else:
@@ -172,11 +172,11 @@ class Setup:
         machine = plug(machine, self.pieces)
         if self.memory is not None:
             machine = add_memory(machine)
-        keys = make_input_keys(self.told, self.memory)
+        keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
-        return bind(machine, self.told, self._policies, rules, keys, self.binding, nested)
+        return bind(machine, self.agent_with_tools, self._policies, rules, keys, self.binding, nested)
 
-    def fixed(self, graph: Graph[Ready, Ending]) -> Setup:
+    def with_graph(self, graph: Graph[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
 
         Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
@@ -184,9 +184,9 @@ class Setup:
         self.binding.require_same(graph)
         return dataclasses.replace(
             self,
-            agent=self.told,
+            agent=self.agent_with_tools,
             tools=tuple(self.offered.values()),
-            handlers=self.answers,
+            handlers=self.own_handlers,
             policies=self._policies,
             pieces=(),
             changed=unbind(graph),

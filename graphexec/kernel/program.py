@@ -167,7 +167,7 @@ class Program:
             self._find_frames(graph)
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
-        """Set the frames of each step: those that a later node receives, unless a node before it saves them anew."""
+        """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""
         found: dict[str, set[str]] = {name: set() for name in self.steps}
         for receiver in self.steps.values():
             pending = [receiver.name] if receiver.receives else []
@@ -200,7 +200,7 @@ def read_request(step: Step, effect: Request, asked: int) -> tuple[int, Effect[A
 
 
 def invalid_answer(step: Step, effect: Request, answer: str) -> InputError:
-    """Return the error of a caller who answered an effect with what is no reply."""
+    """Return the error of a caller who answered an effect with an invalid reply."""
     return InputError(f"{step.name} asked for {type(effect).__name__} and was answered with {answer}; give a reply")
 
 

@@ -1,4 +1,4 @@
-"""Texts of a run for the requests of pieces."""
+"""Descriptions of a run for the requests that pieces make."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ def describe_task(run: Run) -> str:
 
 def describe_steps(steps: Iterable[AgentStep]) -> str:
     """Return a line for each call, with its observation; what is long is cut."""
-    return "\n".join(
-        f"{step.action.tool}({_cut(format_observation(step.action.tool_input))}) -> {_cut(observation_text(step))}"
-        for step in steps
-    )
+    return "\n".join(_describe_step(step) for step in steps)
 
 
-def _cut(text: str) -> str:
+def _describe_step(step: AgentStep) -> str:
+    given = _shorten(format_observation(step.action.tool_input))
+    return f"{step.action.tool}({given}) -> {_shorten(observation_text(step))}"
+
+
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 

@@ -32,7 +32,7 @@ MOST_REVIEWS = 3
 @final
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a person decides about a call.
+    """The decision of a person about a call.
 
     - `Review("approve")`: the tool is called.
     - `Review("edit", arguments={...})`: the same tool is called with these arguments.
@@ -200,7 +200,7 @@ def _make_rejection(tool: str, text: str) -> ToolResult:
 def replace_arguments(acted: Acted, place: int, arguments: dict[str, Any]) -> Acted:
     """Return the actions with other arguments of one of them.
 
-    The message and the text that the model is shown have them, too: it is told of the call that is made.
+    The message and the text that the model is shown have them, too: they describe the call that is made.
     """
     old = acted.actions[place]
     message = old.message

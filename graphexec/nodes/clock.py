@@ -15,7 +15,7 @@ from graphexec.kernel.node import node, rename
 
 @dataclass(frozen=True, slots=True)
 class ReadClock(Effect[str]):
-    """Ask for the date and the time, as text."""
+    """Ask for the date and the time, as a string."""
 
 
 def _now() -> datetime:

@@ -65,7 +65,7 @@ def escalate(
         print(executor.verify().bounds.model_calls)  # iterations + 1: one call more
 
     With i iterations a run makes at most i + `times` model calls. When they are used up, and if the stronger model
-    fails, the run goes on with the agent's own model. If that one fails, its error ends the run: pass
+    fails, the agent's own model decides. If that one fails, its error ends the run: pass
     `with_fallbacks(model, stronger)` to `create_agent` for another model after errors. An agent that is a function
     makes no requests, so it goes on as usual. Raises `InputError` for invalid options, as `create_agent` does.
     """

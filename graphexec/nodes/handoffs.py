@@ -28,7 +28,7 @@ from graphexec.tools.tool import tool
 @final
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """The run, and the name of the agent that goes on with it."""
+    """The run, and the name of the agent that continues it."""
 
     run: Run
     to: str
@@ -45,9 +45,9 @@ def handoffs(
     """Return a piece with which agents hand the conversation over to each other: a swarm, or a supervisor's team.
 
     The agent that the piece is plugged into is the `host`, and `members` are others by name. Each of them gets a tool
-    `transfer_to_NAME` for each other one. A member goes on with the question and the steps so far, with its own model
-    and tools and at most `iterations` iterations per turn; its answer is that of the run. Other calls in a reply that
-    hands over are answered as not done. After that many `handoffs` in a run, one more stops it.
+    `transfer_to_NAME` for each other one. A member continues the conversation from the question and the steps so far,
+    with its own model and tools and at most `iterations` iterations per turn; its answer is that of the run. Other
+    calls in a reply that hands over are answered as not done. After that many `handoffs` in a run, one more stops it.
 
     If the agents ask their models once per iteration, a run makes at most i + handoffs * iterations model calls, where
     i is its limit on iterations.
@@ -70,7 +70,7 @@ def handoffs(
     budget = Budget(name, handoffs)
 
     def switch(handoff: Handoff) -> Any:
-        """Pass the run on to the agent that goes on with it."""
+        """Pass the run on to the agent that continues it."""
         # The tools that a piece has selected are those of the agent that handed over.
         run = handoff.run.with_aside(tools=None)
         return Ready(run) if handoff.to == host else turns[handoff.to](run)
@@ -121,7 +121,7 @@ def _turn_class(name: str) -> type[Any]:
 
 def _entering(turn: type[Any]) -> Callable[[Any], Ready]:
     def enter(given: Any) -> Ready:
-        """Go on with the run."""
+        """Begin a turn of this agent."""
         return Ready(given.run)
 
     enter.__annotations__["given"] = turn

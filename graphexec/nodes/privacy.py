@@ -60,7 +60,7 @@ def redact_pii(
     - `keep`: strings that are never replaced, such as the address of your own support.
 
     A value has the same token throughout a run. A token that a tool or a person writes is replaced like a match, and
-    one that the model invents is left as it is, so nobody is given a value by guessing. The tokens and the values are
+    one that the model invents is left as it is, so guessing reveals no value. The tokens and the values are
     a part of the run's snapshot. A match that only the request has, such as one in the prompt, is replaced by `[EMAIL]`
     for good. Images are not searched.
 
@@ -133,7 +133,7 @@ def redact_pii(
 
 # A token's name: letters, digits and underscores, in capitals.
 _NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
-# A token, or one that somebody wrote.
+# A token, or a text that looks like one.
 _TOKEN = compile_lazily(r"\[[A-Z][A-Z0-9_]{0,39}_[0-9]{1,9}\]")
 # So many texts without a match are remembered, each of so many characters at most: those of a long conversation.
 _MOST_CLEAN = 4_096

@@ -53,7 +53,7 @@ class TodosOpen:
 def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
     """Give the model a to-do list, which it replaces with the tool `write_todos`, and remind it of open items.
 
-    An answer with open items is not given out yet: up to `reminders` times the model is told which ones are open. After
+    An answer with open items is not given out yet: up to `reminders` times the model is reminded of them. After
     that the answer ends the run. A reply may write one list: further ones are answered with an error. The list of a run
     is the one that was written last: `graphexec.nodes.todos.find_todos(result.ending.run)` returns it.
 

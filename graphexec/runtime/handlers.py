@@ -166,7 +166,7 @@ def handler_of(handlers: Handlers, effect: object) -> Handler:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """What answers the effects of an embedded executor: its handlers, and the check of its access to models.
+    """The handlers of an embedded executor, and the check of its access to models.
 
     `graphexec.embed` gives it to the executor's nodes. Effects without a handler there are answered by the run's.
     """

@@ -136,7 +136,7 @@ def test_folded_picture_survives_json() -> None:
     assert Picture.from_data(json.loads(json.dumps(folded.to_data()))) == folded
 
 
-def test_piece_of_an_embedded_agent_is_a_box_in_its_box() -> None:
+def test_embedded_piece_is_a_nested_box() -> None:
     machine = plugged(CRITIC)
     whole = embed(machine, "research")
     loosely: Any = edges

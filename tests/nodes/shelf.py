@@ -53,7 +53,7 @@ def approve(call: ReviewCall) -> Review:
 
 @dataclass(frozen=True)
 class Answer:
-    """What `output_type` reads."""
+    """The type that `output_type` reads."""
 
     text: str
 

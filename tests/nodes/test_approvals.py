@@ -207,8 +207,8 @@ class TestEdits:
     def test_edit_with_modified_args(self) -> None:
         """LangChain's test_human_in_the_loop_middleware_edit_with_modified_args, and their issue 33787.
 
-        There the model repeated its call after an edit: its message still had the first arguments. Here the model is
-        told what ran.
+        There the model repeated its call after an edit: its message still had the first arguments. Here the model
+        reads what ran.
         """
         scene = Scene(calls("delete a", "read x"), nodes=(gate(lambda _: Review("edit", arguments={"path": "b"})),))
         result = scene.executor.run("hi")
@@ -516,7 +516,7 @@ class TestArguments:
             approve_tools(tools)
 
     def test_unknown_tool_is_refused(self) -> None:
-        with pytest.raises(InputError, match=r"approve_tools is about the tool delet, .* did you mean delete\?"):
+        with pytest.raises(InputError, match=r"approve_tools names the tool delet, .* did you mean delete\?"):
             Scene(nodes=(approve_tools({"delet": ["approve"]}),))
 
     @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Pieces that change what the model is told: compact, select_tools, todo_list, tell_time and critic."""
+"""Pieces that change what the model is shown: compact, select_tools, todo_list, tell_time and critic."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class TestSelectTools:
         assert (len(chooser.requests), offered(model.requests[0])) == (1, ["add"])
 
     def test_unknown_tool_in_always_is_refused(self) -> None:
-        with pytest.raises(InputError, match="select_tools is about the tool maill"):
+        with pytest.raises(InputError, match="select_tools names the tool maill"):
             make([select_tools(always=["maill"])], ["done"])
 
     def test_agent_in_plain_text_describes_the_chosen(self) -> None:

@@ -118,7 +118,7 @@ class TestLimitTool:
     def test_wrong_options_are_refused(self) -> None:
         with pytest.raises(InputError, match="limit_tool has calls=-1"):
             limit_tool("search", -1)
-        with pytest.raises(InputError, match=r"limit_tool is about the tool serch, .* did you mean search\?"):
+        with pytest.raises(InputError, match=r"limit_tool names the tool serch, .* did you mean search\?"):
             Scene(nodes=(limit_tool("serch", 1),))
 
 

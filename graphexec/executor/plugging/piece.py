@@ -77,7 +77,7 @@ class Piece:
       `once` and gates or reveals, nothing may ask before it.
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
-    - `tool_names`: the names of the tools that it is about, all of which the executor must have.
+    - `tool_names`: the names of the tools that its options name; the executor must have all of them.
     - `output`: the type of the answers that it lets pass; see `output_type`.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid

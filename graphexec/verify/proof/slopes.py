@@ -57,7 +57,7 @@ def _find(
     slopes: dict[str, _Amount] = {}
     plain = [(one, weight(one).at({}) if numbers else weight(one), dict(one.spends)) for one in transitions]
 
-    def paid(one: Transition, counted: _Amount, spends: Mapping[str, int]) -> _Step:
+    def weigh(one: Transition, counted: _Amount, spends: Mapping[str, int]) -> _Step:
         """Return a transition with what it counts beyond what it spends, and what its resets cost."""
         for name, slope in slopes.items():
             if name in one.resets:
@@ -66,13 +66,13 @@ def _find(
                 counted = counted - slope * lift(spends[name])
         return one.source, one.target, counted
 
-    def settled(one: Transition, spends: Mapping[str, int]) -> bool:
+    def is_settled(one: Transition, spends: Mapping[str, int]) -> bool:
         return all(name in slopes or name not in caps for name in (*spends, *one.resets))
 
     for name in order:
-        within = [paid(*each) for each in plain if settled(each[0], each[2])]
+        within = [weigh(*each) for each in plain if is_settled(each[0], each[2])]
         slopes[name] = zero
-        spending = [paid(*each) for each in plain if name in each[2] and settled(each[0], each[2])]
+        spending = [weigh(*each) for each in plain if name in each[2] and is_settled(each[0], each[2])]
         rounds = _longest(nodes, within, spending, larger)
         if rounds is None:
             return None
@@ -81,7 +81,7 @@ def _find(
                 slopes[name] = larger(slopes[name], rounds[target])
         if not numbers and has_too_many_terms(slopes[name]):
             return None
-    steps = [paid(*each) for each in plain]
+    steps = [weigh(*each) for each in plain]
     inside = [step for step in steps if step[1] != END.name]
     bases = _longest(nodes, inside, [step for step in steps if step[1] == END.name], larger)
     if bases is None or any(node not in bases for node in nodes):
