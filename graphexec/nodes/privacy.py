@@ -49,10 +49,10 @@ def redact_pii(
 ) -> Piece:
     """Return a piece that replaces personal data by tokens such as `[EMAIL_1]` before the agent's model sees them.
 
-    It replaces them in the inputs (a chat history included), in tool results, and at last in every request of the
-    agent, whatever its prompt is made of: no message of a request holds a match. The tools are called with the values.
-    The answer, the last word of a stopped run, the steps of the result and what a memory saves have the values, too;
-    with `restore=False` all of these have the tokens, and a match in an answer is replaced.
+    It replaces them in the inputs (a chat history included), in tool results, and at last in every request of the agent
+    and of other pieces, whatever its prompt is made of: no message of a request holds a match. The tools are called
+    with the values. The answer, the last word of a stopped run, the steps of the result and what a memory saves have
+    the values, too; with `restore=False` all of these have the tokens, and a match in an answer is replaced.
 
     - `patterns`: names of the patterns on the shelf, of `EMAIL`, `CARD` (with a valid checksum), `IBAN` (likewise),
       `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default; or your own by name, as regular
@@ -358,7 +358,7 @@ def _map_values(value: Any, change: Change) -> Any:
                 return value  # pyright: ignore[reportUnknownVariableType]
             return several if isinstance(value, list) else tuple(several)
         case SystemMessage() | UserMessage() | ToolMessage() | AssistantMessage():
-            return _map_message(value, change, change)
+            return _map_message(value, change, lambda text: _map_json(text, change))
         case _:
             return _map_foreign_message(value, change)
 
@@ -368,13 +368,23 @@ def _map_message(message: M, change: Change, change_json: Change) -> M:
     content = str(change(message.content))
     if not isinstance(message, AssistantMessage):
         return message if content == message.content else dataclasses.replace(message, content=content)
-    arguments = [str(change_json(call.arguments)) for call in message.tool_calls]
-    if content == message.content and arguments == [call.arguments for call in message.tool_calls]:
-        return message
     calls = [
-        dataclasses.replace(call, arguments=text) for call, text in zip(message.tool_calls, arguments, strict=True)
+        dataclasses.replace(call, name=str(change(call.name)), arguments=str(change_json(call.arguments)))
+        for call in message.tool_calls
     ]
+    if content == message.content and calls == [*message.tool_calls]:
+        return message
     return dataclasses.replace(message, content=content, tool_calls=tuple(calls))
+
+
+def _map_json(text: str, change: Change) -> str:
+    """Return JSON with the strings and the numbers in it changed; what is not JSON is changed as one string."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return str(change(text))
+    changed = _map_values(data, change)
+    return text if changed is data else json.dumps(changed, ensure_ascii=False)
 
 
 def _map_key(key: Any, change: Change) -> Any:

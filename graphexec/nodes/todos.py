@@ -16,6 +16,7 @@ from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename
 from graphexec.tools import tool
+from graphexec.tools.tool import InvalidArgumentsError
 
 WRITE_TODOS = "write_todos"
 # The tool name in the step of a reminder; no tool has such a name.
@@ -106,6 +107,10 @@ def find_todos(run: Run) -> list[Todo]:
     """Return the to-do list of a run: the one that was written last; empty without one."""
     for step in reversed(run.steps):
         if step.action.tool == WRITE_TODOS and step.status == "ok":
-            todos: list[Todo] = write_todos.read(step.action.tool_input)["todos"]
+            try:
+                todos: list[Todo] = write_todos.read(step.action.tool_input)["todos"]
+            except InvalidArgumentsError:
+                # A person has answered the call in the place of the tool.
+                continue
             return todos
     return []

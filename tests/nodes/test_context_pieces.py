@@ -18,7 +18,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelR
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import Piece, compact, critic, select_tools, tell_time, todo_list
+from graphexec.nodes import Piece, Review, approve_tools, compact, critic, select_tools, tell_time, todo_list
 from graphexec.nodes.todos import find_todos
 from graphexec.testing import scripted_tool
 from graphexec.tools import AnyTool
@@ -286,6 +286,12 @@ class TestSelectTools:
 
 
 class TestTodoList:
+    def test_list_that_a_person_answered_is_skipped(self) -> None:
+        """The call of a wrong list has a result, as a person gave it one."""
+        respond = approve_tools({"write_todos": ["respond"]}, reviewer=lambda _: Review("respond", "noted"))
+        executor, _ = make([todo_list(), respond], [write([("a", "someday")]), "done"])
+        assert executor.run("go").output == "done"
+
     def test_list_is_written_and_answer_ends_the_run(self) -> None:
         executor, _ = make([todo_list()], [write([("buy", "completed"), ("cook", "completed")]), "done"])
         result = executor.run("q")

@@ -14,7 +14,7 @@ from graphexec.executor import Ready
 from graphexec.memory import BufferMemory
 from graphexec.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
-from graphexec.nodes import Piece, redact_pii
+from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes._personal_data import PATTERNS
 from tests.nodes.shelf import run_in_pieces
 
@@ -129,6 +129,38 @@ class TestBothWays:
         executor = make_executor(["done"], nodes=[redact_pii(), Piece("note", (add_note,))])
         executor.run("hi")
         assert "ask [EMAIL]" in sent(executor)
+
+    def test_arguments_stay_json(self) -> None:
+        """A number becomes a string, not a token without quotation marks."""
+        reply = ModelReply("", (ToolCall("1", "send", '{"to": 4111111111111111, "cc": "b"}'),))
+        executor = make_executor([reply, "done"])
+        executor.run("hi")
+        (made,) = MODELS[id(executor)].requests[-1].messages[-2].tool_calls  # type: ignore[union-attr]
+        assert json.loads(made.arguments) == {"to": "[CARD_1]", "cc": "b"}
+
+    def test_names_of_unknown_tools_are_hidden(self) -> None:
+        executor = make_executor([ModelReply("", (ToolCall("1", EMAIL, "{}"),)), "done"])
+        executor.run("hi")
+        assert "@" not in sent(executor)
+
+    def test_history_with_calls_is_restored(self) -> None:
+        arguments = json.dumps({"to": [EMAIL, "[EMAIL_1]"]})
+        history = [AssistantMessage("", (ToolCall("1", "send", arguments),)), UserMessage("go on")]
+        executor = make_executor(["done"])
+        result = executor.run({"input": "hi", "chat_history": history})
+        assert json.loads(result.ending.run.inputs["chat_history"][0].tool_calls[0].arguments)["to"][0] == EMAIL
+        assert "@" not in sent(executor)
+
+    def test_other_pieces_ask_without_the_values(self) -> None:
+        """A handoff records calls with the values; no critic and no summary may read them."""
+        asked = ScriptedModel(["shorter"], repeat_last=True)
+        member = make_executor([ModelReply("", (ToolCall("1", "transfer_to_host", "{}"),))], nodes=[])
+        calls = (ToolCall("1", "send", '{"to": "[EMAIL_1]"}'), ToolCall("2", "transfer_to_other", "{}"))
+        pieces = [redact_pii(), critic(model=asked), compact(1, 1), handoffs({"other": member})]
+        executor = make_executor([ModelReply("", calls), "done"], nodes=pieces)
+        executor.run(f"mail {EMAIL}")
+        assert asked.requests
+        assert "@" not in sent(executor) + str(asked.requests)
 
 
 class TestPatterns:

@@ -10,6 +10,7 @@ from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.effects import CallAgent, CallTool, ModelEffect
 from graphexec.errors import Fault, GraphError, InputError
+from graphexec.executor.plugging.hidden_requests import hide_requests
 from graphexec.executor.plugging.memory_nodes import is_save_node, save_memory
 from graphexec.executor.plugging.piece import HOMES, Edit, Piece
 from graphexec.executor.plugging.run_attachment import attach_run
@@ -38,7 +39,8 @@ def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
     if faults:
         raise GraphError(faults)
     edges, start = routes.redirect(machine)
-    nodes = [attach_run(one) for one in (*machine, *(one for piece in pieces for one in piece.nodes))]
+    asking = [hide_requests(one, pieces) for piece in pieces for one in piece.nodes]
+    nodes = [attach_run(one) for one in (*machine, *asking)]
     changed = check_table(nodes, [*edges, *added], start)
     if found := [*_find_leaks(changed, pieces), *_find_early(changed, pieces)]:
         raise GraphError(found)
