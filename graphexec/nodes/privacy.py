@@ -121,7 +121,8 @@ def redact_pii(
     def edits(request: ModelRequest, run: Run) -> ModelRequest:
         mask = _Vault.of(run, name, search).mask
         if isinstance(request, ChatRequest):
-            return dataclasses.replace(request, messages=_map_values(tuple(request.messages), mask))
+            # Through an iterator: `len` would write all messages once more.
+            return dataclasses.replace(request, messages=_map_values(tuple(iter(request.messages)), mask))
         return dataclasses.replace(request, prompt=mask(request.prompt))
 
     entries: list[Node[Any, Any]] = [rename(hide_inputs, name), rename(hide_results, f"{name}_results")]

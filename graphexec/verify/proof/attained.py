@@ -17,13 +17,18 @@ _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], Count
 
 
 def is_attained(
-    product: Product, potential: Potential, weight: Callable[[CountedMove], int], caps: Mapping[str, int | None]
+    product: Product,
+    potential: Potential,
+    weight: Callable[[CountedMove], int],
+    caps: Mapping[str, int | None],
+    *,
+    most: int | None = None,
 ) -> bool:
     """Return whether some run in the product counts as much as the potential at the start.
 
-    Repeated rounds of a loop are searched once.
+    Repeated rounds of a loop are searched once, and at most `most` states.
     """
-    return _Search(product, potential, weight, caps).run()
+    return _Search(product, potential, weight, caps).run(_STATES if most is None else min(most, _STATES))
 
 
 @final
@@ -51,12 +56,13 @@ class _Search:
         base, slopes = self._lines[node]
         return base + sum(slope * left[index] for index, slope in slopes)
 
-    def run(self) -> bool:
+    def run(self, states: int) -> bool:
+        """Return whether the search finds such a run within so many states."""
         begin = self._product.begin
         most = self._value(begin)
         seen = {begin}
         path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
-        while path and len(seen) <= _STATES:
+        while path and len(seen) <= states:
             _, counted, moves, _ = path[-1]
             move, state = next(moves, (None, None))
             if move is None or state is None:

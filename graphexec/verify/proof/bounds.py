@@ -27,6 +27,9 @@ _STATES = 2_000
 # Up to so many budgets, each is tried as the one that bounds the loops, and closed forms are built.
 _BUDGETS = 6
 
+# The most states that are searched for a run that reaches the bound, with more budgets than those below.
+_FEW_STATES = 1_000
+
 # Up to so many budgets, potentials with a slope of its own at each node are tried beside those with common slopes.
 _ORDERS = 3
 
@@ -140,12 +143,14 @@ class _Prover:
             return weight(move.transition).at(self._caps)
 
         few = len(self._spent) <= _BUDGETS
+        # With many budgets, a search is long and seldom needed: most loops do not nest.
+        searched = None if len(self._spent) <= _ORDERS else _FEW_STATES
         exact = close = False
 
         def is_enough(potential: Potential) -> bool:
             nonlocal exact, close
-            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets)
-            close = exact or is_attained(self._possible, potential, most, self._budgets)
+            exact = counts is not None and is_attained(self._sure, potential, counts, self._budgets, most=searched)
+            close = exact or is_attained(self._possible, potential, most, self._budgets, most=searched)
             return close
 
         number, potential = self._number(weight, is_enough if few else None)

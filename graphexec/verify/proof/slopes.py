@@ -1,4 +1,4 @@
-"""Potentials with one slope for each budget: what a unit left is worth is the same at every node.
+"""Potentials with one slope for each budget: what a unit left is worth is the same wherever it may be spent.
 
 Budgets are taken one after the other. The slope of a budget is the most that a round counts between two transitions
 that spend it, on ways that spend only budgets with a slope already, each of which pays for its own rounds. An edge that
@@ -55,13 +55,15 @@ def _find(
     larger: Callable[[_Amount, _Amount], _Amount] = max if numbers else Polynomial.or_more
     zero = lift(0)
     slopes: dict[str, _Amount] = {}
+    live = {name: _live_nodes(name, transitions) for name in order}
     plain = [(one, weight(one).at({}) if numbers else weight(one), dict(one.spends)) for one in transitions]
 
     def weigh(one: Transition, counted: _Amount, spends: Mapping[str, int]) -> _Step:
         """Return a transition with what it counts beyond what it spends, and what its resets cost."""
         for name, slope in slopes.items():
             if name in one.resets:
-                counted = counted + slope * (caps[name].at({}) if numbers else caps[name])
+                if one.target in live[name]:
+                    counted = counted + slope * (caps[name].at({}) if numbers else caps[name])
             elif name in spends:
                 counted = counted - slope * lift(spends[name])
         return one.source, one.target, counted
@@ -88,7 +90,26 @@ def _find(
         return None
     to_polynomial: Callable[[_Amount], Polynomial] = polynomial.number if numbers else (lambda value: value)
     known = {name: to_polynomial(slope) for name, slope in slopes.items() if slope != zero}
-    return {node: Line(to_polynomial(bases[node]), known) for node in nodes}
+    return {
+        node: Line(to_polynomial(bases[node]), {name: slope for name, slope in known.items() if node in live[name]})
+        for node in nodes
+    }
+
+
+def _live_nodes(name: str, transitions: Sequence[Transition]) -> set[str]:
+    """Return the nodes from which a run may spend a budget before an edge resets it: elsewhere, it is worth nothing."""
+    found = {one.source for one in transitions if name in dict(one.spends)}
+    before: dict[str, set[str]] = {}
+    for one in transitions:
+        if name not in one.resets:
+            before.setdefault(one.target, set()).add(one.source)
+    pending = list(found)
+    while pending:
+        for source in before.get(pending.pop(), ()):
+            if source not in found:
+                found.add(source)
+                pending.append(source)
+    return found
 
 
 def _longest(
