@@ -86,8 +86,6 @@ SAMPLES: Mapping[str, Callable[[], Piece]] = {
     "todo_list": lambda: _NODES.todo_list(),  # noqa: PLW0108
 }
 
-SAMPLES = {name: sample for name, sample in SAMPLES.items() if hasattr(_NODES, name)}
-
 # Rules against repetitions, of which an agent may have one.
 REPEAT_RULES = frozenset({"no_repeats", "no_immediate_repeats"})
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentFinish, GraphexecError
+from graphexec import AgentFinish, Effect, GraphexecError
 from graphexec.executor import Acted
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Review, ReviewCall
+from graphexec.nodes.clock import ReadClock
 from graphexec.testing import verify_termination
 from graphexec.verify import UnprovedError, dominates
 from tests.nodes.shelf import REPEAT_RULES, SAMPLES, call, calls, factories, make_executor, run_in_pieces
@@ -34,6 +35,13 @@ SCRIPT: Sequence[ModelReply | str] = (
 )
 
 
+# Replies to the effects of pieces that verify_termination does not know.
+REPLIES: Mapping[type[Effect[Any]], Sequence[object]] = {
+    ReviewCall: [Review("approve"), Review("reject")],
+    ReadClock: ["noon"],
+}
+
+
 def make(names: Sequence[str], model: ScriptedModel | None = None, **options: Any) -> Any:
     scripted = ScriptedModel(SCRIPT, repeat_last=True) if model is None else model
     return make_executor([SAMPLES[name]() for name in names], model=scripted, **options)
@@ -47,7 +55,7 @@ def test_every_piece_has_a_sample() -> None:
 class TestEachPiece:
     def test_termination_is_verified(self, name: str) -> None:
         executor = make([name], max_iterations=2, max_fan_out=2)
-        verify_termination(executor, replies={ReviewCall: [Review("approve"), Review("reject")]}, examples=10)
+        verify_termination(executor, replies=REPLIES, examples=10)
 
     def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
         whole = make([name]).run(QUESTION)

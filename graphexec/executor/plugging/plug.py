@@ -142,19 +142,25 @@ def _find_missing_homes(
 def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
     """Yield the nodes that ask a model, and can be reached with an ending that a piece has revealed."""
     steps = [(edge.source, edge.target) for edge in machine.edges]
+    seats = assign_seats(pieces)
     for piece in pieces:
         revealing = [one for one in piece.nodes if {AgentFinish, StoppedResponse} & {*one.takes}]
         if not piece.reveals:
             continue
         behind = set[str]().union(*(_reach(one, steps) for one in revealing))
-        for one in machine:
-            if one.name in behind and one.grace is None and asks_model(one):
-                group = one.group or one.name
-                text = (
-                    f"{one.name} asks a model after {piece.name}, which reveals what is for people only; "
-                    f"put {piece.name} before {group} in the list, so that it comes last on the way out"
-                )
-                yield Fault("GX030", one.name, None, text)
+        asking = [one.name for one in machine if one.name in behind and one.grace is None and asks_model(one)]
+        if asking:
+            chains = [seats[kind] for kind in (AgentFinish, StoppedResponse)]
+            later = dict.fromkeys(name for chain in chains if piece.name in chain for name in _after(chain, piece.name))
+            text = (
+                f"{', '.join(asking)} may ask a model after {piece.name}, which reveals what is for people only; put "
+                f"{piece.name} before {', '.join(later)} in the list, so that it comes last on the way out"
+            )
+            yield Fault("GX030", piece.name, None, text)
+
+
+def _after(chain: Sequence[str], name: str) -> Sequence[str]:
+    return chain[chain.index(name) + 1 :]
 
 
 def _find_early(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
