@@ -3,9 +3,9 @@
     python benchmarks/pieces.py [--check]
 
 The proof is made without its cache. A step is one plan by a scripted model, which reads the request, and one call of a
-trivial tool, unobserved; with the pieces, a reviewer approves each call, too. What the effects explain is the step without pieces, times the
-ratio of the effects. Times are the best of several rounds of wall time, in which both take turns; with `--check` the
-exit status is 1 if a goal is missed.
+trivial tool, unobserved; with the pieces, a reviewer approves each call, too. What the effects explain is the step
+without pieces, times the ratio of the effects. Times are the best of several rounds of wall time, in which both take
+turns; with `--check` the exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias, get_args
 
 from score_tasks import SETS, Call, Computation, Task
 
-from graphexec import AgentExecutor, AgentFinish, StoppedResponse
+from graphexec import AgentExecutor, AgentFinish, Exhausted, StoppedResponse
 from graphexec.cli.exit_codes import UsageError, code_of, print_error
 from graphexec.cli.runs.options import AgentName, ChosenModel, fetch_weights, make_agent, make_model
 from graphexec.effects import CallModel, CallTool, ToolResult
@@ -77,7 +77,7 @@ class Outcome:
             case Answered(_, CallModel(), ModelReply(usage=usage)):
                 self.prompt_tokens = self.prompt_tokens or usage.prompt_tokens
                 self.model_calls += 1
-            case Done(StoppedResponse(limit=exhausted)):
+            case Done(StoppedResponse(limit=Exhausted() as exhausted)):
                 self.stopped = exhausted.limit
             case Done(AgentFinish() as finish):
                 self.answer = str(finish.output)

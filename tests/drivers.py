@@ -24,7 +24,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from graphexec import All, Answered, Asked, Done, Effect, Event, Graph, Snapshot, Spent, advance, begin
+from graphexec import (
+    All,
+    Answered,
+    Asked,
+    Done,
+    Effect,
+    Event,
+    Exhausted,
+    Graph,
+    Snapshot,
+    Spent,
+    StoppedResponse,
+    advance,
+    begin,
+)
 from graphexec.kernel import Cut, PendingEffect
 from graphexec.kernel.effects import CallContext
 from graphexec.kernel.program import compile_program
@@ -35,6 +49,13 @@ from graphexec.runtime.threads import NOT_DONE, wait_for_all
 
 S = TypeVar("S")
 F = TypeVar("F")
+
+
+def limit_of(ending: object) -> Exhausted:
+    """Return the limit that stopped a run; the ending has to have one."""
+    assert isinstance(ending, StoppedResponse)
+    assert ending.limit is not None
+    return ending.limit
 
 
 class FakeClock:

@@ -140,7 +140,7 @@ def _sample(one: Listed) -> Piece | None:
         return one.made_by
     if isinstance(one.made_by, Node):
         # Any: the classes of a package's node are not known.
-        single: Any = one.made_by
+        single: Node[Any, Any] = one.made_by  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         return Piece(single.name, (single,))
     if not inspect.isroutine(one.made_by):
         return None

@@ -42,6 +42,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.models import ScriptedModel
+from tests.drivers import limit_of
 from tests.executor.actors import call, echo, fail, prompt, run_executor
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
@@ -231,7 +232,11 @@ def test_every_limit_allows_one_last_call(limits: dict[str, int], limit: str, ca
 
     result = run_executor(make)
     assert isinstance(result.outcome, StoppedResponse)
-    assert (result.outcome.output, result.outcome.generated, result.outcome.limit.limit) == ("hi it is", True, limit)
+    assert (result.outcome.output, result.outcome.generated, limit_of(result.outcome).limit) == (
+        "hi it is",
+        True,
+        limit,
+    )
     assert limit.replace("_", " ").removesuffix("s") in result.outcome.reason
     assert result.spent["model_calls"] == calls
 
@@ -345,7 +350,8 @@ def test_last_call_is_cut_after_the_grace(how: str) -> None:
     assert isinstance(ending, StoppedResponse)
     # The first limit is named.
     assert (ending.output, ending.generated) == (STOPPED, False)
-    assert (ending.limit.limit, ending.limit.value, ending.limit.reached) == ("seconds", 5, 14.95)
+    limit = limit_of(ending)
+    assert (limit.limit, limit.value, limit.reached) == ("seconds", 5, 14.95)
     assert result.spent.seconds == 15
     assert result.spent["model_calls"] == 2
 

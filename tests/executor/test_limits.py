@@ -26,7 +26,7 @@ from graphexec.errors import LimitsError
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from tests.drivers import ALL_DRIVERS, drive_async, drive_sync
+from tests.drivers import ALL_DRIVERS, drive_async, drive_sync, limit_of
 from tests.executor.actors import (
     act,
     answer,
@@ -202,7 +202,7 @@ def test_tokens_are_compared_before_each_model_call() -> None:
         return AgentExecutor(agent=create_react_agent(model, [echo]), tools=[echo], max_tokens=limit)
 
     reached = {limit: run_executor(partial(executor, limit)).outcome for limit in (0, 1, 10, 11, 30)}
-    assert {limit: one.limit.reached for limit, one in reached.items() if isinstance(one, StoppedResponse)} == {
+    assert {limit: limit_of(one).reached for limit, one in reached.items() if isinstance(one, StoppedResponse)} == {
         0: 0,
         1: 10,
         10: 10,

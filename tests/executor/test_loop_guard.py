@@ -27,6 +27,7 @@ from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.verify import check
+from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
 from tests.kernel.machines import CLOCK
 
@@ -229,7 +230,7 @@ def test_two_alternating_steps_are_a_repetition() -> None:
 
     result = make_guarded_executor(decide, max_iterations=20).run("q")
     assert isinstance(result.ending, StoppedResponse)
-    assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 6)
+    assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 6)
 
 
 def test_run_without_repetition_is_not_stopped() -> None:
@@ -255,14 +256,14 @@ def test_different_results_are_no_repetition() -> None:
     rolled.clear()
     result = make_guarded_executor(scripted(act("dice", text="a")), [dice], max_iterations=6).run("q")
     assert isinstance(result.ending, StoppedResponse)
-    assert result.ending.limit.limit == "iterations"
+    assert limit_of(result.ending).limit == "iterations"
 
 
 def test_unreadable_replies_may_repeat() -> None:
     model = ScriptedModel(["garbage"], repeat_last=True)
     result = make_guarded_executor(create_react_agent(model, [echo]), handle_parsing_errors=True).run("q")
     assert isinstance(result.ending, StoppedResponse)
-    assert (result.ending.limit.limit, len(result.steps)) == (REPEATS, 3)
+    assert (limit_of(result.ending).limit, len(result.steps)) == (REPEATS, 3)
     assert WARNING.format(times=2) in prompt(model.requests[-1])
 
 
@@ -270,7 +271,7 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
     model = ScriptedModel([ACT, ACT, ACT, DONE])
     result = make_guarded_executor(create_react_agent(model, [echo]), early_stopping_method="generate").run("q")
     assert isinstance(result.ending, StoppedResponse)
-    assert (result.ending.output, result.ending.generated, result.ending.limit.limit) == ("done", True, REPEATS)
+    assert (result.ending.output, result.ending.generated, limit_of(result.ending).limit) == ("done", True, REPEATS)
 
 
 # ---- the graph

@@ -13,6 +13,7 @@ from graphexec.errors import CertificateError, SnapshotError
 from graphexec.kernel import Done, Failed
 from graphexec.kernel.meters import GRACE
 from graphexec.testing.scripts import ScriptedError
+from tests.drivers import limit_of
 from tests.executor.hostile_executors import make_world
 from tests.executor.hostile_plans import Plan, plans
 from tests.executor.hostile_runs import LONG, Spending, Trail, World
@@ -121,7 +122,8 @@ def edge_cases(world: World) -> list[str]:
         if isinstance(one.end, Failed):
             found.append(f"failed with {type(one.end.error).__name__}")
         if isinstance(outcome, StoppedResponse):
-            found.append(f"stopped by {'outer ' * outcome.limit.outer}{outcome.limit.limit}")
+            stop = limit_of(outcome)
+            found.append(f"stopped by {'outer ' * stop.outer}{stop.limit}")
         elif outcome is not None:
             found.append("answered")
         limit = world.executors[one.number].limits[TOKENS]

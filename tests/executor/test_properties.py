@@ -44,7 +44,7 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.runtime import run
-from tests.drivers import DriverResult, run_script
+from tests.drivers import DriverResult, limit_of, run_script
 from tests.executor.actors import script_of
 from tests.semantics import reference
 from tests.semantics.reference import Settings
@@ -272,7 +272,7 @@ def all_settings(draw: st.DrawFn) -> Settings:
 
 
 def make_outcome(ending: Ending, driver_result: Any) -> Outcome:
-    end: str = ending.limit.limit if isinstance(ending, StoppedResponse) else "finished"
+    end: str = limit_of(ending).limit if isinstance(ending, StoppedResponse) else "finished"
     if isinstance(ending, AgentFinish) and ending.return_direct:
         end = "return_direct"
     return Outcome(

@@ -21,7 +21,7 @@ from graphexec.executor import Ready
 from graphexec.executor.result import Ending
 from graphexec.kernel import Done
 from graphexec.runtime import run
-from tests.drivers import FakeClock, Script, run_script
+from tests.drivers import FakeClock, Script, limit_of, run_script
 from tests.executor.actors import AnyTool, BlockingModel, act, answer, echo, script_of, scripted, until
 
 SECONDS = 0.5
@@ -107,8 +107,8 @@ def test_slow_tool_is_cut_without_losing_other_results(
     assert cut.observation.startswith("slow was cut off: the limit of 0.5 seconds was reached")
     assert result.steps[2] is cut
     assert result.stopped is not None
-    assert result.stopped.limit.value == SECONDS
-    assert result.stopped.limit.reached >= SECONDS
+    assert limit_of(result.stopped).value == SECONDS
+    assert limit_of(result.stopped).reached >= SECONDS
     assert result.spent["tool_calls"] == 4
 
 
@@ -255,7 +255,7 @@ def test_time_of_the_streams_consumer_counts() -> None:
     *_, done = [first, *events]
     assert isinstance(done, Done)
     assert isinstance(done.outcome, StoppedResponse)
-    assert (done.outcome.limit.limit, done.spent.seconds) == ("seconds", 6)
+    assert (limit_of(done.outcome).limit, done.spent.seconds) == ("seconds", 6)
 
 
 def make_ticking_tool(clock: FakeClock) -> AnyTool:

@@ -91,6 +91,11 @@ def embed_graph(child: Any) -> Graph[Ready, Any]:
     return graph(edges(inner, on(AgentFinish, END) | on(StoppedResponse, END)), start=inner)
 
 
+def answer_outer(asked: AskHuman) -> str:
+    del asked
+    return "outer"
+
+
 def observations(executor: AgentExecutor) -> list[Any]:
     return [step.observation for step in executor.run("q").steps]
 
@@ -111,7 +116,7 @@ class TestAnswers:
         assert "A lot about elms." in str(inner.agent.model.requests[1])
 
     def test_own_handlers(self) -> None:
-        assert observations(delegating(asking("inner"), handlers={AskHuman: lambda _: "outer"})) == ["inner"]
+        assert observations(delegating(asking("inner"), handlers={AskHuman: answer_outer})) == ["inner"]
 
     def test_inner_world_wins(self) -> None:
         middle = delegating(archivist("Final Answer: innermost"))
@@ -141,7 +146,7 @@ class TestAnswers:
             graph: Graph[Any, Any]
             world: object
 
-        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: lambda _: "outer"})
+        executor = delegating(WithoutPerson(inner.graph, bare), handlers={AskHuman: answer_outer})
         assert observations(executor) == ["outer"]
 
     def test_embedded_graph_of_an_executor_is_refused(self) -> None:
@@ -167,10 +172,14 @@ def asking(answer: str) -> AgentExecutor:
     @charged(when_spent=limit_reached, asks=1)
     @node
     def consult(finish: AgentFinish) -> Asks[AskHuman, AgentFinish]:
-        said = yield from ask(AskHuman("Really?"))
-        return AgentFinish({"output": said}, "", finish.run)
+        reply = yield from ask(AskHuman("Really?"))
+        return AgentFinish({"output": reply}, "", finish.run)
 
-    return archivist("Final Answer: x", handlers={AskHuman: lambda _: answer}).plug(consult)
+    def answer_question(asked: AskHuman) -> str:
+        del asked
+        return answer
+
+    return archivist("Final Answer: x", handlers={AskHuman: answer_question}).plug(consult)
 
 
 class TestChecks:
@@ -233,6 +242,7 @@ class TestDelegation:
             if paused.node.endswith("plan"):
                 answer: Any = ModelReply(next(replies))
             else:
+                assert call.effect is not None
                 world: Any = executor.graph[call.node].world
                 handler = executor.run_context.handlers_of({call.node: world})[call.node][type(call.effect)]
                 answer = run_sync(handler.answer(call.effect, call, BLOCKING))

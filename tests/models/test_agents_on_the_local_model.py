@@ -37,6 +37,7 @@ from graphexec.messages import Model, ModelReply, ReplyDelta
 from graphexec.models import LocalModel
 from graphexec.tools import AnyTool, tool
 from graphexec.tools.everyday import EVERYDAY_TOOLS, calculator
+from tests.drivers import limit_of
 from tests.models.test_local_model import WITH_TOOLS
 
 pytestmark = pytest.mark.local_model
@@ -159,7 +160,7 @@ def test_run_of_any_agent_respects_its_limits(kind: str, model: LocalModel) -> N
     if result.stopped is None:
         assert result.reason == "finished"
     else:
-        assert result.stopped.limit.limit in ("iterations", "seconds", "fan_out")
+        assert limit_of(result.stopped).limit in ("iterations", "seconds", "fan_out")
     # Each iteration produces at least one step, or the answer.
     assert len(result.steps) + 1 >= result.spent.iterations
     # A call that was cut at the deadline reports no tokens.
@@ -183,11 +184,11 @@ def test_both_stopping_methods_end_a_run(kind: str, stopping: Stopping, iteratio
     assert stopped is not None or iterations
     if stopped is None:
         return
-    assert stopped.limit.limit in ("iterations", "seconds")
+    assert limit_of(stopped).limit in ("iterations", "seconds")
     if stopping == "force":
         assert not stopped.generated
         assert result.spent["model_calls"] <= iterations
-    elif stopped.limit.limit == "iterations":
+    elif limit_of(stopped).limit == "iterations":
         assert result.spent["model_calls"] == iterations + 1
     assert stopped.output
 

@@ -82,7 +82,7 @@ SAMPLES: Mapping[str, Callable[[], Piece]] = {
     "select_tools": lambda: _NODES.select_tools(max_tools=1),
     "stop_repeats": lambda: _NODES.stop_repeats(),  # noqa: PLW0108
     "sub_agent": lambda: _NODES.sub_agent(make_inner(), "research", "Research a question.", calls=2, iterations=2),
-    "tell_time": lambda: _NODES.tell_time(lambda *_: "2026-01-02T03:04:05+00:00"),
+    "tell_time": lambda: _NODES.tell_time(lambda: "2026-01-02T03:04:05+00:00"),
     "todo_list": lambda: _NODES.todo_list(),  # noqa: PLW0108
 }
 

@@ -38,7 +38,8 @@ def team(host: Sequence[Any], members: dict[str, Sequence[Any]], **options: Any)
 
 def models_of(executor: AgentExecutor) -> list[ScriptedModel]:
     bound = [one for source in executor.graph if source.name.endswith("plan") for one in source.bound]
-    return [one.model for one in bound if isinstance(getattr(one, "model", None), ScriptedModel)]
+    models = [getattr(one, "model", None) for one in bound]
+    return [model for model in models if isinstance(model, ScriptedModel)]
 
 
 def asked(executor: AgentExecutor) -> int:

@@ -15,6 +15,7 @@ from graphexec import (
     AskHuman,
     Asks,
     Budget,
+    Entered,
     GraphError,
     InputError,
     Snapshot,
@@ -68,6 +69,11 @@ def pass_on(ready: Ready) -> Ready:
     return ready
 
 
+def say_yes(asked: AskHuman) -> str:
+    del asked
+    return "yes"
+
+
 def edges_of(executor: AgentExecutor) -> set[tuple[str, str, str]]:
     return {(edge.source, edge.outcome.__name__, edge.target) for edge in executor.graph.edges}
 
@@ -101,7 +107,7 @@ class TestSeats:
 
     def test_once_runs_before_the_first_decision_only(self) -> None:
         executor = make_executor(call("a"), "done").plug(Piece("first", (pass_on,), once=True))
-        entered = [event.node for event in executor.stream("hi") if type(event).__name__ == "Entered"]
+        entered = [event.node for event in executor.stream("hi") if isinstance(event, Entered)]
         assert entered.count("plan") == 2
         assert entered.count("pass_on") == 1
 
@@ -308,10 +314,8 @@ class TestWrongPieces:
         with pytest.raises(
             GraphError, match="plan may ask a model after reveal, .* put reveal before judge in the list"
         ):
-            make_executor(handlers={AskHuman: lambda _: "yes"}).plug(judge, reveal)
-        assert (
-            make_executor(handlers={AskHuman: lambda _: "yes"}).plug(reveal, judge).run("hi").output == "done (signed)"
-        )
+            make_executor(handlers={AskHuman: say_yes}).plug(judge, reveal)
+        assert make_executor(handlers={AskHuman: say_yes}).plug(reveal, judge).run("hi").output == "done (signed)"
 
 
 class TestOtherParts:
@@ -324,7 +328,7 @@ class TestOtherParts:
             return acted
 
         model = ScriptedModel([ModelReply("", (ToolCall("1", "extra", '{"x": "y"}'),)), "done"])
-        piece = Piece("more", (confirm,), tools=(extra,), handlers={AskHuman: lambda _: "yes"})
+        piece = Piece("more", (confirm,), tools=(extra,), handlers={AskHuman: say_yes})
         executor = create_agent(model, [], kind="tool_calling", nodes=[piece])
         assert [step.observation for step in executor.run("hi").steps] == ["more"]
         assert [*executor.tools] == ["extra"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, InputError, create_tool_calling_agent, node, tool
 from graphexec.executor import Ready
 from graphexec.memory import BufferMemory
-from graphexec.messages import AssistantMessage, ModelReply, ToolCall, UserMessage
+from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
 from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
 from graphexec.nodes._personal_data import PATTERNS
@@ -44,7 +44,8 @@ MODELS: dict[int, ScriptedModel] = {}
 
 
 def sent(executor: AgentExecutor) -> str:
-    return str([request.messages for request in MODELS[id(executor)].requests])  # type: ignore[union-attr]
+    requests = MODELS[id(executor)].requests
+    return str([request.messages for request in requests if isinstance(request, ChatRequest)])
 
 
 def call(to: str) -> ModelReply:
@@ -90,7 +91,7 @@ class TestBothWays:
         assert "@" not in sent(executor)
 
     def test_vault_survives_json(self) -> None:
-        replies = iter([call("[EMAIL_1]"), "for [EMAIL_1]"])
+        replies = iter([call("[EMAIL_1]"), ModelReply("for [EMAIL_1]")])
 
         def make(observers: Any) -> AgentExecutor:
             @tool
@@ -117,7 +118,7 @@ class TestBothWays:
         assert list(executor.stream_answer(f"mail {EMAIL}")) == [f"to {EMAIL}"]
 
     def test_last_word_is_restored(self) -> None:
-        options = {"max_iterations": 1, "early_stopping_method": "generate"}
+        options: dict[str, Any] = {"max_iterations": 1, "early_stopping_method": "generate"}
         executor = make_executor([call("x"), "so far [EMAIL_1]"], **options)
         assert executor.run(f"mail {EMAIL}").output == f"so far {EMAIL}"
 

@@ -13,6 +13,7 @@ from graphexec.errors import InputError, ModelError
 from graphexec.kernel import snapshot_of
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
 from graphexec.nodes import sub_agent
 from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
@@ -152,8 +153,8 @@ def test_run_continues_after_a_model_error() -> None:
 
 
 def test_run_survives_pauses() -> None:
-    outer = [task("a", "b"), "done"]
-    inner = [calls(("search", {"query": "x"})), "first", "second"]
+    outer: list[ScriptedReply] = [task("a", "b"), "done"]
+    inner: list[ScriptedReply] = [calls(("search", {"query": "x"})), "first", "second"]
     plain = make_executor(outer, inner).run("q")
     shared = ScriptedModel(outer), ScriptedModel(inner)
 

@@ -27,7 +27,7 @@ from graphexec import (
 from graphexec.effects import reported_tokens
 from graphexec.executor.result import Ending
 from graphexec.runtime import run
-from tests.drivers import run_script
+from tests.drivers import limit_of, run_script
 from tests.executor.actors import script_of
 from tests.semantics.acting import FLAVOURS, Actor, Flavour, Turn, as_shown, executor_of, script_in
 from tests.semantics.reference import TAKES, Expected, Settings, interpret
@@ -41,7 +41,7 @@ ERRORS: dict[str, type[Exception]] = {"ParseError": ParseError, "ValueError": Va
 def ended(ending: Ending, spent: Spent, expected: Expected) -> None:
     """Require that a run ended as it is expected to, and spent as much."""
     if isinstance(ending, StoppedResponse):
-        assert (ending.limit.limit, {"output": ending.output}) == (expected.end, expected.values)
+        assert (limit_of(ending).limit, {"output": ending.output}) == (expected.end, expected.values)
         assert ending.generated is expected.generated
     else:
         assert ending.return_values == expected.values

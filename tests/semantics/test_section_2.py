@@ -11,7 +11,7 @@ from graphexec import AgentExecutor, AgentFinish, AgentStep, Entered, ParseError
 from graphexec.errors import InputError, ServerError
 from graphexec.memory import BufferMemory
 from graphexec.models import ScriptedModel
-from tests.drivers import FakeClock
+from tests.drivers import FakeClock, limit_of
 from tests.executor.actors import (
     HOW,
     BlockingModel,
@@ -58,7 +58,7 @@ def test_row_2_stops_when_iterations_are_used_up(limit: int) -> None:
     result = run_executor(
         lambda: AgentExecutor(agent=scripted(act("echo", text="a")), tools=[echo], max_iterations=limit)
     )
-    assert (result.outcome.output, stop_of(result).limit.limit, result.spent.iterations) == (
+    assert (result.outcome.output, limit_of(result.outcome).limit, result.spent.iterations) == (
         STOPPED,
         "iterations",
         limit,
