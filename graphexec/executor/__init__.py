@@ -8,7 +8,6 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.iteration import Stepwise
-from graphexec.executor.loop_guard import stop_repeats
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import ParsePolicy, Trim
 from graphexec.executor.plugging.memory_nodes import NotSaved, load_memory, return_unsaved, save_memory
@@ -77,7 +76,6 @@ __all__ = [
     "plan",
     "return_unsaved",
     "save_memory",
-    "stop_repeats",
     "stopped_response",
 ]
 

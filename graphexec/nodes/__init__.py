@@ -14,6 +14,7 @@ from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
 from graphexec.nodes.output import output_type
 from graphexec.nodes.privacy import redact_pii
+from graphexec.nodes.repeats import stop_repeats
 from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.todos import Todo, todo_list
@@ -47,6 +48,7 @@ __all__ = [
     "output_type",
     "redact_pii",
     "select_tools",
+    "stop_repeats",
     "sub_agent",
     "tell_time",
     "todo_list",

@@ -45,12 +45,12 @@ from graphexec.agents.conversation import parse_messages
 from graphexec.agents.images import read_images
 from graphexec.agents.scratchpad import TextProtocol
 from graphexec.errors import ModelError
-from graphexec.executor import stop_repeats
 from graphexec.kernel.serialization import load_as, to_json_data
 from graphexec.messages import ChatRequest, Image, ToolCall, ToolMessage, UserMessage, images_of
 from graphexec.messages.images import dump_observation, restore_images
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
+from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
 from graphexec.tools.formatting import format_observation, split_observation
 from tests.models.pictures import ADDRESS, CAT, DOG, GIF, PNG
@@ -636,7 +636,7 @@ def test_different_images_are_no_repetition() -> None:
         return Steps([AgentStep(AgentAction("look", "a"), image) for image in images])
 
     made, _ = executor("ReAct", LABEL)
-    notice = stop_repeats(made.graph)["notice_repeats"].function
+    notice = made.plug(stop_repeats()).graph["stop_repeats"].function
     other = Image.from_bytes(PNG[:-1] + b"\0")
     assert str(other) == str(CAT)
     same, different = (notice(type_of(steps(*images))) for images in ((CAT, CAT), (CAT, other)))

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, AskHuman, Spent, create_react_agent, splice, tool
 from graphexec.actions import NO_RUN, Run, Steps
 from graphexec.effects import CallTool
-from graphexec.executor import Acted, Ready, parse, stop_repeats
+from graphexec.executor import Acted, Ready, parse
 from graphexec.executor.console import ConsolePrinter
-from graphexec.executor.loop_guard import WARNING
 from graphexec.kernel import Asked, Entered, Reported
 from graphexec.messages import ReplyDelta
 from graphexec.models import ScriptedModel
+from graphexec.nodes import stop_repeats
+from graphexec.nodes.repeats import WARNING
 from graphexec.runtime import report
 from tests.executor.actors import act, answer, echo, fail, scripted
 from tests.executor.test_with_graph import APPROVED
@@ -238,7 +239,7 @@ def test_resumed_or_changed_run_prints_steps_once(
 
 def test_text_added_by_a_node_is_a_note() -> None:
     executor = react(ACT, ACT, DONE)
-    executor = executor.with_graph(stop_repeats(executor.graph))
+    executor = executor.plug(stop_repeats())
     output = print_run(executor)
     assert output.count("<- hi\n") == 3
     assert f"<- hi\n{WARNING.format(times=2)}\nhi it is\n" in output

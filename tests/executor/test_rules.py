@@ -30,7 +30,7 @@ from graphexec.actions import Run, Steps
 from graphexec.agents import RuleName, WorkedExample
 from graphexec.effects import MODEL_CALLS, AskHuman
 from graphexec.errors import InputError, ModelError
-from graphexec.executor import Acted, LimitReached, limit_reached, stop_repeats
+from graphexec.executor import Acted, LimitReached, limit_reached
 from graphexec.executor.rules.calls import NOT_REPEATED, CallRules
 from graphexec.executor.rules.nodes import MOST_REQUESTS
 from graphexec.kernel import Asks, Snapshot, ask
@@ -38,6 +38,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Image, ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
+from graphexec.nodes import stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
 
@@ -703,7 +704,7 @@ def test_nodes_behind_parse_see_every_call() -> None:
 
 def test_stop_repeats_and_rules_work_together() -> None:
     scene = Scene(act(), repeat_last=True)
-    result = scene.executor.with_graph(stop_repeats(scene.executor.graph)).run(f"How is {OTHER}?")
+    result = scene.executor.plug(stop_repeats()).run(f"How is {OTHER}?")
     assert (result.reason, scene.weather.calls) == ("repeats", [OTHER])
 
 

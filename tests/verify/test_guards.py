@@ -33,12 +33,12 @@ from graphexec.executor import (
     dispatch_tools,
     parse,
     plan,
-    stop_repeats,
     stopped_response,
 )
 from graphexec.executor.table import GENERATING_AGENT_EXECUTOR, stop_without_answer
 from graphexec.kernel import rename, reserved
 from graphexec.memory import BufferMemory
+from graphexec.nodes import stop_repeats
 from tests.executor.actors import answer, scripted
 
 
@@ -78,7 +78,7 @@ BOTH: list[Node[Any, Any]] = [parse, check_return_direct]
 def test_stock_machines_have_no_guards(method: Any, handling: bool, memory: BufferMemory | None) -> None:
     stock = executor(early_stopping_method=method, handle_parsing_errors=handling, memory=memory)
     assert not warnings(stock.graph)
-    assert not warnings(stock.with_graph(stop_repeats(stock.graph)).graph)
+    assert not warnings(stock.plug(stop_repeats()).graph)
 
 
 def test_a_guard_of_the_answer_misses_direct_returns() -> None:

@@ -18,7 +18,7 @@ from graphexec.agents.known_values import KnownText, fold, may_be_known
 from graphexec.agents.prompt import format_observation, observation_text
 from graphexec.agents.tool_choice import find_subjects
 from graphexec.effects import ToolResult
-from graphexec.executor.loop_guard import last_turns
+from graphexec.executor.rules.turns import last_turns
 from graphexec.tools import AnyTool
 from graphexec.tools.calling import Lookup
 from graphexec.tools.formatting import split_observation

@@ -15,21 +15,20 @@ from graphexec import (
     AgentFinish,
     AgentStep,
     Exhausted,
-    Limits,
     StoppedResponse,
     create_react_agent,
     tool,
 )
 from graphexec.actions import Run, Steps
 from graphexec.errors import InputError
-from graphexec.executor import AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, Ready, stop_repeats
-from graphexec.executor.loop_guard import REPEATS, ROUND, WARNING, count_repeats
+from graphexec.executor import Ready
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
+from graphexec.nodes import stop_repeats
+from graphexec.nodes.repeats import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
-from tests.kernel.machines import CLOCK
 
 ACT = "Thought: hm\nAction: echo\nAction Input: hi"
 DONE = "Thought: I know\nFinal Answer: done"
@@ -183,8 +182,7 @@ def test_cost_is_independent_of_the_runs_length() -> None:
 def make_guarded_executor(agent: Any, tools: Sequence[Any] = (echo,), **settings: Any) -> AgentExecutor:
     """Return an executor with `stop_repeats`."""
     given = {name: settings.pop(name) for name in ("warn_after", "stop_after") if name in settings}
-    executor = AgentExecutor(agent=agent, tools=list(tools), **settings)
-    return executor.with_graph(stop_repeats(executor.graph, **given))
+    return AgentExecutor(agent=agent, tools=list(tools), nodes=[stop_repeats(**given)], **settings)
 
 
 def test_repeating_run_is_stopped() -> None:
@@ -277,68 +275,65 @@ def test_repeating_run_may_generate_a_last_answer() -> None:
 # ---- the graph
 
 
-@pytest.mark.parametrize("table", [AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR, GENERATING_AGENT_EXECUTOR])
-def test_node_is_on_every_edge_to_plan(table: Any) -> None:
-    graph = stop_repeats(table)
-    assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"notice_repeats"}
-    back = {edge.source for edge in table.edges if edge.target == "plan"}
-    assert {edge.source for edge in graph.edges if edge.target == "notice_repeats"} == back
-    limits = Limits(iterations=4)
-    certificate = graph.verify(limits).certificate
+@pytest.mark.parametrize("parsing", [True, False])
+@pytest.mark.parametrize("stopping", ["force", "generate"])
+def test_node_is_on_every_edge_to_plan(parsing: bool, stopping: Any) -> None:
+    plain = AgentExecutor(
+        agent=create_react_agent(ScriptedModel([DONE]), [echo]),
+        tools=[echo],
+        max_iterations=4,
+        handle_parsing_errors=parsing,
+        early_stopping_method=stopping,
+    )
+    graph = plain.plug(stop_repeats()).graph
+    assert {edge.source for edge in graph.edges if edge.target == "plan"} == {"stop_repeats"}
+    back = {edge.source for edge in plain.graph.edges if edge.target == "plan"}
+    assert {edge.source for edge in graph.edges if edge.target == "stop_repeats"} == back
+    certificate, before = graph.verify(plain.limits).certificate, plain.verify().certificate
     assert certificate is not None
+    assert before is not None
     check(certificate, graph)
-    plain = table.verify(limits).certificate
-    assert certificate.bounds.transitions.number == plain.bounds.transitions.number + 4
-    assert certificate.bounds.model_calls == plain.bounds.model_calls
+    assert certificate.bounds.transitions.number == before.bounds.transitions.number + 5
+    assert certificate.bounds.model_calls == before.bounds.model_calls
 
 
 def test_the_picture_has_the_node() -> None:
-    picture = f"{stop_repeats(AGENT_EXECUTOR):mermaid}"
-    assert 'n5["<b>notice_repeats</b>"]' in picture
-    assert 'n5 -- "Ready" --> n0' in picture
-    assert 'n5 -- "LimitReached" --> n4' in picture
-    assert 'n3 -- "Ready" --> n5' in picture
-    assert "notice_repeats" not in f"{AGENT_EXECUTOR:mermaid}"
-
-
-def test_node_is_not_at_the_start() -> None:
-    assert stop_repeats(AGENT_EXECUTOR).start == "plan"
     executor = make_guarded_executor(scripted(answer()))
-    entered = [getattr(event, "node", "") for event in executor.stream("q")]
-    assert "notice_repeats" not in entered
+    assert "stop_repeats" in f"{executor.graph:mermaid}"
+    assert "stop_repeats" not in f"{executor.unplug('stop_repeats').graph:mermaid}"
 
 
 @pytest.mark.parametrize(("warn_after", "stop_after"), [(1, 3), (0, 3), (3, 2), (-1, -1), (2, 1)])
 def test_invalid_numbers_are_refused(warn_after: int, stop_after: int) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has (warn|stop)_after="):
-        stop_repeats(AGENT_EXECUTOR, warn_after=warn_after, stop_after=stop_after)
+        stop_repeats(warn_after=warn_after, stop_after=stop_after)
 
 
 @pytest.mark.parametrize("number", ["2", 2.5, True, None])
 def test_values_other_than_numbers_are_refused(number: Any) -> None:
     with pytest.raises(InputError, match=r"stop_repeats has warn_after=.*; give a whole number, 2 or more"):
-        stop_repeats(AGENT_EXECUTOR, warn_after=number)
+        stop_repeats(warn_after=number)
     with pytest.raises(InputError, match=r"stop_repeats has stop_after=.*; give a whole number, 2 or more"):
-        stop_repeats(AGENT_EXECUTOR, stop_after=number)
+        stop_repeats(stop_after=number)
 
 
 def test_stop_before_the_warning_is_refused() -> None:
     with pytest.raises(
         InputError, match="stop_repeats has warn_after=3 and stop_after=2; make stop_after at least warn_after"
     ):
-        stop_repeats(AGENT_EXECUTOR, warn_after=3, stop_after=2)
+        stop_repeats(warn_after=3, stop_after=2)
 
 
-def test_graph_without_the_agents_nodes_is_refused() -> None:
-    clock: Any = CLOCK
-    with pytest.raises(InputError, match=r"the graph has no plan; make it from executor\.graph"):
-        stop_repeats(clock)
+def test_two_pieces_have_names() -> None:
+    executor = make_guarded_executor(scripted(act("echo", text="a")))
+    both = executor.plug(stop_repeats(warn_after=2, stop_after=2, name="strict"))
+    assert both.seats()[Ready] == ("stop_repeats", "strict")
+    assert len(both.run("q").steps) == 2
 
 
 def test_the_node_is_pure_and_keeps_the_inputs() -> None:
-    graph = stop_repeats(AGENT_EXECUTOR)
     run = Run({"input": "q"}, Steps(make_steps("aa")))
-    made: Any = graph["notice_repeats"].function
+    made: Any = stop_repeats().nodes[0].function
     warned = made(Ready(run))
     assert warned.run.inputs == {"input": "q"}
     assert run.steps[-1].model_text is None

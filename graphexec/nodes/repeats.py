@@ -1,28 +1,23 @@
-"""Detect an agent that repeats itself: a node that warns the model first, and then stops the run."""
+"""A piece that detects an agent that repeats itself: it warns the model first, and then stops the run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TypeAlias, TypeVar
 
-from graphexec._arguments import validate, whole
+from graphexec._arguments import NAME, validate, whole
 from graphexec.actions import AgentStep, Run, Steps
 from graphexec.agents.prompt import observation_text
 from graphexec.errors import InputError
-from graphexec.executor.table import LimitReached, Ready, plan, stopped_response
-from graphexec.kernel.graph import Graph, check_table, edges, edges_of, on
+from graphexec.executor.plugging import Piece
+from graphexec.executor.rules.turns import Turn, last_turns
+from graphexec.executor.table import LimitReached, Ready
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import node
+from graphexec.kernel.node import node, rename
 from graphexec.tools.formatting import split_observation
-
-F = TypeVar("F")
 
 # The most turns in a repeated round: the agent may repeat one turn, or alternate between a few.
 ROUND = 4
-
-# The name of the node.
-NOTICE = "notice_repeats"
 
 # The name of the limit in the stopped response.
 REPEATS = "repeats"
@@ -32,27 +27,28 @@ WARNING = (
 )
 
 
-def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: int = 3) -> Graph[Ready, F]:
-    """Return the agent's graph with a node `notice_repeats` on every edge that leads to `plan`.
+def stop_repeats(*, warn_after: int = 2, stop_after: int = 3, name: str = "stop_repeats") -> Piece:
+    """Warn a model that repeats itself, and then stop the run; the limit of the stopped response is `repeats`.
 
-    A turn is the steps of one reply. The node looks for the last turn, or the last round of up to four turns, being
+        executor = create_agent(model, tools, nodes=[stop_repeats()])
+        result = executor.run("How many people live in Porto?")
+        print(result.reason)  # "repeats", if the model made the same call three times
+
+    A turn is the steps of one reply. The piece looks for the last turn, or the last round of up to four turns, being
     repeated in a row with the same tools, inputs and observations. After `warn_after` times it adds a warning to the
-    observation; after `stop_after` times the limit `repeats` stops the run. Each visit compares the last
+    observation that the model is shown; after `stop_after` times it stops the run. Each visit compares the last
     `4 * stop_after` turns; a warning copies all steps.
 
-    Raises `InputError` unless 2 <= warn_after <= stop_after, and for a graph without `plan` and `stopped_response`.
+    It adds one transition before each decision, and no model call. Raises `InputError` unless
+    2 <= warn_after <= stop_after.
     """
     # A turn that is done once is not repeated.
     validate("stop_repeats", ("warn_after", warn_after, whole(2)), ("stop_after", stop_after, whole(2)))
+    validate("stop_repeats", ("name", name, NAME))
     if warn_after > stop_after:
         raise InputError(
             f"stop_repeats has warn_after={warn_after} and stop_after={stop_after}; make stop_after at least warn_after"
         )
-    if NOTICE in machine:
-        raise InputError(f"the graph already has {NOTICE}; apply stop_repeats once, to a graph without it")
-    for needed in (plan, stopped_response):
-        if needed.name not in machine:
-            raise InputError(f"the graph has no {needed.name}; make it from executor.graph")
 
     @node
     def notice_repeats(ready: Ready) -> Ready | LimitReached:
@@ -62,42 +58,13 @@ def stop_repeats(machine: Graph[Ready, F], *, warn_after: int = 2, stop_after: i
             return LimitReached(ready.run, Exhausted(REPEATS, stop_after, times))
         return Ready(_add_warning(ready.run, times)) if times >= warn_after else ready
 
-    routes = on(Ready, plan) | on(LimitReached, stopped_response)
-    row = [edge for source, row in edges(notice_repeats, routes).rows for edge in edges_of(source, row)]
-    back = [
-        dataclasses.replace(edge, target=notice_repeats.name) if edge.target == plan.name else edge
-        for edge in machine.edges
-    ]
-    return check_table([*machine, notice_repeats], [*back, *row], machine.start)
+    return Piece(name, (rename(notice_repeats, name),))
 
 
 def count_repeats(steps: Sequence[AgentStep], most: int) -> int:
     """Return how many times in a row the last round of turns was done, counted up to `most`."""
     turns = last_turns(steps, ROUND * most)
     return max(_count_rounds(turns, size, most) for size in range(1, ROUND + 1))
-
-
-# The steps of one reply.
-Turn: TypeAlias = Sequence[AgentStep]
-
-
-def last_turns(steps: Sequence[AgentStep], most: int) -> list[Turn]:
-    """Return the last turns, at most `most` of them, in order."""
-    turns: list[Turn] = []
-    end = len(steps)
-    while end and len(turns) < most:
-        start = end - 1
-        message, calls = steps[start].action.message, {steps[start].action.call_id}
-        # An equal message with a call id seen before belongs to another reply.
-        while message is not None and start:
-            before = steps[start - 1].action
-            if before.message != message or before.call_id in calls:
-                break
-            calls.add(before.call_id)
-            start -= 1
-        turns.append(steps[start:end])
-        end = start
-    return turns[::-1]
 
 
 def _count_rounds(turns: Sequence[Turn], size: int, most: int) -> int:
