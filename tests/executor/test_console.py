@@ -20,7 +20,7 @@ from graphexec.kernel import Asked, Entered, Reported
 from graphexec.messages import ReplyDelta
 from graphexec.models import ScriptedModel
 from graphexec.nodes import stop_repeats
-from graphexec.nodes.repeats import WARNING
+from graphexec.nodes.tool_calls import WARNING
 from graphexec.runtime import report
 from tests.executor.actors import act, answer, echo, fail, scripted
 from tests.executor.test_with_graph import APPROVED

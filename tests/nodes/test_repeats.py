@@ -25,7 +25,7 @@ from graphexec.executor import Ready
 from graphexec.messages import AssistantMessage, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import stop_repeats
-from graphexec.nodes.repeats import REPEATS, ROUND, WARNING, count_repeats
+from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from graphexec.verify import check
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, prompt, run_executor, scripted
