@@ -15,7 +15,7 @@ from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Ref
 from graphexec.agents import Agent
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
-from graphexec.errors import InputError, ParseError
+from graphexec.errors import InputError, ParseError, format_value
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.graph import Graph, edges, graph, on
 from graphexec.kernel.meters import Exhausted
@@ -51,12 +51,30 @@ class Acted:
     """The agent has chosen these actions; their tools have not been called yet.
 
     A node may answer an action in the place of its tool. `answers` has an entry for each action, `None` if its tool is
-    to be called; it is empty if no action is answered.
+    to be called; it is empty if no action is answered. Raises `InputError` for more answers than actions, and for an
+    answer that is neither a result nor the place of an earlier action.
     """
 
     run: Run
     actions: tuple[AgentAction, ...]
     answers: tuple[Answer | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.answers:
+            return
+        # A node that leaves out an action would give its answer to another one, whose tool might then be called.
+        if len(self.answers) > len(self.actions):
+            raise InputError(
+                f"Acted has {len(self.answers)} answers for {len(self.actions)} actions; keep the actions, and answer "
+                "those that are not to be called: acted.answer(place, ToolResult(...))"
+            )
+        for place, answer in enumerate(self.answers):
+            earlier = isinstance(answer, int) and 0 <= answer < place
+            if not (answer is None or isinstance(answer, ToolResult) or earlier):
+                raise InputError(
+                    f"Acted has the answer {format_value(answer)} for action {place}; give None, a ToolResult, or the "
+                    "place of an earlier action"
+                )
 
     @property
     def open(self) -> tuple[int, ...]:

@@ -98,9 +98,10 @@ def approve_tools(
         executor = create_agent(model, tools, nodes=[gate])
 
     What runs is what the person has seen: pieces that change calls come before it, pieces that carry them out behind
-    it, and every way to a tool leads through it. An edit changes the arguments of the same tool, also in the message
-    that the model is shown. If a decision is not allowed, or the arguments do not fit the tool, the person is asked
-    again; after three times the call counts as rejected.
+    it, and every way to a tool leads through it. The agents of `sub_agent`, `handoffs` and `map_agents` need an
+    approval of their own for the same tools, without which they are refused. An edit changes the arguments of the same
+    tool, also in the message that the model is shown. If a decision is not allowed, or the arguments do not fit the
+    tool, the person is asked again; after three times the call counts as rejected.
 
     It adds one transition for each decision of the agent that calls tools, and no model call. Raises `InputError` for
     an unknown decision, and the executor raises it for a tool that it does not have.

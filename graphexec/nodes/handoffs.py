@@ -19,7 +19,7 @@ from graphexec.kernel.graph import Graph, check_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename
 from graphexec.kernel.surgery import embed
-from graphexec.nodes.sub_agents import input_key
+from graphexec.nodes.sub_agents import input_key, ungated_tools
 from graphexec.runtime.handlers import World
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import tool
@@ -93,7 +93,8 @@ def handoffs(
         embedded = _Member(whole_graph, member.world)
         turn = Budget("iterations", iterations)
         nodes.append(embed(embedded, one, own=[turn], enter=_entering(turns[one])))
-    return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True)
+    ungated = tuple(label for executor in members.values() for label in ungated_tools(executor))
+    return Piece(name, tuple(nodes), tools=tuple(tools[one] for one in members), acts=True, ungated=ungated)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, limit_reached
 from graphexec.kernel.effects import Asks, ask_all
 from graphexec.kernel.node import charged, node, rename
+from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.tools.tool import AnyTool, tool
 
 if TYPE_CHECKING:
@@ -87,7 +88,14 @@ def map_agents(
         return acted
 
     runner = dataclasses.replace(rename(run_tasks, name), effects=(child.effect,))
-    return Piece(name, (runner,), tools=(offered,), handlers={child.effect: child.handler}, acts=True)
+    return Piece(
+        name,
+        (runner,),
+        tools=(offered,),
+        handlers={child.effect: child.handler},
+        acts=True,
+        ungated=ungated_tools(executor),
+    )
 
 
 def _make_tool(name: str, description: str) -> AnyTool:

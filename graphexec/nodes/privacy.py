@@ -369,13 +369,12 @@ def _map_message(message: M, change: Change, change_json: Change) -> M:
     content = str(change(message.content))
     if not isinstance(message, AssistantMessage):
         return message if content == message.content else dataclasses.replace(message, content=content)
-    calls = [
+    calls = tuple(
         dataclasses.replace(call, name=str(change(call.name)), arguments=str(change_json(call.arguments)))
         for call in message.tool_calls
-    ]
-    if content == message.content and calls == [*message.tool_calls]:
-        return message
-    return dataclasses.replace(message, content=content, tool_calls=tuple(calls))
+    )
+    same = (content, calls) == (message.content, message.tool_calls)
+    return message if same else dataclasses.replace(message, content=content, tool_calls=calls)
 
 
 def _map_json(text: str, change: Change) -> str:

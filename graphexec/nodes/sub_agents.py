@@ -103,7 +103,15 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         (rename(take_call, f"take_{name}"), embedded),
         tools=(tool(name=name, description=description)(call_directly),),
         acts=True,
+        ungated=ungated_tools(executor),
     )
+
+
+def ungated_tools(executor: AgentExecutor) -> tuple[str, ...]:
+    """Return the names of the tools that an executor may call, and that no piece of it gates."""
+    gated = {name for piece in executor.pieces if piece.gates for name in piece.tool_names}
+    reached = {*executor.tools, *(name for piece in executor.pieces for name in piece.ungated)}
+    return tuple(sorted(reached - gated))
 
 
 def input_key(executor: AgentExecutor, who: str) -> str:

@@ -78,6 +78,8 @@ class Piece:
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `narrows`: it sets `run.aside.tools`, so the agent must be able to offer fewer tools.
     - `tool_names`: the names of the tools that its options name; the executor must have all of them.
+    - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
+      that gates one of them cannot be plugged beside it.
     - `output`: the type of the answers that it lets pass; see `output_type`.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
@@ -96,6 +98,7 @@ class Piece:
     acts: bool = False
     tool_names: tuple[str, ...] = ()
     narrows: bool = False
+    ungated: tuple[str, ...] = ()
     output: Output | None = None
 
     def __post_init__(self) -> None:

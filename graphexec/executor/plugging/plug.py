@@ -27,13 +27,14 @@ def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
     """Return the machine with these pieces, in their order.
 
     Raises `GraphError` for names that are taken, for outcomes without a home, for a `before` that does not fit, for a
-    node that asks a model behind a piece that reveals, and for one that asks before a piece that must come first.
+    node that asks a model behind a piece that reveals, for one that asks before a piece that must come first, and for
+    an agent of a piece that calls a tool past the piece that gates it.
     """
     if not pieces:
         return machine
     seats = assign_seats(pieces)
     homes = {kind: _find_home(machine, kind) for kind in HOMES}
-    faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces)]
+    faults = [*_find_taken_names(machine, pieces), *_find_missing_homes(machine, homes, pieces), *_find_ungated(pieces)]
     routes = _Routes(seats, homes)
     added = [edge for piece in pieces for edge in routes.edges_of(piece, faults)]
     if faults:
@@ -137,6 +138,18 @@ def _find_missing_homes(
                     "machine from executor.graph, or splice the node into an edge"
                 )
                 yield Fault("GX028", piece.name, kind.__name__, text)
+
+
+def _find_ungated(pieces: Sequence[Piece]) -> Iterator[Fault]:
+    """Yield the tools that one piece gates, and that the agents of another call without a gate."""
+    for gate in pieces:
+        for piece in pieces:
+            for name in sorted({*gate.tool_names} & {*piece.ungated}) if gate.gates else ():
+                text = (
+                    f"{piece.name} has an agent that calls {name} past {gate.name}; plug a piece like {gate.name} into "
+                    f"the executor of that agent, or make it without {name}"
+                )
+                yield Fault("GX030", piece.name, None, text)
 
 
 def _find_leaks(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
