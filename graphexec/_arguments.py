@@ -92,6 +92,7 @@ def is_executor(value: object) -> bool:
 
 STRING = Constraint("a string", lambda value: isinstance(value, str))
 NAME = Constraint("a name, as a string", lambda value: isinstance(value, str) and bool(value.strip()))
+DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 FUNCTION = Constraint("a function", callable)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from graphexec._arguments import NAME, Constraint, validate
+from graphexec._arguments import DESCRIPTION, NAME, validate
 from graphexec.effects import TOOL_CALLS, GraphResult, RunGraph
 from graphexec.errors import AbandonedError, InputError, ToolDefinitionError, described
 from graphexec.executor.inputs import to_outputs
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
 # The parameter that receives the `CallContext`.
 _CALL = "call"
 
-_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
-
 
 def executor_tool(
     executor: AgentExecutor, nested: AgentExecutor, keys: Sequence[str], name: str, description: str
 ) -> AnyTool:
     """Return a tool that runs `nested`, a copy of the executor, with the inputs `keys`; see `AgentExecutor.as_tool`."""
-    validate("as_tool", ("name", name, NAME), ("description", description, _DESCRIPTION), error=ToolDefinitionError)
+    validate("as_tool", ("name", name, NAME), ("description", description, DESCRIPTION), error=ToolDefinitionError)
     wrong = [key for key in keys if not key.isidentifier() or iskeyword(key) or key == _CALL]
     if wrong:
         raise ToolDefinitionError(f"the agent has the input {wrong[0]!r}, an invalid argument name; rename the input")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
+from graphexec._arguments import is_executor
 from graphexec._mistakes.messages import has_message_shape
 from graphexec.actions import AgentFinish
 from graphexec.agents import Agent
@@ -38,6 +39,18 @@ def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
             return {key: inputs}
         case _:
             raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a string")
+
+
+def single_input_key(executor: Any, owner: str) -> str:
+    """Return the name of the only input of an executor. Raises `InputError` for several, and for another object."""
+    # Users without a type checker pass an agent or a model.
+    if not is_executor(executor):
+        raise InputError(f"{owner} is {format_value(executor)}; pass an executor: create_agent(model, tools)")
+    # A callable agent declares no inputs.
+    key, *others = executor.input_keys or ("input",)
+    if others:
+        raise InputError(f"{owner} has the inputs {', '.join([key, *others])}; pass one whose agent has one input")
+    return str(key)
 
 
 @final

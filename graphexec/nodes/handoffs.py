@@ -13,13 +13,14 @@ from graphexec.actions import Run
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready, limit_reached, make_step
 from graphexec.kernel.graph import Graph, check_table
 from graphexec.kernel.meters import Budget
 from graphexec.kernel.node import END, Edge, Node, metered, node, rename
 from graphexec.kernel.surgery import embed
-from graphexec.nodes.sub_agents import input_key, ungated_tools
+from graphexec.nodes.sub_agents import ungated_tools
 from graphexec.runtime.handlers import World
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import tool
@@ -83,7 +84,7 @@ def handoffs(
     ]
     for one, executor in members.items():
         # Checked here: the member receives the inputs of the host's run.
-        input_key(executor, f"the member {one}")
+        single_input_key(executor, f"handoffs: the member {one}")
         others = [other for other in names if other != one]
         # The tools of its pieces come with them.
         plugged = {one_tool.name for piece in executor.pieces for one_tool in piece.tools}

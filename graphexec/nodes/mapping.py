@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from graphexec._arguments import NAME, Constraint, is_executor, validate, whole
+from graphexec._arguments import DESCRIPTION, Constraint, validate, whole
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import GraphResult, RunGraph, ToolResult
-from graphexec.errors import InputError, format_value
+from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, limit_reached
@@ -21,7 +21,6 @@ from graphexec.tools.tool import AnyTool, tool
 if TYPE_CHECKING:
     from graphexec.executor.executor import AgentExecutor
 
-_DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 _TOOL_NAME = Constraint(
     "a name that a variable could have", lambda value: isinstance(value, str) and value.isidentifier()
 )
@@ -52,16 +51,9 @@ def map_agents(
     for an executor whose runs may not end.
     """
     validate(
-        "map_agents", ("name", name, _TOOL_NAME), ("description", description, _DESCRIPTION), ("most", most, whole(1))
+        "map_agents", ("name", name, _TOOL_NAME), ("description", description, DESCRIPTION), ("most", most, whole(1))
     )
-    # Users without a type checker pass an agent or a model.
-    if not is_executor(executor):
-        raise InputError(f"map_agents: executor is {format_value(executor)}; pass create_agent(model, tools)")
-    # A callable agent declares no inputs.
-    key, *others = executor.input_keys or ("input",)
-    if others:
-        names = ", ".join([key, *others])
-        raise InputError(f"map_agents: the agent has the inputs {names}, but a task is one; take an agent with one")
+    key = single_input_key(executor, "map_agents: the executor")
     child = executor.as_effect("".join(part.capitalize() for part in name.split("_")))
     offered = _make_tool(name, description)
 

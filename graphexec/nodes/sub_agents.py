@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
-from graphexec._arguments import NAME, validate, whole
+from graphexec._arguments import DESCRIPTION, NAME, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, Run, StoppedResponse
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
 from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
+from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
 from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
@@ -51,10 +52,16 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
         executor = create_agent(model, [note], nodes=[sub_agent(research, "research", "Find out about a subject.")])
         print(executor.run("Why do elms die?").output)
 
-    Raises `InputError` for numbers below 1, and for an executor that takes several inputs.
+    Raises `InputError` for invalid options, and for an executor that takes several inputs.
     """
-    validate("sub_agent", ("name", name, NAME), ("calls", calls, whole(1)), ("iterations", iterations, whole(1)))
-    question = input_key(executor, f"the sub-agent {name}")
+    validate(
+        "sub_agent",
+        ("name", name, NAME),
+        ("description", description, DESCRIPTION),
+        ("calls", calls, whole(1)),
+        ("iterations", iterations, whole(1)),
+    )
+    question = single_input_key(executor, f"sub_agent: the executor of {name}")
 
     @node
     def take_call(given: Acted | TaskDone) -> Task | Acted:
@@ -112,14 +119,6 @@ def ungated_tools(executor: AgentExecutor) -> tuple[str, ...]:
     gated = {name for piece in executor.pieces if piece.gates for name in piece.tool_names}
     reached = {*executor.tools, *(name for piece in executor.pieces for name in piece.ungated)}
     return tuple(sorted(reached - gated))
-
-
-def input_key(executor: AgentExecutor, who: str) -> str:
-    """Return the name of the executor's input. Raises `InputError` if it takes several."""
-    keys = list(executor.input_keys)
-    if len(keys) > 1:
-        raise InputError(f"{who} takes the inputs {', '.join(keys)}; make its agent with one input")
-    return keys[0] if keys else "input"
 
 
 def _task_of(action: AgentAction) -> str | None:

@@ -173,12 +173,12 @@ def test_invalid_options_are_refused(options: dict[str, Any], text: str) -> None
 def test_executors_that_do_not_fit_are_refused() -> None:
     prompt = "{topic} for {reader} {agent_scratchpad} {tools} {tool_names}"
     two = AgentExecutor(agent=create_react_agent(ScriptedModel([]), [echo], prompt=prompt), tools=[echo])
-    with pytest.raises(InputError, match="has the inputs topic, reader, but a task is one"):
+    with pytest.raises(InputError, match="has the inputs topic, reader; pass one whose agent has one input"):
         map_agents(two)
     with pytest.raises(UnprovedError):
         map_agents(make_child(max_iterations=None, allow_nonterminating=True))
     model: Any = ScriptedModel([])
-    with pytest.raises(InputError, match="map_agents: executor is"):
+    with pytest.raises(InputError, match="map_agents: the executor is <ScriptedModel"):
         map_agents(model)
     with pytest.raises(GraphError, match="research_all is plugged twice; give one of them another name"):
         make_outer(make_child()).plug(map_agents(make_child()))

@@ -312,7 +312,7 @@ class TestWrongPieces:
 
         reveal = Piece("reveal", (sign,), reveals=True)
         with pytest.raises(
-            GraphError, match="plan may ask a model after reveal, .* put reveal before judge in the list"
+            GraphError, match=r"plan may ask a model after reveal, .* put reveal before judge in the list"
         ):
             make_executor(handlers={AskHuman: say_yes}).plug(judge, reveal)
         assert make_executor(handlers={AskHuman: say_yes}).plug(reveal, judge).run("hi").output == "done (signed)"

@@ -14,7 +14,7 @@ from graphexec.kernel import snapshot_of
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import sub_agent
+from graphexec.nodes import handoffs, sub_agent
 from graphexec.testing import verify_termination
 from graphexec.tools import AnyTool, tool
 from tests.nodes.shelf import run_in_pieces
@@ -216,3 +216,12 @@ def test_invalid_numbers_are_refused(options: dict[str, Any]) -> None:
 def test_tool_takes_a_task() -> None:
     piece = sub_agent(executor_of(["x"], []), "research", "Research.")
     assert [one.signature for one in piece.tools] == ["research(task: string)"]
+
+
+def test_model_is_no_executor() -> None:
+    # Any: a type checker refuses a model.
+    model: Any = ScriptedModel([])
+    with pytest.raises(InputError, match="sub_agent: the executor of helper is <ScriptedModel"):
+        sub_agent(model, "helper", "Help.")
+    with pytest.raises(InputError, match="handoffs: the member helper is <ScriptedModel"):
+        handoffs({"helper": model})
