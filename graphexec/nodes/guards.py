@@ -94,6 +94,7 @@ def guard_output(
 
     No event, piece or chunk of `stream_answer`, `stream_chunks` and `verbose` has a refused answer, nor has the result.
     The model's reply itself is an event of `stream` and a part of the journal and the trace: they record what happened.
+    So do the steps of the run: they have the result of a return-direct tool, and an answer that a critic sent back.
     The pieces of an answer are held back until the check has decided, so an allowed answer comes in one piece.
 
     Bound: one transition a run, and the effects of the check. Raises as `guard_input` does.

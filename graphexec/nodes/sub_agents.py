@@ -13,6 +13,7 @@ from graphexec.errors import InputError
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
+from graphexec.executor.rules import CallRules
 from graphexec.executor.table import Acted, Ready
 from graphexec.kernel.meters import Budget, Exhausted
 from graphexec.kernel.node import metered, node, rename
@@ -23,10 +24,11 @@ from graphexec.tools.tool import tool
 @final
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A call of a sub-agent: the action at `place`."""
+    """A call of a sub-agent: the action at `place`. `places` are those of all its calls that are left."""
 
     acted: Acted
     place: int
+    places: tuple[int, ...]
 
 
 @final
@@ -64,26 +66,27 @@ def sub_agent(executor: AgentExecutor, name: str, description: str, *, calls: in
     question = single_input_key(executor, f"sub_agent: the executor of {name}")
 
     @node
-    def take_call(given: Acted | TaskDone) -> Task | Acted:
+    def take_call(given: Acted | TaskDone, rules: CallRules) -> Task | Acted:
         """Take the next call of the sub-agent, if there is one."""
         acted = given.acted if isinstance(given, TaskDone) else given
+        places: list[int] = []
         for place in acted.open:
-            action = acted.actions[place]
-            if action.tool == name and _task_of(action) is None:
+            if not rules.calls(acted.actions[place], name):
+                continue
+            if _task_of(acted.actions[place]) is None:
                 text = f"{name} was not called: it needs a task, a string."
                 acted = acted.answer(place, ToolResult(text, "bad_arguments"))
-            elif action.tool == name:
-                return Task(acted, place)
-        return acted
+            else:
+                places.append(place)
+        return Task(acted, places[0], tuple(places)) if places else acted
 
     def reject(task: Task, limit: Exhausted) -> Acted:
         """Answer all calls that are left, because the loop has to end here."""
         del limit
         acted = task.acted
-        for place in acted.open:
-            if acted.actions[place].tool == name:
-                text = f"{name} was not called: a run may call it {calls} times, and has."
-                acted = acted.answer(place, ToolResult(text, "rejected"))
+        for place in task.places:
+            text = f"{name} was not called: a run may call it {calls} times, and has."
+            acted = acted.answer(place, ToolResult(text, "rejected"))
         return acted
 
     @metered(when_spent=reject, budget=Budget(f"{name}_calls", calls))

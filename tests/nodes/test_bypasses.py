@@ -11,8 +11,8 @@ from graphexec import AgentAction, AgentExecutor, GraphError, InputError
 from graphexec.actions import Run
 from graphexec.effects import ToolResult
 from graphexec.executor import Acted
-from graphexec.nodes import Piece, approve_tools, handoffs, map_agents, sub_agent
-from tests.nodes.shelf import make_executor
+from graphexec.nodes import Piece, approve_tools, handoffs, map_agents, sub_agent, todo_list
+from tests.nodes.shelf import calls, make_executor, make_inner
 
 MAKERS: list[Callable[[AgentExecutor], Piece]] = [
     lambda inner: sub_agent(inner, "research", "Research."),
@@ -47,3 +47,18 @@ def test_answers_belong_to_actions(answers: Any, text: str) -> None:
     """Without its rejected neighbour, an action would take over the answer, and a rejected one lose it."""
     with pytest.raises(InputError, match=text):
         Acted(Run({}), (AgentAction("look_up", "x"),), answers)
+
+
+@pytest.mark.parametrize(
+    ("piece", "called", "statuses"),
+    [
+        (lambda: sub_agent(make_inner(), "research", "Research."), ("Research", '{"task": "a"}'), ["ok", "ok"]),
+        (lambda: handoffs({"other": make_inner()}), ("Transfer_To_Other", "{}"), ["ok", "rejected"]),
+        (todo_list, ("Write_Todos", '{"todos": []}'), ["ok", "error"]),
+    ],
+)
+def test_tools_of_pieces_are_looked_up_without_case(
+    piece: Callable[[], Piece], called: tuple[str, str], statuses: list[str]
+) -> None:
+    executor = make_executor([piece()], [calls(called, called), "done"], tool_lookup="case_insensitive")
+    assert [step.status for step in executor.run("go").steps] == statuses
