@@ -132,7 +132,9 @@ def main() -> int:
     proof = min(proofs) * 1e3
     (bare, effects), (plugged, more) = per_step([]), per_step(make_pieces())
     ratio = plugged / (bare * more / effects)
-    print(f"{len(executor.pieces)} pieces, {len(executor.graph)} nodes; {executor.verify().bounds.transitions}")
+    bounds = executor.verify().bounds
+    assert bounds is not None, "an executor is proved"
+    print(f"{len(executor.pieces)} pieces, {len(executor.graph)} nodes; {bounds.transitions}")
     print(f"proof: {proof:.1f} ms (goal {PROOF:.0f})")
     print(f"step without pieces: {bare * 1e6:.1f} µs, {effects:.0f} effects")
     print(f"step with pieces: {plugged * 1e6:.1f} µs, {more:.0f} effects")

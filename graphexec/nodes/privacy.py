@@ -152,7 +152,7 @@ def _to_finders(patterns: Iterable[str] | Mapping[str, AnyPattern]) -> Mapping[s
                 f"redact_pii has no pattern {unknown[0]}; it has {', '.join(PATTERNS)}; pass your own in a dict by name"
             )
         return {one: PATTERNS[one] for one in names}
-    # A mapping is an iterable of names, too, which type checkers cannot tell apart.
+    # A mapping is an iterable of names, too, which type checkers cannot distinguish.
     own: Mapping[str, AnyPattern] = patterns  # pyright: ignore[reportUnknownVariableType]
     return {name: _to_finder(name, pattern) for name, pattern in own.items()}
 
@@ -336,7 +336,7 @@ class _Vault:
 
 
 def _key_of(value: object) -> tuple[type, object]:
-    """Return what tells a value from all others: the number 1 is not the string "1"."""
+    """Return a key that differs for different values: the number 1 is not the string "1"."""
     return type(value), value
 
 

@@ -88,7 +88,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
     @metered(when_spent=finish_anyway, budget=Budget(f"{name}_reminders", reminders))
     @node
     def remind(given: TodosOpen) -> Ready:
-        """Tell the model which items are open."""
+        """Show the model the open items."""
         finish = given.finish
         items = "\n".join(f"- {item}" for item in given.items)
         text = f"Your to-do list has open items:\n{items}\nDo them, or mark them as completed, and answer again."

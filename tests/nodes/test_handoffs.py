@@ -51,7 +51,7 @@ def steps_of(executor: AgentExecutor) -> list[tuple[str, str, Any]]:
 
 
 def test_basic_swarm() -> None:
-    """A member goes on with the steps so far, and its answer is that of the run."""
+    """A member continues from the steps so far, and its answer is that of the run."""
     flights = [calls(("book", {"what": "flight"})), to("hotels")]
     executor = team(flights, {"hotels": [calls(("book", {"what": "hotel"})), "all booked"]})
     result = executor.run("trip")

@@ -107,7 +107,7 @@ class TestAnswers:
         assert isinstance(result.ending, AgentFinish)
         assert result.ending.output is result.output
 
-    def test_errors_are_told_to_the_model(self) -> None:
+    def test_model_reads_the_errors(self) -> None:
         executor = make('{"name": "Paris"}', PARIS)
         result = executor.run("Which?")
         assert result.output == City(name="Paris", people=2)

@@ -136,7 +136,11 @@ class TestBothWays:
         reply = ModelReply("", (ToolCall("1", "send", '{"to": 4111111111111111, "cc": "b"}'),))
         executor = make_executor([reply, "done"])
         executor.run("hi")
-        (made,) = MODELS[id(executor)].requests[-1].messages[-2].tool_calls  # type: ignore[union-attr]
+        request = MODELS[id(executor)].requests[-1]
+        assert isinstance(request, ChatRequest)
+        message = request.messages[-2]
+        assert isinstance(message, AssistantMessage)
+        (made,) = message.tool_calls
         assert json.loads(made.arguments) == {"to": "[CARD_1]", "cc": "b"}
 
     def test_names_of_unknown_tools_are_hidden(self) -> None:

@@ -30,7 +30,7 @@ _ANSWER: Final = "answer"
 _SCHEMA_WITH_TOOLS = frozenset({"openai", "anthropic"})
 # The providers that refuse a schema.
 _WITHOUT_SCHEMA = frozenset({"deepseek"})
-# Pieces of JSON in a reply that are tried, and errors that a model is told: a hostile reply may have any number.
+# Pieces of JSON in a reply that are tried, and errors that a model is shown: a hostile reply may have any number.
 _MOST_REGIONS = 50
 _MOST_ERRORS = 5
 # Their members may be data in place of instances.
@@ -42,7 +42,7 @@ _MOST_TEXT = 300
 
 
 class UnreadableOutputError(Exception):
-    """A text is no instance of the type; the message says why, for the model."""
+    """A text that is not an instance of the type; the message says why, for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,12 @@ class OutputKind:
 
     @property
     def is_text(self) -> bool:
-        """Whether any text may be an instance, which is then not read as JSON."""
+        """Is true if any text may be an instance, which is then not read as JSON."""
         return self.schema.get("type") == "string" and not {"enum", "const", "format"} & {*self.schema}
 
     @property
     def is_object(self) -> bool:
-        """Whether instances are objects of JSON, as providers require it of a schema."""
+        """Is true if instances are objects of JSON, as providers require it of a schema."""
         return self.schema.get("type") == "object"
 
     @property
@@ -193,7 +193,7 @@ class OutputKind:
         return value
 
     def explain(self, why: str) -> str:
-        """Return what the model is told of an answer that is no instance."""
+        """Return the observation of the model about an invalid answer."""
         text = f"The answer is not valid: {why}. Answer with {self.describe()}."
         schema = json.dumps(self.schema, ensure_ascii=False)
         if self.is_text or len(schema) > _SHORT_SCHEMA or schema in text:
@@ -300,7 +300,7 @@ def _lines(errors: Sequence[Any]) -> Iterator[str]:
 
 
 def make_output_kind(kind: Any) -> OutputKind:
-    """Return the kind of a type. Raises `InputError` for what is no type, and for a type without a JSON schema."""
+    """Return the kind of a type. Raises `InputError` for another object, and for a type without a JSON schema."""
     from pydantic import TypeAdapter
     from pydantic.errors import PydanticUserError
 
@@ -309,7 +309,7 @@ def make_output_kind(kind: Any) -> OutputKind:
     values = (str, bytes, int, float, dict, list, tuple, set, FunctionType)
     if kind is None or isinstance(kind, values) or _is_instance(kind):
         raise InputError(
-            f"the output type is {shown}, which is no type; give a class, such as a pydantic model, or int"
+            f"the output type is {shown}, which is not a type; give a class, such as a pydantic model, or int"
         )
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(kind)

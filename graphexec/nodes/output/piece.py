@@ -33,7 +33,7 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
 
     `kind` is what pydantic validates: a model, a dataclass, a `TypedDict`, an enumeration, `Literal["a", "b"]`, a
     union, `list[Item]`, `int` or `datetime`. The answer is read as JSON: as a whole, in a fence or in prose, with the
-    coercions of pydantic. If it is no instance, the model is told the errors and decides again, at most `reasks` times
+    coercions of pydantic. If it is no instance, the model reads the errors and decides again, at most `reasks` times
     in a run, within `max_iterations`; then the run ends with a `StoppedResponse` whose reason is `reasks`. Nothing else
     than an instance comes out, and no answer raises.
 
@@ -48,8 +48,8 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
         print(executor.run("Where is the Louvre?").output.country)
 
     `create_agent(output_type=...)` plugs this piece, and type checkers then know the class of `result.output`. Put
-    pieces that change the answer's text behind it: earlier in the list of `nodes`. Raises `InputError` for what is no
-    type, for a type without a JSON schema, and for invalid `reasks`. An executor has at most one output type.
+    pieces that change the answer's text behind it: earlier in the list of `nodes`. Raises `InputError` for what is not
+    a type, for a type without a JSON schema, and for invalid `reasks`. An executor has at most one output type.
     """
     validate("output_type", ("reasks", reasks, whole(0)))
     known = make_output_kind(kind)
@@ -62,7 +62,7 @@ def output_type(kind: Any, *, reasks: int = 2, name: str = "output_type") -> Pie
     @metered(when_spent=limit_reached, budget=Budget(_REASKS, reasks))
     @node
     def reask_output(invalid: InvalidOutput) -> Ready:
-        """Tell the model why its answer is no instance, as an observation."""
+        """Show the model the errors of its answer, as an observation."""
         observation = known.explain(invalid.why)
         action = AgentAction(EXCEPTION_TOOL, observation, invalid.text)
         return Ready(invalid.run.with_steps((AgentStep(action, observation, "parse_error"),)))
