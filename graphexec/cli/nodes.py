@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from graphexec.cli.exit_codes import Debug, UsageError, error_line, exit_on_error, flatten
 from graphexec.cli.files import write
+from graphexec.cli.samples import annotation_of, make_sample, make_small_agent
 from graphexec.cli.terminal import Screen
 from graphexec.errors import GraphexecError, did_you_mean, format_value
-
-if TYPE_CHECKING:
-    from graphexec.executor import AgentExecutor
-    from graphexec.nodes import Piece
 
 # Packages publish their pieces as entry points of this group: `critic = "my_package:critic"`.
 GROUP = "graphexec.nodes"
@@ -81,7 +78,7 @@ def find_pieces() -> Iterator[Listed]:
     shelf = import_module(GROUP)
     for name in shelf.__all__:
         made_by = getattr(shelf, name)
-        if inspect.isfunction(made_by) and _annotation(made_by, "return") == "Piece":
+        if inspect.isfunction(made_by) and annotation_of(made_by, "return") == "Piece":
             yield Listed(name, _OWN, made_by)
     for point in sorted(metadata.entry_points(group=GROUP)):
         package = flatten(point.dist.name) if point.dist is not None else ""
@@ -106,7 +103,7 @@ def _print_list(found: Sequence[Listed]) -> None:
 
 
 def _format_classes(one: Listed) -> str:
-    piece = _sample(one)
+    piece = make_sample(one.name, one.made_by)
     return "" if piece is None else ", ".join(dict.fromkeys(kind.__name__ for kind in piece.takes))
 
 
@@ -118,70 +115,14 @@ def _describe(one: Listed) -> Iterator[str]:
     yield f"from {one.package}" if one.package else ""
     yield ""
     yield one.fault or inspect.getdoc(one.made_by) or "It has no docstring."
-    piece = _sample(one)
+    piece = make_sample(one.name, one.made_by)
     if piece is None:
         remedy = "give it to an agent, and draw that: graphexec draw my_agent.py:executor --format text"
         yield from ("", f"Its arguments are your own; {remedy}") if not one.fault else ()
         return
     try:
-        executor = _small_agent().plug(piece)
+        executor = make_small_agent().plug(piece)
     except GraphexecError as error:
         yield from ("", f"It does not fit a small agent: {flatten(str(error))}")
         return
     yield from ("", draw(executor.verify(), "text", pieces="boxes").rstrip())
-
-
-def _sample(one: Listed) -> Piece | None:
-    """Return the piece, made with small arguments; `None` if its function wants others."""
-    from graphexec.kernel import Node
-    from graphexec.nodes import Piece
-
-    if isinstance(one.made_by, Piece):
-        return one.made_by
-    if isinstance(one.made_by, Node):
-        # Any: the classes of a package's node are not known.
-        single: Node[Any, Any] = one.made_by  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        return Piece(single.name, (single,))
-    if not inspect.isroutine(one.made_by):
-        return None
-    try:
-        wanted = [
-            parameter
-            for parameter in inspect.signature(one.made_by).parameters.values()
-            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-        ]
-        given = {
-            parameter.name: _sample_argument(parameter.name, _annotation(one.made_by, parameter.name))
-            for parameter in wanted
-            if parameter.kind is not parameter.VAR_POSITIONAL
-        }
-        variadic = [parameter for parameter in wanted if parameter.kind is parameter.VAR_POSITIONAL]
-        made = one.made_by(*("look_up" for _ in variadic), **given)
-    # A function of a package may raise anything for arguments that it does not expect.
-    except Exception:  # noqa: BLE001
-        return None
-    return made if isinstance(made, Piece) else None
-
-
-def _annotation(function: Callable[..., object], name: str) -> str:
-    """Return the name of a parameter's class: classes that only type checkers import cannot be resolved."""
-    annotation = function.__annotations__.get(name, "")
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-
-
-def _sample_argument(name: str, kind: str) -> object:
-    """Return a small argument. Raises `KeyError` for a class that has none."""
-    return {"str": "look_up" if name == "tool" else name, "int": 2, "AgentExecutor": _small_agent()}[kind]
-
-
-def _small_agent() -> AgentExecutor:
-    from graphexec import AgentExecutor, create_tool_calling_agent, tool
-    from graphexec.models import ScriptedModel
-
-    @tool
-    def look_up(word: str) -> str:
-        """Look a word up."""
-        return word
-
-    agent = create_tool_calling_agent(ScriptedModel([]), [look_up])
-    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, max_iterations=5)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from graphexec.cli.nodes import Listed, find_pieces
+from graphexec.cli.samples import make_sample, make_small_agent
+from graphexec.draw import draw
 from tests.cli.terminals import command
 
 MODULE = '''
@@ -26,9 +29,15 @@ def polite(times: int = 2) -> Piece:
     More about it.
     """
     return Piece("polite", (check_words,))
+
+
+def patient(waits: complex) -> Piece:
+    """Wait for an answer."""
+    return Piece("patient", (check_words,))
 '''
 ENTRY_POINTS = """[graphexec.nodes]
 polite = manners:polite
+patient = manners:patient
 rude = manners:missing
 """
 
@@ -76,8 +85,18 @@ def test_broken_entry_point_has_no_traceback(capsys: pytest.CaptureFixture[str])
     assert "Traceback" not in ended.out + ended.err
 
 
+@pytest.mark.usefixtures("package")
 def test_piece_with_arguments_of_the_user_has_a_remark(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Its arguments are your own" in command(capsys, "nodes", "handoffs").out
+    assert "Its arguments are your own" in command(capsys, "nodes", "patient").out
+
+
+@pytest.mark.parametrize("one", [one for one in find_pieces() if one.package == "graphexec"], ids=lambda one: one.name)
+def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
+    """Its classes and its picture need a sample for the arguments that the function wants."""
+    piece = make_sample(one.name, one.made_by)
+    assert piece is not None
+    assert piece.takes
+    assert piece.name in draw(make_small_agent().plug(piece).verify(), "text", pieces="boxes")
 
 
 def test_unknown_piece_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
