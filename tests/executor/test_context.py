@@ -372,7 +372,7 @@ def test_simultaneous_runs_have_their_own_context(kind: str) -> None:
             return call.context.name
 
         one = AgentExecutor(agent=scripted(act("meet", text="a"), answer()), tools=[ameet])
-        return await asyncio.gather(*(one.arun("q", context=user) for user in users))
+        return [*await asyncio.gather(*(one.arun("q", context=user) for user in users))]
 
     results: list[Any] = [None] * len(users)
     if kind == "tasks":
