@@ -26,7 +26,7 @@ from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, to_
 from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.runs import RunMethods
-from graphexec.executor.setup import DispatchOptions, Setup, find_pieces
+from graphexec.executor.setup import DispatchOptions, Setup
 from graphexec.executor.table import Ready, ReturnDirect, require_agent_graph
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph, Table
@@ -267,16 +267,19 @@ class AgentExecutor(RunMethods[T_co]):
         `replace` or `with_graph` has changed.
         """
         setup = self._setup
-        return self._copy_with(dataclasses.replace(setup, pieces=find_pieces(setup.pieces, names, self._graph)))
+        return self._copy_with(setup.without(names, self._graph))
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
-        """The pieces that are plugged, in order."""
+        """The pieces that are plugged, in order; the agent's rules are only in `seats`."""
         return self._setup.pieces
 
     def seats(self) -> Seats:
-        """Return the pieces of each class of outcomes, in the order in which a value passes them; print it."""
-        return assign_seats(self._setup.pieces)
+        """Return the pieces of each class of outcomes, with the agent's rules, in the order in which a value passes them.
+
+        Print it.
+        """
+        return assign_seats(self._setup.all_pieces)
 
     def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
         """Return a copy of this executor with other tools, which its agent offers to the model.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.agents import Agent
+from graphexec.agents import Agent, RuleName
+from graphexec.agents.agent import validate_rules
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, did_you_mean
 from graphexec.executor.as_tool import nested_runs
@@ -18,7 +19,7 @@ from graphexec.executor.options import EarlyStopping, ParsePolicy, select_graph
 from graphexec.executor.plugging import Output, Piece, assign_seats, edits_of, plug
 from graphexec.executor.plugging.memory_nodes import add_memory
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import CallRules, add_rules
+from graphexec.executor.rules import CallRules, nodes_of_rule, require_rules
 from graphexec.executor.table import Policies, Ready
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.graph import Graph
@@ -64,10 +65,39 @@ class Setup:
     changed: Graph[Ready, Ending] | None = None
     # Of a piece that is a part of the changed machine.
     kept_output: Output | None = None
+    # The agent's rules that were unplugged.
+    dropped: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
-        assign_seats(self.pieces)
+        assign_seats([*map(Piece, self._own_rules, repeat(())), *self.pieces])
+
+    @property
+    def _own_rules(self) -> tuple[RuleName, ...]:
+        """The agent's rules that are plugged into its machine; one that surgery has changed has them already."""
+        if self.changed is not None:
+            return ()
+        return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
+
+    @cached_property
+    def all_pieces(self) -> tuple[Piece, ...]:
+        """The pieces of the agent's rules, which are nearest to its nodes, and those of the user.
+
+        A rule that can forbid no call has no nodes.
+        """
+        # On the way out, the last of the list is met first: dummies are refused before repetitions.
+        own = [Piece(name, nodes_of_rule(name, self._rules)) for name in sorted(self._own_rules, reverse=True)]
+        return (
+            *(piece for piece in own if piece.nodes),
+            *(
+                piece if piece.rule is None else replace(piece, nodes=nodes_of_rule(piece.rule, self._rules))
+                for piece in self.pieces
+            ),
+        )
+
+    @cached_property
+    def _rules(self) -> CallRules:
+        return CallRules(self.agent_with_tools, self.offered, self.tool_options.lookup)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -87,9 +117,12 @@ class Setup:
     @cached_property
     def agent_with_tools(self) -> Agent:
         """The agent with the tools of the pieces, which it offers to its model."""
+        agent = self.agent
         if any(piece.tools for piece in self.pieces):
-            return self.agent.with_tools(tuple(self.offered.values()))
-        return self.agent
+            agent = agent.with_tools(tuple(self.offered.values()))
+        kept = agent.rules if self.changed is not None else self._own_rules
+        rules = validate_rules((*kept, *(piece.rule for piece in self.pieces if piece.rule is not None)))
+        return agent if rules == agent.rules else replace(agent, rules=rules)
 
     @cached_property
     def own_handlers(self) -> Mapping[type[Effect[Any]], HandlerLike]:
@@ -154,7 +187,7 @@ class Setup:
         if not names and not edits:
             return self.policies
         edits = (*self.policies.edits, *edits)
-        return dataclasses.replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
+        return replace(self.policies, piece_tools=names or self.policies.piece_tools, edits=edits)
 
     def make_graph(self) -> Graph[Ready, Ending]:
         """Return the machine with its rules, its pieces and its memory, bound to the agent and the tools.
@@ -162,19 +195,37 @@ class Setup:
         Raises `GraphError` for pieces that do not fit, and `InputError` for nodes that are bound to another agent.
         """
         self.require_tools()
-        rules = CallRules(self.agent_with_tools, self.offered, self.tool_options.lookup)
+        require_rules(self._rules)
         if self.changed is None:
-            machine = add_rules(select_graph(self.stopping, self.parsing), rules)
+            machine = select_graph(self.stopping, self.parsing)
         else:
             machine = self.changed
             # Of the nodes that could not be unbound.
             self.binding.require_same(machine)
-        machine = plug(machine, self.pieces)
+        machine = plug(machine, self.all_pieces)
         if self.memory is not None:
             machine = add_memory(machine)
         keys = make_input_keys(self.agent_with_tools, self.memory)
         nested = nested_runs(self.offered.values())
-        return bind(machine, self.agent_with_tools, self._policies, rules, keys, self.binding, nested)
+        return bind(machine, self.agent_with_tools, self._policies, self._rules, keys, self.binding, nested)
+
+    def without(self, names: Sequence[str], graph: Graph[Any, Any]) -> Setup:
+        """Return the setup without the pieces of these names, or the agent's rules. `graph` is its machine.
+
+        Raises `InputError` for a name that is not plugged.
+        """
+        known = [*self._own_rules, *(piece.name for piece in self.pieces)]
+        for name in names:
+            if name in known:
+                continue
+            if any(one.group == name for one in graph):
+                raise InputError(
+                    f"{name} is a part of the machine that splice, replace or with_graph has changed; unplug it from "
+                    "the executor before that change"
+                )
+            raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
+        left = tuple(piece for piece in self.pieces if piece.name not in names)
+        return replace(self, pieces=left, dropped=self.dropped | {*names} & {*self._own_rules})
 
     def with_graph(self, graph: Graph[Ready, Ending]) -> Setup:
         """Return the setup of an executor whose machine surgery has changed: its pieces are a part of it.
@@ -182,7 +233,7 @@ class Setup:
         Raises `InputError` for nodes that are bound to another agent, other tools or other handlers.
         """
         self.binding.require_same(graph)
-        return dataclasses.replace(
+        return replace(
             self,
             agent=self.agent_with_tools,
             tools=tuple(self.offered.values()),
@@ -192,18 +243,3 @@ class Setup:
             changed=unbind(graph),
             kept_output=self.output,
         )
-
-
-def find_pieces(pieces: Sequence[Piece], names: Sequence[str], graph: Graph[Any, Any]) -> tuple[Piece, ...]:
-    """Return the pieces without those of these names. Raises `InputError` for a name that is not plugged."""
-    known = [piece.name for piece in pieces]
-    for name in names:
-        if name in known:
-            continue
-        if any(one.group == name for one in graph):
-            raise InputError(
-                f"{name} is a part of the machine that splice, replace or with_graph has changed; unplug it from the "
-                "executor before that change"
-            )
-        raise InputError(f"{name} is not plugged; the executor has {', '.join(known) or 'no pieces'}")
-    return tuple(piece for piece in pieces if piece.name not in names)

@@ -14,7 +14,7 @@ from graphexec.agents.reading.answers import AnswerReader
 from graphexec.effects import CallTool, ModelEffect, ToolResult
 from graphexec.executor.iteration import StepTracker, calls_tools
 from graphexec.executor.result import Ending
-from graphexec.executor.rules import answer_repeats, avoid_dummies, dispatch_allowed
+from graphexec.executor.rules import answer_repeats, avoid_dummies
 from graphexec.executor.table import (
     Acted,
     Observed,
@@ -215,11 +215,7 @@ def _is_stock(source: Node[Any, Any], *stock: Node[Any, Any]) -> bool:
 
 def _dispatching_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     """Return the executor's own nodes that call tools and whose results become steps unchanged."""
-    found = {
-        one.name: _find_target(graph, one.name, Observed)
-        for one in graph
-        if _is_stock(one, dispatch_tools, dispatch_allowed)
-    }
+    found = {one.name: _find_target(graph, one.name, Observed) for one in graph if _is_stock(one, dispatch_tools)}
     return frozenset(name for name, to in found.items() if to in graph and _is_stock(graph[to], check_return_direct))
 
 

@@ -14,6 +14,7 @@ from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
 from graphexec.nodes.output import output_type
 from graphexec.nodes.privacy import redact_pii
+from graphexec.nodes.rules import no_dummies, no_immediate_repeats, no_repeats
 from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.todos import Todo, todo_list
@@ -44,6 +45,9 @@ __all__ = [
     "handoffs",
     "limit_tool",
     "map_agents",
+    "no_dummies",
+    "no_immediate_repeats",
+    "no_repeats",
     "output_type",
     "redact_pii",
     "select_tools",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
 from graphexec.actions import AgentFinish, Run, StoppedResponse
-from graphexec.agents import Agent
+from graphexec.agents import Agent, RuleName
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, format_value
 from graphexec.executor.table import (
@@ -81,6 +81,7 @@ class Piece:
     - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
       that gates one of them cannot be plugged beside it.
     - `output`: the type of the answers that it lets pass; see `output_type`.
+    - `rule`: the name of the agent's rule that it is; the executor adds its nodes.
 
     A node that asks and has no `when_spent` is `charged(when_spent=limit_reached)`. Raises `InputError` for an invalid
     name, and for nodes of which none takes a class with a home, or two take the same class.
@@ -100,6 +101,7 @@ class Piece:
     narrows: bool = False
     ungated: tuple[str, ...] = ()
     output: Output | None = None
+    rule: RuleName | None = None
 
     def __post_init__(self) -> None:
         # Users without a type checker pass other values.

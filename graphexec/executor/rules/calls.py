@@ -101,12 +101,16 @@ class CallRules:
         """Return whether an action calls the tool of this name."""
         return self._to_key(action.tool) == self._to_key(name)
 
-    def make_refused_result(self, run: Run, action: AgentAction) -> ToolResult | None:
-        """Return what an action that a rule forbids observes; `None` for an action whose tool may be called."""
-        if (argument := self.copied_argument(run, action)) is not None:
-            name, value = argument
-            text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
-            return ToolResult(text, "bad_arguments")
+    def make_copied_result(self, run: Run, action: AgentAction) -> ToolResult | None:
+        """Return what an action with an argument copied from an example observes; `None` for any other."""
+        if (argument := self.copied_argument(run, action)) is None:
+            return None
+        name, value = argument
+        text = _COPIED.format(tool=action.tool, argument=name, value=format_observation(value))
+        return ToolResult(text, "bad_arguments")
+
+    def make_earlier_result(self, run: Run, action: AgentAction) -> ToolResult | None:
+        """Return what an action that repeats an earlier call observes; `None` for a call that may be made."""
         if (step := self.earlier_step(run, action)) is not None:
             tool = self.find_tool(action)
             direct = tool is not None and tool.return_direct

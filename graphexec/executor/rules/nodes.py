@@ -1,37 +1,28 @@
-"""The nodes of the rules: two that may ask the model again before its reply is parsed, and one that calls tools."""
+"""The nodes of the rules: two that may ask the model again before its reply is parsed, and two that answer calls."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from graphexec.actions import AgentAction, AgentFinish, Run
 from graphexec.agents import Agent, Decision
-from graphexec.agents.agent import validate_rules
+from graphexec.agents.agent import RuleName
 from graphexec.agents.prompt import format_observation
-from graphexec.effects import CallAgent, CallModel, CallTool, Decided
+from graphexec.effects import CallAgent, CallModel, Decided
 from graphexec.errors import InputError, ParseError
 from graphexec.executor.rules.calls import CallRules
 from graphexec.executor.table import (
     Acted,
-    LimitReached,
-    Observed,
     Policies,
     Replied,
-    dispatch_tools,
     limit_reached,
-    plan,
 )
-from graphexec.kernel.effects import Asks, ask_all
-from graphexec.kernel.graph import Graph, edges, on
-from graphexec.kernel.node import charged, node, rename
-from graphexec.kernel.surgery import replace, splice
+from graphexec.kernel.effects import Asks
+from graphexec.kernel.node import Node, charged, node
 from graphexec.messages import ModelReply
-
-S = TypeVar("S")
-F = TypeVar("F")
 
 # The most requests of a visit that avoids dummies. A compromise: each costs a model call, and may be the one without a
 # copied argument.
@@ -117,48 +108,50 @@ def _ask_for_answer(agent: Agent, run: Run) -> CallModel | CallAgent:
     return agent.conclude(run)
 
 
-@charged(when_spent=limit_reached)
 @node
-def dispatch_allowed(acted: Acted, rules: CallRules) -> Asks[CallTool, Observed]:
-    """Call the tools concurrently, except for calls that a rule forbids; the results keep the order of the actions.
-
-    A call that stands twice in the reply is made once.
-    """
+def refuse_dummies(acted: Acted, rules: CallRules) -> Acted:
+    """Answer the calls with an argument copied from a worked example: their tools are not called."""
     for place in acted.open:
-        result = rules.make_refused_result(acted.run, acted.actions[place])
+        result = rules.make_copied_result(acted.run, acted.actions[place])
+        if result is not None:
+            acted = acted.answer(place, result)
+    return acted
+
+
+@node
+def refuse_repeats(acted: Acted, rules: CallRules) -> Acted:
+    """Answer the calls that were made before with their earlier results. A call that stands twice is made once."""
+    for place in acted.open:
+        result = rules.make_earlier_result(acted.run, acted.actions[place])
         if result is not None:
             acted = acted.answer(place, result)
     left = acted.open
     for place, first in zip(left, rules.find_first_equal_calls([acted.actions[place] for place in left]), strict=True):
         if left[first] != place:
             acted = acted.answer(place, left[first])
-    called = [acted.actions[place] for place in acted.open]
-    calls = [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in called]
-    return acted.with_results((yield from ask_all(calls)))
+    return acted
 
 
-def add_rules(machine: Graph[S, F], rules: CallRules) -> Graph[S, F]:
-    """Return the machine with the nodes of the agent's rules between `plan` and `parse`, and in `dispatch_tools`.
+def require_rules(rules: CallRules) -> None:
+    """Raise `InputError` for an agent without the functions that ask again for its rules.
 
-    A rule that can forbid no call adds nothing. Raises `InputError` for unknown rules, and for an agent without the
-    functions that ask again: `narrow`, or for the rules against repetitions `narrow` or `conclude`.
+    It needs `narrow`, or for the rules against repetitions `narrow` or `conclude`.
     """
-    agent, names = rules.agent, validate_rules(rules.agent.rules)
-    if not rules.tools or not (rules.fillable or rules.has_repeat_rule):
-        return machine
+    agent = rules.agent
+    if not (rules.fillable or rules.has_repeat_rule):
+        return
     if agent.narrow is None and (rules.fillable or agent.conclude is None):
         functions = "narrow" if rules.fillable else "narrow and no conclude"
         raise InputError(
-            f"the agent has rules={names!r} but no {functions} function; give it narrow(run, tools), which asks for a "
-            "decision with some of the tools, or leave out the rules"
+            f"the agent has rules={agent.rules!r} but no {functions} function; give it narrow(run, tools), which asks "
+            "for a decision with some of the tools, or leave out the rules"
         )
-    # The last one is spliced in first, right behind plan.
-    nodes = [answer_repeats] if rules.has_repeat_rule else []
-    if rules.fillable:
-        nodes.append(dataclasses.replace(avoid_dummies, most=_most_requests(rules)))
-    target = machine["parse"]
-    for one in nodes:
-        routes = on(Replied, target) | on(LimitReached, machine["stopped_response"])
-        machine = splice(machine, edges(one, routes), after=plan, on=Replied, allow_nonterminating=True)
-        target = one
-    return replace(machine, rename(dispatch_allowed, dispatch_tools.name), allow_nonterminating=True)
+
+
+def nodes_of_rule(name: RuleName, rules: CallRules) -> tuple[Node[Any, Any], ...]:
+    """Return the nodes of a rule: one that may ask the model again, and one that answers calls; none if it forbids none."""
+    if name == "no_dummies":
+        if not rules.fillable:
+            return ()
+        return dataclasses.replace(avoid_dummies, most=_most_requests(rules)), refuse_dummies
+    return (answer_repeats, refuse_repeats) if rules.tools and rules.has_repeat_rule else ()
