@@ -22,7 +22,7 @@ from graphexec.executor.options import (
     make_policies,
     select_graph,
 )
-from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, to_piece
+from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece
 from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.runs import RunMethods
@@ -275,10 +275,7 @@ class AgentExecutor(RunMethods[T_co]):
         return self._setup.pieces
 
     def seats(self) -> Seats:
-        """Return the pieces of each class of outcomes, with the agent's rules, in the order in which a value passes them.
-
-        Print it.
-        """
+        """Return the pieces and rules of each class of outcomes, in the order in which a value passes them."""
         return assign_seats(self._setup.all_pieces)
 
     def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any]]) -> Self:
@@ -312,11 +309,12 @@ class AgentExecutor(RunMethods[T_co]):
     ) -> Self:
         """Return a copy of this executor with a node inserted on one or more edges; see `graphexec.splice`.
 
-        The new machine is proved within this executor's limits. `verify().findings` warn of a guard that does not cover
-        every exit. `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what
-        `with_graph` raises.
+        The new machine is proved within this executor's limits. What the node passes on to the home of its class still
+        goes through the pieces on that edge. `verify().findings` warn of a guard that does not cover every exit.
+        `splice`, `replace` and `drop_edge` raise `GraphError` for a table that does not fit, and what `with_graph`
+        raises.
         """
-        rows = save_endings(table, self._graph)
+        rows = pass_on(save_endings(table, self._graph), self._graph, after, on)
         return self.with_graph(splice(self._graph, rows, after=after, on=on, allow_nonterminating=True))
 
     def replace(self, new: Node[Any, Any], *, narrowed: bool = False) -> Self:

@@ -14,11 +14,18 @@ from graphexec.nodes.handoffs import handoffs
 from graphexec.nodes.mapping import map_agents
 from graphexec.nodes.output import output_type
 from graphexec.nodes.privacy import redact_pii
-from graphexec.nodes.rules import no_dummies, no_immediate_repeats, no_repeats
 from graphexec.nodes.selection import AskSelector, select_tools
 from graphexec.nodes.sub_agents import sub_agent
 from graphexec.nodes.todos import Todo, todo_list
-from graphexec.nodes.tool_calls import ask_user, cache_tools, limit_tool, stop_repeats
+from graphexec.nodes.tool_calls import (
+    ask_user,
+    cache_tools,
+    limit_tool,
+    no_dummies,
+    no_immediate_repeats,
+    no_repeats,
+    stop_repeats,
+)
 
 __all__ = [
     "HOMES",

@@ -29,8 +29,8 @@ from graphexec import (
 from graphexec.actions import Run, Steps
 from graphexec.agents import RuleName, WorkedExample
 from graphexec.effects import MODEL_CALLS, AskHuman
-from graphexec.errors import InputError, ModelError
-from graphexec.executor import Acted, LimitReached, limit_reached
+from graphexec.errors import GraphError, InputError, ModelError
+from graphexec.executor import Acted, LimitReached, Replied, limit_reached
 from graphexec.executor.rules.calls import NOT_REPEATED, CallRules
 from graphexec.executor.rules.nodes import MOST_REQUESTS
 from graphexec.kernel import Asks, Snapshot, ask
@@ -38,7 +38,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import ChatRequest, Image, ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import stop_repeats
+from graphexec.nodes import no_immediate_repeats, no_repeats, stop_repeats
 from graphexec.tools import AnyTool
 from tests.executor.actors import call, echo, fail, run_executor, statuses
 
@@ -235,7 +235,7 @@ def test_note_of_a_repeated_call_does_not_grow(rule: RuleName) -> None:
     # A caller may cut the steps between two turns.
     turns = Scene(act(), repeat_last=True, rules=[rule], max_iterations=6)
     trimmed = CallRules(turns.executor.agent, turns.executor.tools)
-    noted = trimmed.make_refused_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
+    noted = trimmed.make_earlier_result(Run({"input": OTHER}, Steps(others[:1])), first.action)
     assert noted is None or noted.model_text == others[0].model_text
 
 
@@ -641,10 +641,28 @@ def test_rules_are_nodes_between_plan_and_parse() -> None:
     assert moves["plan", "Replied"] == "avoid_dummies"
     assert moves["avoid_dummies", "Replied"] == "answer_repeats"
     assert moves["answer_repeats", "Replied"] == "parse"
-    assert moves["parse", "Acted"] == "dispatch_tools"
+    assert moves["parse", "Acted"] == "refuse_dummies"
+    assert moves["refuse_dummies", "Acted"] == "refuse_repeats"
+    assert moves["refuse_repeats", "Acted"] == "dispatch_tools"
     assert "answer_repeats" in f"{graph:mermaid}"
-    assert [one.name for one in Scene(finish(), rules=["no_dummies"]).executor.graph][-1] == "avoid_dummies"
-    assert [one.name for one in Scene(finish(), rules=["no_repeats"]).executor.graph][-1] == "answer_repeats"
+    dummies, repeats = (Scene(finish(), rules=[name]).executor for name in ("no_dummies", "no_repeats"))
+    assert [one.name for one in dummies.graph][-2:] == ["avoid_dummies", "refuse_dummies"]
+    assert [one.name for one in repeats.graph][-2:] == ["answer_repeats", "refuse_repeats"]
+
+
+def test_rules_are_pieces() -> None:
+    executor = Scene(finish(), rules=["no_dummies", "no_repeats"]).executor
+    assert executor.seats()[Acted] == ("no_dummies", "no_repeats")
+    assert executor.seats()[Replied] == ("no_dummies", "no_repeats")
+    bare = executor.unplug("no_dummies", "no_repeats")
+    assert len(bare.seats()) == 0
+    assert bare.agent.rules == ()
+    again = bare.plug(no_repeats())
+    assert (again.agent.rules, again.seats()[Acted]) == (("no_repeats",), ("no_repeats",))
+    with pytest.raises(GraphError, match="no_repeats is plugged twice"):
+        executor.plug(no_repeats())
+    with pytest.raises(InputError, match="no_repeats and no_immediate_repeats"):
+        executor.plug(no_immediate_repeats())
 
 
 @pytest.mark.parametrize("tools", [0, 1, 2, 3, 9])

@@ -1,7 +1,7 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
 from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece
-from graphexec.executor.plugging.plug import asks_model, edits_of, plug
+from graphexec.executor.plugging.plug import asks_model, edits_of, pass_on, plug
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "asks_model",
     "assign_seats",
     "edits_of",
+    "pass_on",
     "plug",
     "to_piece",
 ]

@@ -16,7 +16,7 @@ from graphexec.executor.plugging.piece import HOMES, Edit, Piece
 from graphexec.executor.plugging.run_attachment import attach_run
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 from graphexec.executor.table import LimitReached, Ready, Refused
-from graphexec.kernel.graph import Graph, check_table
+from graphexec.kernel.graph import Graph, Route, Routes, Table, check_table
 from graphexec.kernel.node import END, Edge, Node
 from graphexec.kernel.validation import reachable
 
@@ -46,6 +46,32 @@ def plug(machine: Graph[Ready, F], pieces: Sequence[Piece]) -> Graph[Ready, F]:
     if found := [*_find_leaks(changed, pieces), *_find_early(changed, pieces)]:
         raise GraphError(found)
     return changed
+
+
+def pass_on(
+    table: Table[F],
+    machine: Graph[Any, Any],
+    after: Node[Any, Any] | Sequence[Node[Any, Any]],
+    on: type | Sequence[type],
+) -> Table[F]:
+    """Return the rows of nodes that are spliced into an edge to a home, with what they pass on led where it led.
+
+    A route to the home itself would bypass the pieces before it.
+    """
+    # Any: users without a type checker pass other values, which `splice` reports.
+    given: Any = after
+    outcomes: Any = on
+    names = {getattr(one, "name", "") for one in (given if isinstance(given, (list, tuple)) else [given])}
+    kinds = outcomes if isinstance(outcomes, (list, tuple)) else [outcomes]
+    led = {(edge.outcome, edge.target) for edge in machine.edges if edge.source in names and edge.outcome in kinds}
+
+    def follow(route: Route) -> Route:
+        targets = [target for kind, target in led if kind is route.outcome and target in machine]
+        if len(targets) != 1 or route.target.name != HOMES.get(route.outcome):
+            return route
+        return dataclasses.replace(route, target=machine[targets[0]])
+
+    return Table(tuple((source, Routes(tuple(map(follow, routes.routes)))) for source, routes in table.rows))
 
 
 def _find_home(machine: Graph[Any, Any], kind: type) -> str:

@@ -149,7 +149,7 @@ def require_rules(rules: CallRules) -> None:
 
 
 def nodes_of_rule(name: RuleName, rules: CallRules) -> tuple[Node[Any, Any], ...]:
-    """Return the nodes of a rule: one that may ask the model again, and one that answers calls; none if it forbids none."""
+    """Return the nodes of a rule: one may ask the model again, one answers calls. A rule that forbids none has none."""
     if name == "no_dummies":
         if not rules.fillable:
             return ()
