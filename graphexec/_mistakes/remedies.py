@@ -55,12 +55,12 @@ EXECUTOR_OPTIONS = _by_name(
     ("chat_history messages history", f"{_MEMORY}, or pass the input chat_history"),
     (
         "interrupt_before interrupt_after human_in_the_loop",
-        "put a node that asks on the edge: executor.splice(table, after=parse, on=Acted)",
+        "plug an approval: nodes=[approve_tools({'delete_file': ['approve', 'reject']})], of graphexec.nodes",
     ),
     ("checkpointer checkpoint store persist", _STATE),
     (
-        "output_type response_format output_schema result_type output_pydantic",
-        "let the answer be the arguments of a tool: @tool(return_direct=True)",
+        "response_format output_schema result_type output_pydantic",
+        "write output_type=Answer, a pydantic model, a dataclass or a type",
     ),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
     ("debug verbosity_level", "write verbose=True"),

@@ -146,6 +146,7 @@ class TracePrinter(AnswerPrinter):
         self._together = is_same_file(out, err)
         # The replies to the current node.
         self._answers: list[Answered] = []
+        self._actions: tuple[AgentAction, ...] = ()
         # The number of replies that came from a cache.
         self._cached = 0
         self._iteration = 0
@@ -166,6 +167,8 @@ class TracePrinter(AnswerPrinter):
         match event:
             case Entered():
                 self._answers = []
+                if isinstance(event.value, (Ready, Replied)):
+                    self._actions = ()
             case Asked(_, effect, call):
                 self._waiting[_id_of(call)] = effect
                 self._wait()
@@ -295,7 +298,9 @@ class TracePrinter(AnswerPrinter):
                 lines.append(self._reply(reply, self._answers[-1].seconds))
                 thoughts = self._shorten("\n\n".join([part.text for part in reply.reasoning]), _REASONING)
                 lines.extend([Text(f"reasoning: {thoughts}", "dim italic")] if thoughts else [])
-            case Acted(actions=actions):
+            # A node that checks the calls passes them on.
+            case Acted(actions=actions) if actions != self._actions:
+                self._actions = actions
                 # The actions of one reply share its text.
                 thought = self._shorten(_thought(actions[0]))
                 lines.extend([Text(thought, "dim italic")] if thought else [])

@@ -238,8 +238,8 @@ def plan(ready: Ready, agent: Agent, policies: Policies) -> Asks[CallModel | Cal
     """Ask the model for the next decision."""
     run = ready.run
     # Written out here, as `Policies.request` would be one more call for each step.
-    plain = run.aside is NO_ASIDE and not policies.edits
-    request = agent.ask(policies.trim(run)) if plain else policies.request(agent, run)
+    plain = run.aside is NO_ASIDE and not policies.edits and policies.select_steps is None
+    request = agent.ask(run) if plain else policies.request(agent, run)
     # Yielded directly: `ask` is typed for one class of effects, and the request is one of two.
     reply: ModelReply | Decided = yield request
     return Replied(ready.run, reply)

@@ -30,7 +30,7 @@ class Todo(TypedDict):
     status: Literal["pending", "in_progress", "completed"]
 
 
-@tool
+@tool(max_tool_input=20_000)
 def write_todos(todos: list[Todo]) -> str:
     """Replace your to-do list. Write it for a task of several steps, and again when the status of an item changes."""
     marks = {"pending": " ", "in_progress": "~", "completed": "x"}

@@ -75,6 +75,7 @@ COMMANDS: Mapping[str, list[list[str]]] = {
     "audit": [["spur.jsonl", "beweis.json"], ["größe.jsonl", "beweis.json"]],
     "export": [["mine.py:maschine"], ["größe.py:executor"]],
     "diff": [["mine.py:maschine", "mine.py:executor"], ["mine.py:maschine", "größe.py:executor"]],
+    "nodes": [[], ["critic"]],
     "models": [[]],
     "models list": [[]],
     "models pull": [["größe"]],

@@ -274,9 +274,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
             "create_agent has no option instructions; write system_prompt=...",
         ),
         (
-            "create_agent(model, [echo], output_type=int)",
-            "create_agent has no option output_type; let the answer be the arguments of a tool: "
-            "@tool(return_direct=True)",
+            "create_agent(model, [echo], result_type=int)",
+            "create_agent has no option result_type; write output_type=Answer, a pydantic model, a dataclass or a type",
         ),
         (
             'create_agent("gpt-5-mini", [echo])',

@@ -117,7 +117,15 @@ def test_builtin_tool_answers_a_megabyte_at_once(name: str, fragment: str) -> No
         assert result.status in {"ok", "error", "bad_arguments"}
 
 
-@pytest.mark.parametrize("name", BUILTIN)
+# The tools whose arguments are texts and numbers: others are validated before their function is called.
+PLAIN = [
+    name
+    for name, one in BUILTIN.items()
+    if all(schema.get("type") in ("string", "number") for schema in one.parameters["properties"].values())
+]
+
+
+@pytest.mark.parametrize("name", PLAIN)
 @given(st.sampled_from(FRAGMENTS) | st.text(min_size=1, max_size=8))
 @settings(max_examples=25, deadline=None)
 def test_function_of_builtin_tool_needs_no_limit(name: str, fragment: str) -> None:
