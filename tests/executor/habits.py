@@ -197,8 +197,8 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             'AgentExecutor(agent=agent, tools=[echo], interrupt_before=["tools"])',
-            "AgentExecutor has no option interrupt_before; put a node that asks on the edge: "
-            "executor.splice(table, after=parse, on=Acted)",
+            "AgentExecutor has no option interrupt_before; plug an approval: "
+            "nodes=[approve_tools({'delete_file': ['approve', 'reject']})], of graphexec.nodes",
         ),
         (
             "executor.compile()",
