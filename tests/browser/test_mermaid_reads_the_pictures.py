@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -48,9 +48,14 @@ ALIKE = str.maketrans(
 TEXTS = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=4), max_size=3).map("".join)
 
 
-def table(machine: Graph[Any, Any]) -> list[tuple[str, str, str]]:
-    """Return the edges of the table."""
-    return sorted((edge.source, edge.outcome.__name__, edge.target) for edge in machine.edges)
+def full_names(picture: Picture) -> dict[str, str]:
+    """Return the name of each node with the titles of the boxes that contain it: graphs and pieces."""
+    return {END.name: END.name} | {box.name: ".".join((*box.path, box.title)) for box in picture.boxes}
+
+
+def table(machine: Graph[Any, Any], names: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return the edges of the table between nodes of these names."""
+    return sorted((names[edge.source], edge.outcome.__name__, names[edge.target]) for edge in machine.edges)
 
 
 def titled(*caption: str) -> list[str]:
@@ -61,16 +66,17 @@ def titled(*caption: str) -> list[str]:
 
 def holds(page: Page, machine: Graph[Any, Any]) -> None:
     picture = picture_of(machine)
+    names = full_names(picture)
     flowchart = read(page, mermaid(picture))
-    assert sorted(flowchart.table) == table(machine)
-    assert flowchart.starts == [machine.start]
-    assert {*flowchart.nodes} == {box.name for box in picture.boxes}
-    exhausting = [(arrow.source, arrow.lines, arrow.target) for arrow in picture.arrows if arrow.exhausts]
+    assert sorted(flowchart.table) == table(machine, names)
+    assert flowchart.starts == [names[machine.start]]
+    assert {*flowchart.nodes} == {names[box.name] for box in picture.boxes}
+    exhausting = [(names[arrow.source], arrow.lines, names[arrow.target]) for arrow in picture.arrows if arrow.exhausts]
     assert flowchart.dotted == exhausting
     states = read(page, mermaid_state(picture))
-    assert sorted(states.table) == table(machine)
-    assert states.starts == [machine.start]
-    assert {*states.nodes} == {box.name for box in picture.boxes}
+    assert sorted(states.table) == table(machine, names)
+    assert states.starts == [names[machine.start]]
+    assert {*states.nodes} == {names[box.name] for box in picture.boxes}
     assert [edge for edge in states.edges if "a limit is used up" in edge[1]] == [
         (source, (*lines, "a limit is used up"), target) for source, lines, target in exhausting
     ]
