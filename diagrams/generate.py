@@ -1,4 +1,4 @@
-"""Draw every machine of the package and of the examples: `python diagrams/generate.py`.
+"""Draw every machine of the package, of the examples, and with each piece: `python diagrams/generate.py`.
 
 The pictures are generated from the tables that run, with their proofs. A test compares them byte for byte with the
 files: do not edit those.
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent
+from graphexec.cli.nodes import find_pieces
+from graphexec.cli.samples import make_sample, make_small_agent
 from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
 from graphexec.executor import (
     AGENT_EXECUTOR,
@@ -105,8 +107,18 @@ def a_run() -> RunResult:
     return run_virtually(on_loop_time(executor).arun(question))
 
 
+def pieces() -> Iterator[tuple[str, str]]:
+    """Yield the name of each piece of the shelf, and a picture of a small agent with it."""
+    for one in find_pieces():
+        if one.package != "graphexec":
+            continue
+        piece = make_sample(one.name, one.made_by)
+        assert piece is not None, f"{one.name} has no sample"
+        yield one.name, draw(make_small_agent().plug(piece).verify(), "svg", pieces="boxes")
+
+
 def pictures() -> dict[str, str]:
-    """Return the text of each file in this folder by its name."""
+    """Return the text of each file in this folder by its path."""
     drawn: dict[str, str] = {}
     index = [
         "# Diagrams",
@@ -140,14 +152,19 @@ def pictures() -> dict[str, str]:
             "",
             draw(verdict, "markdown").rstrip(),
         ]
+    index += ["", "## Pieces", "", "A small agent with each piece of `graphexec.nodes`."]
+    for name, picture in pieces():
+        drawn[f"nodes/{name}.svg"] = picture
+        index += ["", f"### {name}", "", f"![{name}](nodes/{name}.svg)"]
     return {**drawn, INDEX: "\n".join([*index, ""])}
 
 
 if __name__ == "__main__":
     files = pictures()
-    for old in HERE.iterdir():
-        if old.suffix in SUFFIXES.values() and old.name not in files:
+    for old in HERE.rglob("*"):
+        if old.suffix in SUFFIXES.values() and old.relative_to(HERE).as_posix() not in files:
             old.unlink()
+    (HERE / "nodes").mkdir(exist_ok=True)
     for file, text in files.items():
         (HERE / file).write_text(text, encoding="utf-8", newline="\n")
     print(f"{len(files)} files")

@@ -12,6 +12,7 @@ from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import Edge
 
 DIAGRAMS = Path(__file__).parents[2] / "diagrams"
+NODES = DIAGRAMS.parent / "docs" / "nodes"
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,11 @@ def generated() -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_every_picture_is_up_to_date_to_the_byte(generated: dict[str, Any]) -> None:
-    committed = {path.name: path.read_bytes() for path in DIAGRAMS.iterdir() if path.suffix != ".py"}
+    committed = {
+        path.relative_to(DIAGRAMS).as_posix(): path.read_bytes()
+        for path in DIAGRAMS.rglob("*.*")
+        if path.suffix not in (".py", ".pyc")
+    }
     drawn = {name: text.encode() for name, text in generated["pictures"]().items()}
     assert committed == drawn, "run: python diagrams/generate.py"
 
@@ -32,6 +37,11 @@ def test_the_index_shows_every_machine(generated: dict[str, Any]) -> None:
         assert f"![{name}]({name}.svg)" in index
         for edge in graph.edges:
             assert f"| {edge.outcome.__name__} |" in index.replace("`", "")
+
+
+@pytest.mark.parametrize("page", sorted({*NODES.glob("*.md")} - {NODES / "index.md"}), ids=lambda page: page.stem)
+def test_page_shows_its_piece(page: Path) -> None:
+    assert f"](../../diagrams/nodes/{page.stem}.svg)" in page.read_text(encoding="utf-8")
 
 
 def test_a_changed_edge_changes_every_picture(generated: dict[str, Any]) -> None:
