@@ -14,7 +14,7 @@ from typing import Any
 
 from graphexec import AgentExecutor, Graph, RunResult, create_tool_calling_agent
 from graphexec.cli.nodes import find_pieces
-from graphexec.cli.samples import make_sample, make_small_agent
+from graphexec.cli.samples import make_sample, plug_sample
 from graphexec.draw import draw, recording_of, sequence_mermaid, timeline
 from graphexec.executor import (
     AGENT_EXECUTOR,
@@ -114,7 +114,7 @@ def pieces() -> Iterator[tuple[str, str]]:
             continue
         piece = make_sample(one.name, one.made_by)
         assert piece is not None, f"{one.name} has no sample"
-        yield one.name, draw(make_small_agent().plug(piece).verify(), "svg", pieces="boxes")
+        yield one.name, draw(plug_sample(piece).verify(), "svg", pieces="boxes")
 
 
 def pictures() -> dict[str, str]:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from graphexec.cli.exit_codes import Debug, UsageError, error_line, exit_on_error, flatten
 from graphexec.cli.files import write
-from graphexec.cli.samples import annotation_of, make_sample, make_small_agent
+from graphexec.cli.samples import annotation_of, make_sample, plug_sample
 from graphexec.cli.terminal import Screen
 from graphexec.errors import GraphexecError, did_you_mean, format_value
 
@@ -104,7 +104,12 @@ def _print_list(found: Sequence[Listed]) -> None:
 
 def _format_classes(one: Listed) -> str:
     piece = make_sample(one.name, one.made_by)
-    return "" if piece is None else ", ".join(dict.fromkeys(kind.__name__ for kind in piece.takes))
+    if piece is None:
+        return ""
+    if piece.rule is None:
+        return ", ".join(dict.fromkeys(kind.__name__ for kind in piece.takes))
+    # The executor adds the nodes of a rule.
+    return ", ".join(kind if isinstance(kind, str) else kind.__name__ for kind in plug_sample(piece).seats())
 
 
 def _describe(one: Listed) -> Iterator[str]:
@@ -121,7 +126,7 @@ def _describe(one: Listed) -> Iterator[str]:
         yield from ("", f"Its arguments are your own; {remedy}") if not one.fault else ()
         return
     try:
-        executor = make_small_agent().plug(piece)
+        executor = plug_sample(piece)
     except GraphexecError as error:
         yield from ("", f"It does not fit a small agent: {flatten(str(error))}")
         return

@@ -21,9 +21,15 @@ class Booking:
     day: date
 
 
-def make_small_agent() -> AgentExecutor:
+def plug_sample(piece: Piece) -> AgentExecutor:
+    """Return a small agent with the piece. Raises a `GraphexecError` if the piece does not fit."""
+    # The rule is about worked examples, which structured agents show.
+    return make_small_agent(structured=piece.rule == "no_dummies").plug(piece)
+
+
+def make_small_agent(*, structured: bool = False) -> AgentExecutor:
     """Return an executor with one tool and five iterations, whose model is never asked."""
-    from graphexec import AgentExecutor, create_tool_calling_agent, tool
+    from graphexec import AgentExecutor, create_structured_agent, create_tool_calling_agent, tool
     from graphexec.models import ScriptedModel
 
     @tool
@@ -31,7 +37,12 @@ def make_small_agent() -> AgentExecutor:
         """Look a word up."""
         return word
 
-    agent = create_tool_calling_agent(ScriptedModel([]), [look_up])
+    model = ScriptedModel([])
+    agent = (
+        create_structured_agent(model, [look_up], rules=())
+        if structured
+        else create_tool_calling_agent(model, [look_up])
+    )
     return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, max_iterations=5)
 
 

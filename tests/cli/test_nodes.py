@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from graphexec.cli.nodes import Listed, find_pieces
-from graphexec.cli.samples import make_sample, make_small_agent
+from graphexec.cli.samples import make_sample, plug_sample
 from graphexec.draw import draw
 from tests.cli.terminals import command
 
@@ -58,6 +58,8 @@ def test_nodes_lists_the_shelf(capsys: pytest.CaptureFixture[str]) -> None:
     assert (ended.code, ended.err) == (0, "")
     assert rows["limit_tool"][:3] == ["graphexec", "Acted", "tool, calls, name='limit_tool'"]
     assert "calls" in rows["limit_tool"][3]
+    assert rows["no_dummies"][1] == "Replied, Acted"
+    assert [name for name, row in rows.items() if not row[1]] == []
 
 
 @pytest.mark.usefixtures("package")
@@ -95,8 +97,8 @@ def test_piece_of_the_shelf_is_drawn(one: Listed) -> None:
     """Its classes and its picture need a sample for the arguments that the function wants."""
     piece = make_sample(one.name, one.made_by)
     assert piece is not None
-    assert piece.takes
-    assert piece.name in draw(make_small_agent().plug(piece).verify(), "text", pieces="boxes")
+    assert piece.takes or piece.rule
+    assert f"┌┈ {piece.name}" in draw(plug_sample(piece).verify(), "text", pieces="boxes")
 
 
 def test_unknown_piece_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
