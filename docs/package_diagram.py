@@ -28,6 +28,7 @@ CONTENTS = {
     "testing": "scripted models, properties",
     "draw": "pictures and pages",
     "verify": "proofs, bounds, findings",
+    "nodes": "pieces to plug in",
     "executor": "AgentExecutor, its table",
     "memory": "conversations",
     "agents": "prompts and parsers",

@@ -55,7 +55,8 @@ the limit of 3 payments was reached (3 spent)
 delete_file(notes.txt) -> notes.txt is protected.
 delete_file(run.log) -> run.log is gone
 Agent stopped: refused by protect_files: it wants to delete all files
-Acted: protect_files > dispatch_tools
+Replied: no_immediate_repeats > parse
+Acted:   protect_files > no_immediate_repeats > dispatch_tools
 """,
     "networks": """\
 What has changed:
