@@ -28,7 +28,7 @@ from graphexec.errors import InputError, SignatureError, an, did_you_mean, forma
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.observers import Observer
 from graphexec.executor.options import EarlyStopping, ParsePolicy, Trim
-from graphexec.executor.plugging import Piece, Plugged
+from graphexec.executor.plugging import Piece, Plugged, to_pieces
 from graphexec.executor.table import ReturnDirect
 from graphexec.kernel.effects import Effect
 from graphexec.messages import Model
@@ -183,10 +183,10 @@ def create_agent(
     name = model if isinstance(model, str) else None
     typed = () if output_type is None else (_make_output_piece(output_type),)
     # The last of the list is the first to see an answer, so the other pieces see the instance.
-    nodes = (*options.get("nodes", ()), *typed)
+    nodes = (*to_pieces(options.get("nodes", ())), *typed)
     if kind != "auto":
         choice = KindChoice(kind, "as requested")
-    elif typed and not all_tools and not any(isinstance(one, Piece) and one.tools for one in nodes):
+    elif typed and not all_tools and not any(one.tools for one in nodes):
         choice = KindChoice("tool_calling", "there are no tools, so a reply is the answer alone")
         # Small models follow the schema's note alone better than together with other instructions.
         system_prompt = "" if system_prompt is None else system_prompt

@@ -22,7 +22,7 @@ from graphexec.executor.options import (
     make_policies,
     select_graph,
 )
-from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece
+from graphexec.executor.plugging import Piece, Plugged, Seats, assign_seats, pass_on, to_piece, to_pieces
 from graphexec.executor.plugging.memory_nodes import save_endings
 from graphexec.executor.result import Ending, T_co
 from graphexec.executor.runs import RunMethods
@@ -172,7 +172,7 @@ class AgentExecutor(RunMethods[T_co]):
             parsing=handle_parsing_errors,
             stopping=early_stopping_method,
             tool_options=options,
-            pieces=tuple(map(to_piece, nodes)),
+            pieces=to_pieces(nodes),
         )
         super().__init__(
             self._setup.agent_with_tools,

@@ -64,8 +64,10 @@ def guard_input(
 
     def text_of(ready: Ready) -> str:
         given = ready.run.inputs
+        if missing := [key for key in names if key not in given]:
+            raise InputError(f"{name}: the run has no input {missing[0]} to check; it has {', '.join(given)}")
         wanted = names or (("input",) if "input" in given else [key for key in given if isinstance(given[key], str)])
-        return "\n".join([format_observation(given[key]) for key in wanted if key in given])
+        return "\n".join([format_observation(given[key]) for key in wanted])
 
     def refuse(ready: Ready, why: str) -> Refused:
         return Refused(ready.run, name, why)

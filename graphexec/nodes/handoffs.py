@@ -11,7 +11,7 @@ from typing import Any, Union, final
 from graphexec._arguments import NAME, validate, whole
 from graphexec.actions import Run
 from graphexec.effects import ToolResult
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_value
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import single_input_key
 from graphexec.executor.plugging import Piece
@@ -60,6 +60,10 @@ def handoffs(
     Raises `InputError` for no members, invalid names, numbers below 1, and members whose tools cannot be changed.
     """
     validate("handoffs", ("handoffs", handoffs, whole(1)), ("iterations", iterations, whole(1)), ("name", name, NAME))
+    # Users without a type checker pass a list of executors.
+    given: Any = members
+    if not isinstance(given, Mapping):
+        raise InputError(f"handoffs has members={format_value(given)}; give a dict of executors by name")
     names = [host, *members]
     wrong = [one for one in names if not one.isidentifier() or names.count(one) > 1]
     if wrong or not members:

@@ -74,7 +74,11 @@ class TestInput:
 
     def test_only_named_inputs_are_checked(self) -> None:
         piece = guard_input(no_pins, inputs=["other"])
-        assert make_executor(ScriptedModel(["done"]), piece).run(SECRET).output == "done"
+        executor = make_executor(ScriptedModel(["done"]), piece)
+        assert executor.run({"input": SECRET, "other": "harmless"}).output == "done"
+        # A misspelt name would let everything pass.
+        with pytest.raises(InputError, match="the run has no input other"):
+            executor.run(SECRET)
 
     def test_nothing_may_ask_before_the_guard(self) -> None:
         @node

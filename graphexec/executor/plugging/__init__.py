@@ -1,6 +1,6 @@
 """Pieces: nodes that an executor takes by the classes of outcomes, without rows and targets."""
 
-from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece
+from graphexec.executor.plugging.piece import HOMES, Edit, Flow, Output, Piece, Plugged, to_piece, to_pieces
 from graphexec.executor.plugging.plug import asks_model, edits_of, pass_on, plug
 from graphexec.executor.plugging.seats import ONCE, Seats, assign_seats
 
@@ -19,4 +19,5 @@ __all__ = [
     "pass_on",
     "plug",
     "to_piece",
+    "to_pieces",
 ]

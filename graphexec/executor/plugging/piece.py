@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, final
 
@@ -171,6 +171,15 @@ Plugged: TypeAlias = (
 )
 
 
+def to_pieces(nodes: Sequence[Plugged]) -> tuple[Piece, ...]:
+    """Return the pieces of the option `nodes`. Raises `InputError` for what is not a list of them."""
+    # Users without a type checker pass one piece.
+    given: Any = nodes
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise InputError(f"nodes is {format_value(given)}; give a list of pieces: nodes=[...]")
+    return tuple(map(to_piece, nodes))
+
+
 def to_piece(given: Plugged) -> Piece:
     """Return a piece: itself, or a piece of one node. Raises `InputError` for anything else."""
     if isinstance(given, Piece):
@@ -179,7 +188,7 @@ def to_piece(given: Plugged) -> Piece:
         return Piece(given.name, (given,))
     # Users without a type checker pass functions.
     called: Any = given
-    if isinstance(called, type) or not callable(called):
+    if isinstance(called, type) or not callable(called) or not hasattr(called, "__code__"):
         raise InputError(f"{format_value(called)} is not a piece; pass a piece such as approve_tools(...), or a node")
-    name = getattr(called, "__name__", format_value(called))
+    name = called.__name__
     raise InputError(f"{name} is a function; call it, {name}(...), if it makes a piece, or decorate it with @node")

@@ -61,8 +61,9 @@ def pass_on(
     # Any: users without a type checker pass other values, which `splice` reports.
     given: Any = after
     outcomes: Any = on
-    names = {getattr(one, "name", "") for one in (given if isinstance(given, (list, tuple)) else [given])}
-    kinds = outcomes if isinstance(outcomes, (list, tuple)) else [outcomes]
+    sources: list[Any] = [*given] if type(given) in (list, tuple) else [given]
+    kinds: list[Any] = [*outcomes] if type(outcomes) in (list, tuple) else [outcomes]
+    names = {getattr(one, "name", "") for one in sources}
     led = {(edge.outcome, edge.target) for edge in machine.edges if edge.source in names and edge.outcome in kinds}
 
     def follow(route: Route) -> Route:

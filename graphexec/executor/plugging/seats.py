@@ -90,7 +90,7 @@ def _move(chain: Sequence[Piece], faults: list[Fault], *, by_stage: bool) -> lis
     moved = list(chain)
     for piece in chain:
         place = next((place for place, other in enumerate(moved) if other.name == piece.before), None)
-        if place is None:
+        if place is None or piece.name == piece.before:
             continue
         if by_stage and _stage(piece) > _stage(moved[place]):
             text = (
@@ -111,7 +111,7 @@ def _find_faults(pieces: Sequence[Piece]) -> Iterator[Fault]:
     for piece in pieces:
         if piece.before is None:
             continue
-        others = [other for other in pieces if other is not piece and {*other.takes} & {*piece.takes}]
+        others = [other for other in pieces if other.name != piece.name and {*other.takes} & {*piece.takes}]
         if piece.before not in [other.name for other in others]:
             known = [other.name for other in others]
             hint = did_you_mean(piece.before, known, f"those are {', '.join(known) or 'none'}")
