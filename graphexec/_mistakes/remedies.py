@@ -60,7 +60,7 @@ EXECUTOR_OPTIONS = _by_name(
     ("checkpointer checkpoint store persist", _STATE),
     (
         "response_format output_schema result_type output_pydantic",
-        "write output_type=Answer, a pydantic model, a dataclass or a type",
+        "plug an output type: nodes=[output_type(int)], of graphexec.nodes",
     ),
     ("context deps config metadata tags", "it belongs to a run: executor.run(inputs, context=...)"),
     ("debug verbosity_level", "write verbose=True"),

@@ -96,7 +96,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
     return full
 
 
-@pytest.mark.parametrize(("room", "lost"), [(0, "all"), (3, "the last 25")])
+@pytest.mark.parametrize(("room", "lost"), [(0, "all"), (3, "the last 29")])
 def test_full_disk_does_not_end_the_run(
     capsys: pytest.CaptureFixture[str], disk: FullDisk, room: int, lost: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_full_disk_does_not_end_the_run(
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--quiet", "--record", "run.jsonl"))
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
-    missing = f"No space left on device; {lost} of its 28 records are missing"
+    missing = f"No space left on device; {lost} of its 32 records are missing"
     assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
     # The file has the beginning of the run.
     assert [json.loads(line)["event"] for line in disk.lines] == ["start", "entered", "asked"][:room]
@@ -142,7 +142,7 @@ def run_into(full: str, *options: str) -> tuple[int, str, str]:
 def test_full_device_is_one_line() -> None:
     code, out, err = run_into("", "--record", str(FULL), "--quiet")
     assert (code, out) == (0, "37 * 48 is 1776.\n")
-    assert err == "graphexec: /dev/full is incomplete: No space left on device; all of its 28 records are missing\n"
+    assert err == "graphexec: /dev/full is incomplete: No space left on device; all of its 32 records are missing\n"
 
 
 @needs_full
@@ -155,7 +155,7 @@ def test_full_stdout_fails_after_the_run(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl"
     code, _, err = run_into("stdout", "--json", "--record", str(file))
     assert code == 1
-    missing = "No space left on device; all of its 28 records are missing"
+    missing = "No space left on device; all of its 32 records are missing"
     assert err == f"graphexec: the standard output is incomplete: {missing}\n"
     assert json.loads(file.read_text(encoding="utf-8").splitlines()[-1])["output"] == "37 * 48 is 1776."
 

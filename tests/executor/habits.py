@@ -275,7 +275,7 @@ MISTAKES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             "create_agent(model, [echo], result_type=int)",
-            "create_agent has no option result_type; write output_type=Answer, a pydantic model, a dataclass or a type",
+            "create_agent has no option result_type; plug an output type: nodes=[output_type(int)], of graphexec.nodes",
         ),
         (
             'create_agent("gpt-5-mini", [echo])',

@@ -46,6 +46,7 @@ from graphexec.models import (
     retrying,
     with_fallbacks,
 )
+from graphexec.nodes import approve_tools, output_type
 from graphexec.runtime.handlers import RunOptions
 from graphexec.tools import tool_from_schema
 
@@ -132,6 +133,8 @@ NAMES: dict[str, Any] = {
     "AgentExecutor": partial(AgentExecutor, agent=AGENT, tools=[echo]),
     **{one.__name__: one for one in (BufferMemory, FileHistory, SummaryMemory, TokenWindowMemory, WindowMemory)},
     "LocalModel": LocalModel,
+    "approve_tools": approve_tools,
+    "output_type": output_type,
     "ChatRequest": ChatRequest,
     "OpenAICompatible": OpenAICompatible,
     "retrying": retrying,

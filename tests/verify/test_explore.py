@@ -116,9 +116,9 @@ def explored(limits: Limits, kind: Kind = "react", tools: Any = (look_up,), **op
 @pytest.mark.parametrize("iterations", [0, 1, 3, 15])
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
-    # A structured agent's rules are two more nodes, one of which asks for the answer after repeated calls.
+    # A structured agent's rules are four more nodes, one of which asks for the answer after repeated calls.
     has_rules = kind == "structured"
-    assert found.longest == (6 if has_rules else 4) * iterations + 2
+    assert found.longest == (8 if has_rules else 4) * iterations + 2
     assert found.model_calls == (max(0, 2 * iterations - 1) if has_rules else iterations)
     assert found.holds
 
