@@ -16,12 +16,12 @@ def delete_file(path: str) -> str:
 
 
 @node
-def protect_files(acted: Acted) -> Acted | Refused:
+def protect_notes(acted: Acted) -> Acted | Refused:
     """Answer calls that would delete a note in the place of the tool; end the run if the model wants all files."""
     for place, action in enumerate(acted.actions):
         path = str(action.tool_input)  # what the model wrote; it may be anything
         if "*" in path:
-            return Refused(acted.run, "protect_files", "it wants to delete all files")
+            return Refused(acted.run, "protect_notes", "it wants to delete all files")
         if ".txt" in path:
             acted = acted.answer(place, ToolResult(f"{path} is protected.", "rejected"))
     return acted
@@ -34,7 +34,7 @@ model = ScriptedModel(
         "And now the rest.\nAction: delete_file\nAction Input: *",
     ]
 )
-executor = create_agent(model, [delete_file], kind="react", nodes=[protect_files])
+executor = create_agent(model, [delete_file], kind="react", nodes=[protect_notes])
 
 if __name__ == "__main__":
     result = executor.run("Tidy up my notes.")

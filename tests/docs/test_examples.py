@@ -54,9 +54,9 @@ the limit of 3 payments was reached (3 spent)
     "own_node": """\
 delete_file(notes.txt) -> notes.txt is protected.
 delete_file(run.log) -> run.log is gone
-Agent stopped: refused by protect_files: it wants to delete all files
+Agent stopped: refused by protect_notes: it wants to delete all files
 Replied: no_immediate_repeats > parse
-Acted:   protect_files > no_immediate_repeats > dispatch_tools
+Acted:   protect_notes > no_immediate_repeats > dispatch_tools
 """,
     "networks": """\
 What has changed:
