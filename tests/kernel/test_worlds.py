@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-import examples.delegation
 from graphexec import (
     END,
     AgentExecutor,
@@ -223,7 +223,7 @@ class TestChecks:
 class TestDelegation:
     def test_example_is_stored_at_every_step(self) -> None:
         """The run is read from JSON before each effect and before each reply."""
-        executor = examples.delegation.executor
+        executor = import_module("examples.delegation").executor
         replies = iter(
             [
                 "I need the archive.\nAction: research\nAction Input: elm trees",
