@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentFinish, Effect, GraphexecError
-from graphexec.executor import Acted
+from graphexec.executor import Acted, AnswerDiscarded
 from graphexec.messages import ModelReply
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Review, ReviewCall
@@ -173,3 +173,30 @@ def test_stacks_survive_pauses(names: list[str]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_300_stacks_survive_pauses(names: list[str]) -> None:
     check_run(names)
+
+
+def check_stream(names: Sequence[str]) -> None:
+    """Check that the pieces of a streamed answer are together the answer, and that none has a refused one."""
+    script = (call("a"), '{"text": "the secret"}')
+    if error_of(lambda: make(names, ScriptedModel(script, repeat_last=True))) is not None:
+        return
+    executor = make(names, ScriptedModel(script, repeat_last=True))
+    pieces = list(executor.stream_answer(QUESTION))
+    discarded = [place for place, piece in enumerate(pieces) if isinstance(piece, AnswerDiscarded)]
+    answer = "".join(pieces[discarded[-1] + 1 :] if discarded else pieces)
+    assert answer == str(make(names, ScriptedModel(script, repeat_last=True)).run(QUESTION))
+    if "guard_output" in names:
+        assert "the secret" not in "".join(pieces)
+
+
+@given(st.one_of(stacks(), stacks("guard_output")))
+@settings(max_examples=10, deadline=None)
+def test_streamed_pieces_are_the_answer(names: list[str]) -> None:
+    check_stream(names)
+
+
+@pytest.mark.slow
+@given(st.one_of(stacks(), stacks("guard_output")))
+@settings(max_examples=300, deadline=None)
+def test_streamed_pieces_of_300_stacks_are_the_answer(names: list[str]) -> None:
+    check_stream(names)
