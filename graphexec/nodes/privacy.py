@@ -348,7 +348,9 @@ def _map_values(value: Any, change: Change) -> Any:
         case Mapping():
             # Any: JSON data, or what a caller passes.
             by_key: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
-            changed = {_map_key(key, change): _map_values(one, change) for key, one in by_key.items()}
+            # A token that stands alone may be a number, which is no key of JSON.
+            keys = [str(change(key)) if isinstance(key, str) else key for key in by_key]
+            changed = dict(zip(keys, (_map_values(one, change) for one in by_key.values()), strict=True))
             same = len(changed) == len(by_key) and all(by_key.get(key) is one for key, one in changed.items())
             return by_key if same else changed
         case list() | tuple():
@@ -369,12 +371,14 @@ def _map_message(message: M, change: Change, change_json: Change) -> M:
     content = str(change(message.content))
     if not isinstance(message, AssistantMessage):
         return message if content == message.content else dataclasses.replace(message, content=content)
+    named = [(str(change(call.name)), str(change_json(call.arguments))) for call in message.tool_calls]
+    if content == message.content and named == [(call.name, call.arguments) for call in message.tool_calls]:
+        return message
     calls = tuple(
-        dataclasses.replace(call, name=str(change(call.name)), arguments=str(change_json(call.arguments)))
-        for call in message.tool_calls
+        dataclasses.replace(call, name=name, arguments=arguments)
+        for call, (name, arguments) in zip(message.tool_calls, named, strict=True)
     )
-    same = (content, calls) == (message.content, message.tool_calls)
-    return message if same else dataclasses.replace(message, content=content, tool_calls=calls)
+    return dataclasses.replace(message, content=content, tool_calls=calls)
 
 
 def _map_json(text: str, change: Change) -> str:
@@ -385,11 +389,6 @@ def _map_json(text: str, change: Change) -> str:
         return str(change(text))
     changed = _map_values(data, change)
     return text if changed is data else json.dumps(changed, ensure_ascii=False)
-
-
-def _map_key(key: Any, change: Change) -> Any:
-    # A token that stands alone may be a number, which is no key of JSON.
-    return str(change(key)) if isinstance(key, str) else key
 
 
 def _map_foreign_message(value: Any, change: Change) -> Any:
