@@ -146,6 +146,8 @@ def _read_gates(tools: Mapping[str, Sequence[ReviewDecision]]) -> Mapping[str, t
         raise InputError(f"approve_tools has tools={format_value(tools)}; write {example}")
     gates: dict[str, tuple[ReviewDecision, ...]] = {}
     for tool, decisions in tools.items():
+        if not isinstance(tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"approve_tools has the key {format_value(tool)}; give the tool's name: {example}")
         several = () if isinstance(decisions, str) else tuple(decisions)
         if not several or not {*several} <= {*_DECISIONS}:
             remedy = f"give some of {', '.join(_DECISIONS)}: {example}"

@@ -7,7 +7,7 @@ import pytest
 from graphexec import AgentFinish, GraphError, create_agent, node
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
-from graphexec.nodes import Piece, critic, guard_input, handoffs
+from graphexec.nodes import Piece, approve_tools, critic, guard_input, handoffs
 
 
 def agent(nodes: Any) -> Any:
@@ -43,3 +43,9 @@ def test_members_are_named() -> None:
 def test_guard_refuses_missing_inputs() -> None:
     with pytest.raises(InputError, match="guard_input: the run has no input inptu to check; it has input"):
         agent([guard_input(lambda _: None, inputs=["inptu"])]).run("hi")
+
+
+def test_approval_names_tools() -> None:
+    gates: Any = {critic: ["approve"]}
+    with pytest.raises(InputError, match=r"approve_tools has the key .*; give the tool's name"):
+        approve_tools(gates)
