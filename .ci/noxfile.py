@@ -19,7 +19,7 @@ THOROUGH = "--hypothesis-profile=thorough"
 # The tests that cover the pure layers.
 PURE = tuple(
     f"tests/{room}"
-    for room in ("agents", "draw", "executor", "kernel", "runtime", "semantics", "testing", "tools", "verify")
+    for room in ("agents", "draw", "executor", "kernel", "nodes", "runtime", "semantics", "testing", "tools", "verify")
 )
 
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.

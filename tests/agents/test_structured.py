@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, AgentFinish, ParseError, create_structured_agent, tool
@@ -145,13 +145,15 @@ def test_garbage_is_a_parse_error_with_the_format(garbage: str) -> None:
         ),
     )
 )
+@example([None, {"action": "", "action_input": None}])
 def test_any_json_is_decision_or_parse_error(value: Any) -> None:
     text = json.dumps(value)
     with contextlib.suppress(ParseError):
         decision = read(ModelReply(text))
-        # Any: one JSON value of many.
-        decided: Any = value[0] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
-        assert (decided["action"] == "final_answer") == isinstance(decision, AgentFinish)
+        # Any: JSON values. The decision may be one item of a list.
+        items: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
+        actions = [item["action"] for item in items if isinstance(item, dict) and "action" in item]
+        assert [action == "final_answer" for action in actions] == [isinstance(decision, AgentFinish)]
 
 
 @pytest.mark.parametrize(

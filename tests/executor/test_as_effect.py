@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import pickle
 import threading
 from typing import Any
 
@@ -251,6 +252,29 @@ def test_only_calls_in_flight_are_repeated(run: Running, number: int) -> None:
     assert set(answered) == {f"task {task}, step {step}" for task in range(3) for step in range(3)}
     assert len(answered) <= 9 + 2
     assert result.spent["model_calls"] >= 1 + len(answered) + 1
+
+
+@HOW
+def test_only_run_of_a_request_is_resumed(run: Running) -> None:
+    """A request with one call keeps its run, too, also when the process is killed before the stored run goes on."""
+    decide, answered = killed_at(2)
+    outer = make_outer(AgentExecutor(agent=decide, tools=[echo], max_iterations=4), count=1)
+    with pytest.raises(Killed) as caught:
+        run(outer)
+    snapshot = snapshot_of(caught.value)
+    assert snapshot is not None
+    once = Snapshot.from_json(snapshot.restarted().to_json(), outer.graph)
+    twice = Snapshot.from_json(once.restarted().to_json(), outer.graph)
+    result = run(outer, twice)
+    assert [output for output, _, _ in result.output] == ["task 0"]
+    assert answered == ["task 0, step 0", "task 0, step 1", "task 0, step 2"]
+    assert (result.spent["model_calls"], result.spent.restarts) == (1 + 3 + 1, 2)
+
+
+def test_effect_of_an_executor_is_copied_as_data() -> None:
+    child = make_outer(caller_of(Caller(answers_after=2), echo)).as_effect("Research")
+    effect = child.effect({"input": "a"})
+    assert pickle.loads(pickle.dumps(effect)) == RunGraph({"input": "a"})
 
 
 @HOW

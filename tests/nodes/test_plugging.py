@@ -226,6 +226,14 @@ class TestRefusals:
 
 
 class TestAnswers:
+    def test_answer_is_a_result_or_an_earlier_place(self) -> None:
+        acted = Acted(Run({}), (AgentAction("search", "a"), AgentAction("search", "a")))
+        assert acted.answer(1, 0).open == (0,)
+        with pytest.raises(IndexError, match="there is no action 2"):
+            acted.answer(2, 0)
+        with pytest.raises(ValueError, match="the answer of action 1 is 1"):
+            acted.answer(1, 1)
+
     def test_answered_action_is_not_called(self) -> None:
         @node
         def answer_first(acted: Acted) -> Acted:
