@@ -14,6 +14,10 @@ _STATES = 2_000
 
 # A state, the count up to it, the moves that are left to try from it, and the move that led to it.
 _Frame: TypeAlias = tuple[State, int, Iterator[tuple[CountedMove, State]], CountedMove | None]
+# A potential at a node: its base, and the slopes by the index of the counter.
+_Line: TypeAlias = tuple[int, tuple[tuple[int, int], ...]]
+# A move, and by how much it must lower the potential; `None` if it always does.
+_Candidate: TypeAlias = tuple[CountedMove, int | None]
 
 
 def is_attained(
@@ -42,19 +46,18 @@ class _Search:
     ) -> None:
         self._product = product
         self._weight = weight
+        # The candidates from each node that was reached: see `_candidates`.
+        self._rows: dict[str, list[_Candidate]] = {}
         place = {name: index for index, name in enumerate(product.counters)}
-        self._lines: dict[str, tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self._lines: dict[str, _Line] = {END.name: (0, ())}
         for node, (base, slopes) in potential.lines.items():
             # Budgets that the product does not count are never spent.
             full = sum(slope * (caps[name] or 0) for name, slope in slopes if name not in place)
             self._lines[node] = base + full, tuple((place[name], slope) for name, slope in slopes if name in place)
 
     def _value(self, state: State) -> int:
-        node, left = state
-        if node == END.name:
-            return 0
-        base, slopes = self._lines[node]
-        return base + sum(slope * left[index] for index, slope in slopes)
+        base, slopes = self._lines[state[0]]
+        return base + sum([slope * state[1][index] for index, slope in slopes])
 
     def run(self, states: int) -> bool:
         """Return whether the search finds such a run within so many states."""
@@ -62,53 +65,85 @@ class _Search:
         most = self._value(begin)
         seen = {begin}
         path: list[_Frame] = [(begin, 0, self._tight(begin), None)]
+        # Where the path visits each node.
+        visits: dict[str, list[int]] = {begin[0]: [0]}
         while path and len(seen) <= states:
-            _, counted, moves, _ = path[-1]
+            (node, _), counted, moves, _ = path[-1]
             move, state = next(moves, (None, None))
             if move is None or state is None:
                 path.pop()
+                visits[node].pop()
                 continue
             counted += self._weight(move)
             if state[0] == END.name:
                 # Each move lowered the potential by exactly its count.
                 assert counted == most, "the count equals the potential"
                 return True
-            state, more = self._after_rounds(path, move, state)
+            if visited := visits.setdefault(state[0], []):
+                state, counted = _after_rounds(path, visited[-1], move, state, counted)
             if state not in seen:
                 seen.add(state)
-                path.append((state, counted + more, self._tight(state), move))
+                visited.append(len(path))
+                path.append((state, counted, self._tight(state), move))
         return False
 
     def _tight(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that lower the potential by exactly their count."""
-        value = self._value(state)
-        for move, target in self._product.moves(state):
-            known = target[0] == END.name or target[0] in self._lines
-            if known and value - self._weight(move) == self._value(target):
-                yield move, target
-
-    def _after_rounds(self, path: Sequence[_Frame], move: CountedMove, state: State) -> tuple[State, int]:
-        """Return the state after repeating a loop as often as possible, and the count of these rounds.
-
-        If the path was not at this node before, the state is unchanged.
-        """
         node, left = state
-        start = next((index for index in range(len(path) - 1, -1, -1) if path[index][0][0] == node), None)
-        if start is None:
-            return state, 0
-        before, counted = path[start][0][1], path[start][1]
-        each = [old - new for old, new in zip(before, left, strict=True)]
-        moves = [*(frame[3] for frame in path[start + 1 :]), move]
-        states = [frame[0] for frame in path[start:]]
-        rounds = _rounds(each, [(one, at[1]) for one, at in zip(moves, states, strict=True) if one is not None])
-        whole = path[-1][1] + self._weight(move) - counted
-        after = tuple(count - rounds * fall for count, fall in zip(left, each, strict=True))
-        return (node, after), rounds * whole
+        if node not in self._rows:
+            self._rows[node] = list(self._candidates(node))
+        for move, fall in self._rows[node]:
+            if move.is_possible(left):
+                target = move.transition.target, move.after(left)
+                if fall is None or self._value(state) - fall == self._value(target):
+                    yield move, target
+
+    def _candidates(self, node: str) -> Iterator[_Candidate]:
+        """Yield the moves from a node that may lower the potential by exactly their count.
+
+        Where source and target have the same slopes, and nothing is set, it does not depend on what is left.
+        """
+        base, slopes = self._lines[node]
+        for move in self._product.moves_from(node):
+            line = self._lines.get(move.transition.target)
+            if line is None:
+                continue
+            fall = self._weight(move)
+            if move.sets or move.drains or line[1] != slopes:
+                yield move, fall
+            else:
+                spent = dict(move.spends)
+                if base - line[0] + sum(slope * spent.get(index, 0) for index, slope in slopes) == fall:
+                    yield move, None
+
+
+def _after_rounds(
+    path: Sequence[_Frame], start: int, move: CountedMove, state: State, counted: int
+) -> tuple[State, int]:
+    """Return the state and the count after repeating a loop as often as possible.
+
+    The loop goes from the `start` of the path to its end, and back to the same node with `move`.
+    """
+    node, left = state
+    each = [old - new for old, new in zip(path[start][0][1], left, strict=True)]
+    if not any(each) or min(each) < 0:
+        return state, counted
+    loop = path[start:]
+    moves = [*(frame[3] for frame in loop[1:]), move]
+    rounds = _rounds(each, [(one, frame[0][1]) for one, frame in zip(moves, loop, strict=True) if one is not None])
+    if not rounds:
+        return state, counted
+    after = tuple([count - rounds * fall for count, fall in zip(left, each, strict=True)])
+    return (node, after), counted + rounds * (counted - path[start][1])
 
 
 def _rounds(each: Sequence[int], moves: Sequence[tuple[CountedMove, tuple[int, ...]]]) -> int:
-    """Return how often these moves can be repeated, given the amounts left and the cost of `each` round."""
-    if min(each, default=0) < 0 or any(move.needs is not None for move, _ in moves):
+    """Return how often these moves can be repeated, given the amounts left and the cost of `each` round.
+
+    A round never leaves more than the one before. So where too little of a counter was left, there still is.
+    """
+    # The next round sets the counter again, so it does not start lower.
+    if any(each[index] for move, _ in moves for index, _ in move.sets):
         return 0
     least = [
         (left[index] - each[index] - amount) // each[index]

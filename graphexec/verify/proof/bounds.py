@@ -19,7 +19,7 @@ from graphexec.verify.proof.flow import Flow, Transition, bounded_meters, caps_o
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Potentials, TooManyTermsError, Weight
 from graphexec.verify.proof.product import CountedMove, Product, State
-from graphexec.verify.proof.slopes import sloped_potentials
+from graphexec.verify.proof.slopes import SlopedPotentials
 
 # The most states of the product that are searched where lines are not tight.
 _STATES = 2_000
@@ -132,6 +132,10 @@ class _Prover:
         self._nodes = _ends_of(flow, transitions)
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
+        self._sloped = SlopedPotentials(self._nodes, self._transitions)
+        # Mostly, the limits exclude nothing.
+        is_same = self._always is None or [*self._always] == self._transitions
+        self._sloped_always = self._sloped if is_same else SlopedPotentials(self._nodes, self._always or ())
 
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
@@ -178,7 +182,8 @@ class _Prover:
         cheap = sorted(self._spent, key=self._caps.__getitem__)
         several = False
         if len(cheap) > 1:
-            for found in sloped_potentials(self._nodes, transitions, weight, caps):
+            sloped = self._sloped if transitions is self._transitions else self._sloped_always
+            for found in sloped.find(weight, caps):
                 several = len(cheap) > _ORDERS
                 yield found
         if several:
@@ -235,7 +240,7 @@ class _Prover:
         caps = {name: polynomial.name(name) for name in self._caps}
         forms: list[Polynomial] = []
         many = len(self._spent) > _BUDGETS
-        candidates = sloped_potentials(self._nodes, self._always, weight, caps) if many else None
+        candidates = self._sloped_always.find(weight, caps) if many else None
         for found in candidates or self._potentials(weight, caps, self._always):
             form = found[self.flow.start].at(caps)
             forms.append(more + form)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -91,13 +91,13 @@ class Product:
     def moves(self, state: State) -> Iterator[tuple[CountedMove, State]]:
         """Yield the moves that are possible in a state, and their next states."""
         node, left = state
-        for move in self._rows.get(node, ()):
-            if (
-                all(left[index] >= amount for index, amount in move.spends)
-                and all(left[index] >= least for index, least in move.timely)
-                and (move.needs is None or any(left[index] < below for index, below in move.needs))
-            ):
+        for move in self.moves_from(node):
+            if move.is_possible(left):
                 yield move, (move.transition.target, move.after(left))
+
+    def moves_from(self, node: str) -> Sequence[CountedMove]:
+        """Return the moves from a node, in any state."""
+        return self._rows.get(node, ())
 
     def steps(self, state: State) -> Iterator[tuple[Transition, State]]:
         """Yield the transitions that are possible in a state, and their next states."""
@@ -212,6 +212,16 @@ class CountedMove:
     def charges(self, meter: str) -> int:
         """Return what the effects of a sure move charge a meter."""
         return next((amount for name, amount in self.charged if name == meter), 0)
+
+    def is_possible(self, left: tuple[int, ...]) -> bool:
+        """Return whether the amounts left allow the move."""
+        for index, amount in self.spends:
+            if left[index] < amount:
+                return False
+        for index, least in self.timely:
+            if left[index] < least:
+                return False
+        return self.needs is None or any(left[index] < below for index, below in self.needs)
 
     def after(self, left: tuple[int, ...]) -> tuple[int, ...]:
         """Return the amounts left after the move."""

@@ -8,135 +8,184 @@ is a sum over the budgets, so it is lower than a product of nested loops whereve
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
+from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Weight, has_too_many_terms
 
 # Any: whole numbers, or polynomials if a loop resets a budget whose limit is a name.
 _Amount: TypeAlias = Any
-# A transition as its source, its target, and what it counts beyond what its budgets pay for.
-_Step: TypeAlias = tuple[str, str, _Amount]
 
 
-def sloped_potentials(
-    nodes: Sequence[str], transitions: Sequence[Transition], weight: Weight, caps: Mapping[str, Polynomial]
-) -> Iterator[dict[str, Line]]:
-    """Yield potentials for two orders of the budgets; none for loops that need slopes of their own."""
-    resets = [name for one in transitions for name in one.resets if name in caps]
-    spent = [name for name in caps if any(name in dict(one.spends) for one in transitions)]
-    # A budget that a loop resets comes before those which the loop spends; names of embedded budgets have a dot each.
-    inner = sorted({*resets} & {*spent}, key=lambda name: (-name.count("."), name))
-    outer = [name for name in spent if name not in inner]
-    # Whole numbers are faster; in a closed form, only what a reset costs and a fan-out have names.
-    numbers = all(weight(one).is_number for one in transitions) and (
-        not inner or all(cap.is_number for cap in caps.values())
-    )
-    for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
-        found = _find(nodes, transitions, weight, caps, [*inner, *order], numbers=numbers)
-        if found is not None:
-            yield found
+@final
+class SlopedPotentials:
+    """The potentials of these transitions with common slopes, for any counts and caps."""
 
+    __slots__ = ("_found", "_live", "_nodes", "_resets", "_spends", "_steps", "_transitions")
 
-def _find(
-    nodes: Sequence[str],
-    transitions: Sequence[Transition],
-    weight: Weight,
-    caps: Mapping[str, Polynomial],
-    order: Sequence[str],
-    *,
-    numbers: bool,
-) -> dict[str, Line] | None:
-    lift: Callable[[int], _Amount] = (lambda value: value) if numbers else polynomial.number
-    larger: Callable[[_Amount, _Amount], _Amount] = max if numbers else Polynomial.or_more
-    zero = lift(0)
-    slopes: dict[str, _Amount] = {}
-    live = {name: _live_nodes(name, transitions) for name in order}
-    plain = [(one, weight(one).at({}) if numbers else weight(one), dict(one.spends)) for one in transitions]
+    def __init__(self, nodes: Sequence[str], transitions: Iterable[Transition]) -> None:
+        self._nodes = nodes
+        following: dict[str, list[str]] = {name: [] for name in nodes}
+        every = list(transitions)
+        for one in every:
+            following.setdefault(one.source, []).append(one.target)
+            following.setdefault(one.target, [])
+        # What is nearer to the end comes first, so that few passes find the longest ways.
+        place = {name: at for at, name in enumerate(itertools.chain(*strongly_connected_components(following)))}
+        self._transitions = sorted(every, key=lambda one: (place[one.source], place[one.target]))
+        self._steps = [(one.source, one.target) for one in self._transitions]
+        self._spends = [dict(one.spends) for one in self._transitions]
+        # By budget: the indices of the transitions that spend it, or reset it.
+        self._resets: dict[str, list[int]] = {}
+        for index, one in enumerate(self._transitions):
+            for name in one.resets:
+                self._resets.setdefault(name, []).append(index)
+        self._live: dict[str, set[str]] = {}
+        # Those of whole numbers, by the counts and the order: the caps are no part of them.
+        self._found: dict[tuple[tuple[int, ...], tuple[str, ...]], dict[str, Line] | None] = {}
 
-    def weigh(one: Transition, counted: _Amount, spends: Mapping[str, int]) -> _Step:
-        """Return a transition with what it counts beyond what it spends, and what its resets cost."""
-        for name, slope in slopes.items():
-            if name in one.resets:
-                if one.target in live[name]:
-                    counted = counted + slope * (caps[name].at({}) if numbers else caps[name])
-            elif name in spends:
-                counted = counted - slope * lift(spends[name])
-        return one.source, one.target, counted
+    def find(self, weight: Weight, caps: Mapping[str, Polynomial]) -> Iterator[dict[str, Line]]:
+        """Yield potentials for two orders of the budgets; none for loops that need slopes of their own."""
+        counts = [weight(one) for one in self._transitions]
+        resets = [name for name in self._resets if name in caps]
+        spent = [name for name in caps if any(name in spends for spends in self._spends)]
+        # A budget that a loop resets comes before those which the loop spends; names of embedded budgets have a dot
+        # each.
+        inner = sorted({*resets} & {*spent}, key=lambda name: (-name.count("."), name))
+        outer = [name for name in spent if name not in inner]
+        # Whole numbers are faster; in a closed form, only what a reset costs and a fan-out have names.
+        numbers = all(count.is_number for count in counts) and (not inner or all(cap.is_number for cap in caps.values()))
+        for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
+            found = self._find(counts, caps, (*inner, *order), numbers=numbers, keep=not inner)
+            if found is not None:
+                yield found
 
-    def is_settled(one: Transition, spends: Mapping[str, int]) -> bool:
-        return all(name in slopes or name not in caps for name in (*spends, *one.resets))
+    def _find(
+        self,
+        counts: Sequence[Polynomial],
+        caps: Mapping[str, Polynomial],
+        order: tuple[str, ...],
+        *,
+        numbers: bool,
+        keep: bool,
+    ) -> dict[str, Line] | None:
+        if not numbers:
+            return self._lines(counts, caps, order, polynomial.number, Polynomial.or_more)
+        whole = tuple([count.at({}) for count in counts])
+        if not keep:
+            return self._lines(whole, {name: cap.at({}) for name, cap in caps.items()}, order, int, max)
+        if (whole, order) not in self._found:
+            self._found[whole, order] = self._lines(whole, caps, order, int, max)
+        return self._found[whole, order]
 
-    for name in order:
-        within = [weigh(*each) for each in plain if is_settled(each[0], each[2])]
-        slopes[name] = zero
-        spending = [weigh(*each) for each in plain if name in each[2] and is_settled(each[0], each[2])]
-        rounds = _longest(nodes, within, spending, larger)
-        if rounds is None:
+    def _lines(
+        self,
+        counts: Sequence[_Amount],
+        caps: Mapping[str, _Amount],
+        order: Sequence[str],
+        lift: Callable[[int], _Amount],
+        larger: Callable[[_Amount, _Amount], _Amount],
+    ) -> dict[str, Line] | None:
+        """Return the line of each node, or `None`; `lift` makes an amount of a whole number."""
+        zero = lift(0)
+        slopes: dict[str, _Amount] = {}
+        # What each transition counts beyond what its budgets with a slope pay for.
+        counted = list(counts)
+        # The budgets without a slope yet that a transition spends or resets.
+        open_budgets = [
+            {name for name in (*spends, *one.resets) if name in caps}
+            for spends, one in zip(self._spends, self._transitions, strict=True)
+        ]
+        for name in order:
+            spenders = [index for index, spends in enumerate(self._spends) if name in spends]
+            within = [index for index, names in enumerate(open_budgets) if not names]
+            for index in {*spenders, *self._resets.get(name, ())}:
+                open_budgets[index].discard(name)
+            last = [index for index in spenders if not open_budgets[index]]
+            rounds = self._longest(within, last, counted, larger)
+            if rounds is None:
+                return None
+            slope = zero
+            for index in last:
+                target = self._steps[index][1]
+                if target in rounds:
+                    slope = larger(slope, rounds[target])
+            if isinstance(slope, Polynomial) and has_too_many_terms(slope):
+                return None
+            slopes[name] = slope
+            live, resets = self._live_nodes(name), {*self._resets.get(name, ())}
+            for index in resets:
+                if self._steps[index][1] in live:
+                    counted[index] = counted[index] + slope * caps[name]
+            for index in spenders:
+                if index not in resets:
+                    counted[index] = counted[index] - slope * lift(self._spends[index][name])
+        inside = [index for index, (_, target) in enumerate(self._steps) if target != END.name]
+        ending = [index for index, (_, target) in enumerate(self._steps) if target == END.name]
+        bases = self._longest(inside, ending, counted, larger)
+        if bases is None or any(node not in bases for node in self._nodes):
             return None
-        for _, target, _ in spending:
-            if target in rounds:
-                slopes[name] = larger(slopes[name], rounds[target])
-        if not numbers and has_too_many_terms(slopes[name]):
-            return None
-    steps = [weigh(*each) for each in plain]
-    inside = [step for step in steps if step[1] != END.name]
-    bases = _longest(nodes, inside, [step for step in steps if step[1] == END.name], larger)
-    if bases is None or any(node not in bases for node in nodes):
+        lines: dict[str, Line] = {}
+        known = {name: _to_polynomial(slope) for name, slope in slopes.items() if slope != zero}
+        for node in self._nodes:
+            own = {name: slope for name, slope in known.items() if node in self._live_nodes(name)}
+            lines[node] = Line(_to_polynomial(bases[node]), own)
+        return lines
+
+    def _live_nodes(self, name: str) -> set[str]:
+        """Return the nodes from which a run may spend a budget before an edge resets it: elsewhere, it is worth 0."""
+        if name in self._live:
+            return self._live[name]
+        found = {source for (source, _), spends in zip(self._steps, self._spends, strict=True) if name in spends}
+        resets = {*self._resets.get(name, ())}
+        before: dict[str, set[str]] = {}
+        for index, (source, target) in enumerate(self._steps):
+            if index not in resets:
+                before.setdefault(target, set()).add(source)
+        pending = list(found)
+        while pending:
+            for source in before.get(pending.pop(), ()):
+                if source not in found:
+                    found.add(source)
+                    pending.append(source)
+        self._live[name] = found
+        return found
+
+    def _longest(
+        self,
+        steps: Iterable[int],
+        last: Iterable[int],
+        counted: Sequence[_Amount],
+        larger: Callable[[_Amount, _Amount], _Amount],
+    ) -> dict[str, _Amount] | None:
+        """Return the most that a way of `steps`, ended by one of `last`, counts; `None` if a loop counts something."""
+        found: dict[str, _Amount] = {}
+        for index in last:
+            source, _ = self._steps[index]
+            found[source] = larger(found[source], counted[index]) if source in found else counted[index]
+        pending = [(*self._steps[index], counted[index]) for index in steps]
+        for _ in range(len(self._nodes) + 1):
+            changed = False
+            for source, target, count in pending:
+                if target not in found:
+                    continue
+                way = count + found[target]
+                old = found.get(source)
+                if old is not None:
+                    way = larger(old, way)
+                if old != way:
+                    found[source] = way
+                    changed = True
+            if not changed:
+                return found
         return None
-    to_polynomial: Callable[[_Amount], Polynomial] = polynomial.number if numbers else (lambda value: value)
-    known = {name: to_polynomial(slope) for name, slope in slopes.items() if slope != zero}
-    return {
-        node: Line(to_polynomial(bases[node]), {name: slope for name, slope in known.items() if node in live[name]})
-        for node in nodes
-    }
 
 
-def _live_nodes(name: str, transitions: Sequence[Transition]) -> set[str]:
-    """Return the nodes from which a run may spend a budget before an edge resets it: elsewhere, it is worth nothing."""
-    found = {one.source for one in transitions if name in dict(one.spends)}
-    before: dict[str, set[str]] = {}
-    for one in transitions:
-        if name not in one.resets:
-            before.setdefault(one.target, set()).add(one.source)
-    pending = list(found)
-    while pending:
-        for source in before.get(pending.pop(), ()):
-            if source not in found:
-                found.add(source)
-                pending.append(source)
-    return found
-
-
-def _longest(
-    nodes: Sequence[str],
-    steps: Iterable[_Step],
-    last: Iterable[_Step],
-    larger: Callable[[_Amount, _Amount], _Amount],
-) -> dict[str, _Amount] | None:
-    """Return the most that a way of `steps`, ended by one of `last`, counts; `None` if a loop counts something."""
-    found: dict[str, _Amount] = {}
-    for source, _, counted in last:
-        found[source] = larger(found[source], counted) if source in found else counted
-    pending = list(steps)
-    # Most tables list nodes in the order of a run.
-    pending.reverse()
-    for _ in range(len(nodes) + 1):
-        changed = False
-        for source, target, counted in pending:
-            if target not in found:
-                continue
-            way = counted + found[target]
-            old = found.get(source)
-            if old is not None:
-                way = larger(old, way)
-            if old != way:
-                found[source] = way
-                changed = True
-        if not changed:
-            return found
-    return None
+def _to_polynomial(amount: _Amount) -> Polynomial:
+    return amount if isinstance(amount, Polynomial) else polynomial.number(amount)
