@@ -15,7 +15,7 @@ from graphexec.memory import BufferMemory
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
 from graphexec.nodes import Piece, compact, critic, handoffs, redact_pii
-from graphexec.nodes._personal_data import PATTERNS
+from graphexec.nodes.privacy.patterns import PATTERNS
 from tests.nodes.shelf import run_in_pieces
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"

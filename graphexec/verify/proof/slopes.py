@@ -60,7 +60,9 @@ class SlopedPotentials:
         inner = sorted({*resets} & {*spent}, key=lambda name: (-name.count("."), name))
         outer = [name for name in spent if name not in inner]
         # Whole numbers are faster; in a closed form, only what a reset costs and a fan-out have names.
-        numbers = all(count.is_number for count in counts) and (not inner or all(cap.is_number for cap in caps.values()))
+        numbers = all(count.is_number for count in counts) and (
+            not inner or all(cap.is_number for cap in caps.values())
+        )
         for order in (outer, outer[::-1])[: 2 if len(outer) > 1 else 1]:
             found = self._find(counts, caps, (*inner, *order), numbers=numbers, keep=not inner)
             if found is not None:

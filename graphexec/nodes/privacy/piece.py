@@ -1,0 +1,143 @@
+"""Privacy: personal data is replaced by tokens before a model sees it, and restored for tools and people."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from graphexec._arguments import FLAG, STRING, validate, validate_each
+from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse
+from graphexec.executor.plugging import Piece
+from graphexec.executor.table import Acted, Observed, Ready
+from graphexec.kernel.node import Node, node, rename
+from graphexec.messages import ChatRequest, ModelRequest
+from graphexec.nodes.privacy.patterns import PATTERNS
+from graphexec.nodes.privacy.search import AnyPattern, Search, to_finders
+from graphexec.nodes.privacy.values import Change, hide_result, map_input, map_inputs, map_message, map_values
+from graphexec.nodes.privacy.vault import Vault
+
+E = TypeVar("E", AgentFinish, StoppedResponse)
+
+
+def redact_pii(
+    patterns: Iterable[str] | Mapping[str, AnyPattern] = tuple(PATTERNS),
+    *,
+    restore: bool = True,
+    keep: Sequence[str] = (),
+    name: str = "redact_pii",
+) -> Piece:
+    """Return a piece that replaces personal data by tokens such as `[EMAIL_1]` before the agent's model sees them.
+
+    It replaces them in the inputs (a chat history included), in tool results, and at last in every request of the agent
+    and of other pieces, whatever its prompt is made of: no message of a request holds a match. The tools are called
+    with the values. The answer, the last word of a stopped run, the steps of the result and what a memory saves have
+    the values, too; with `restore=False` all of these have the tokens, and a match in an answer is replaced.
+
+    - `patterns`: names of the patterns on the shelf, of `EMAIL`, `CARD` (with a valid checksum), `IBAN` (likewise),
+      `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default; or your own by name, as regular
+      expressions or as functions from a string to the `(start, end)` of each match.
+    - `keep`: strings that are never replaced, such as the address of your own support.
+
+    A value has the same token throughout a run. A token that a tool or a person writes is replaced like a match, and
+    one that the model invents is left as it is, so guessing reveals no value. The tokens and the values are
+    a part of the run's snapshot. A match that only the request has, such as one in the prompt, is replaced by `[EMAIL]`
+    for good. Images are not searched.
+
+    The pieces of an answer are held back until it is restored. In `stream_chunks`, steps have the tokens. Put the piece
+    first in the list: a node that asks a model before it, or after the answer is restored, is refused. An agent that a
+    tool or a piece runs gets the values, like any tool; give it a `redact_pii` of its own. So does the model of a
+    memory that summarizes.
+
+    Bound: `6*iterations + 4` transitions; nothing is asked. The default patterns take time linear in the text. Raises
+    `InputError` for an invalid option.
+
+        executor = create_agent(model, tools, nodes=[redact_pii()])
+        executor.run("Send the invoice to ann@example.com")        # the model reads: ... to [EMAIL_1]
+
+        badge = redact_pii({"BADGE": r"B-[0-9]{6}"}, name="redact_badges")
+        executor = executor.plug(badge)
+    """
+    validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
+    search = Search(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
+
+    @node
+    def hide_inputs(ready: Ready) -> Ready:
+        """Replace the personal data in the inputs."""
+        vault = Vault.of(ready.run, name, search)
+        return Ready(vault.store(map_inputs(ready.run, vault.hide), name))
+
+    @node
+    def show_arguments(acted: Acted) -> Acted:
+        """Restore the arguments of the calls for the tools."""
+        show = Vault.of(acted.run, name, search).show
+        return dataclasses.replace(acted, actions=tuple(map_input(action, show) for action in acted.actions))
+
+    @node
+    def hide_results(observed: Observed) -> Observed:
+        """Replace the personal data in the calls and in their results."""
+        vault = Vault.of(observed.run, name, search)
+        actions = tuple(map_input(action, vault.hide) for action in observed.actions)
+        results = tuple(hide_result(result, vault.hide) for result in observed.results)
+        return Observed(vault.store(observed.run, name), actions, results)
+
+    def change_ending(ending: E) -> E:
+        vault = Vault.of(ending.run, name, search)
+        if restore:
+            return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
+        return _map_ending(ending, vault.mask, ending.run)
+
+    # Two nodes: the table would let one of both classes return either.
+    @node
+    def show_answer(finish: AgentFinish) -> AgentFinish:
+        """Restore the answer and its steps for people, or replace the personal data in the answer."""
+        return change_ending(finish)
+
+    @node
+    def show_stopped(stopped: StoppedResponse) -> StoppedResponse:
+        """Do the same with the text of a stopped run."""
+        return change_ending(stopped)
+
+    def edits(request: ModelRequest, run: Run) -> ModelRequest:
+        vault = Vault.of(run, name, search)
+        if not isinstance(request, ChatRequest):
+            return dataclasses.replace(request, prompt=vault.mask(request.prompt))
+        # Through an iterator: `len` would write all messages once more.
+        messages = tuple(iter(request.messages))
+        masked = [map_message(one, vault.mask, vault.mask_json) for one in messages]
+        # A request without a match stays the same object.
+        return request if all(map(operator.is_, masked, messages)) else dataclasses.replace(request, messages=masked)
+
+    entries: list[Node[Any, Any]] = [rename(hide_inputs, name), rename(hide_results, f"{name}_results")]
+    if restore:
+        entries.append(rename(show_arguments, f"{name}_arguments"))
+    entries += [rename(show_answer, f"{name}_answer"), rename(show_stopped, f"{name}_stopped")]
+    return Piece(name, tuple(entries), once=True, edits=edits, reveals=True)
+
+
+def _map_ending(ending: E, change: Change, run: Run) -> E:
+    if isinstance(ending, StoppedResponse):
+        return dataclasses.replace(ending, output=str(change(ending.output)), run=run)
+    values = map_values(dict(ending.return_values), change)
+    log, unread = str(change(ending.log)), str(change(ending.unread))
+    return dataclasses.replace(ending, return_values=values, log=log, unread=unread, run=run)
+
+
+def _show_run(run: Run, vault: Vault, name: str) -> Run:
+    """Return the run with its inputs and its steps restored, and without the vault."""
+    if name not in run.aside.state:
+        return run
+    state = {key: value for key, value in run.aside.state.items() if key != name}
+    steps = Steps([_show_step(step, vault) for step in run.steps])
+    return dataclasses.replace(map_inputs(run, vault.show), steps=steps).with_aside(state=state)
+
+
+def _show_step(step: AgentStep, vault: Vault) -> AgentStep:
+    show, action = vault.show, map_input(step.action, vault.show)
+    message = action.message
+    if message is not None:
+        message = map_message(message, show, vault.show_json)
+    action = dataclasses.replace(action, log=str(show(action.log)), message=message, unread=str(show(action.unread)))
+    text = None if step.model_text is None else str(show(step.model_text))
+    return dataclasses.replace(step, action=action, observation=map_values(step.observation, show), model_text=text)
