@@ -126,7 +126,8 @@ def _after_rounds(
     """
     node, left = state
     each = [old - new for old, new in zip(path[start][0][1], left, strict=True)]
-    if not any(each) or min(each) < 0:
+    # Too little is left for another round of most loops.
+    if not any(each) or any(fall < 0 or fall > count for fall, count in zip(each, left, strict=True)):
         return state, counted
     loop = path[start:]
     moves = [*(frame[3] for frame in loop[1:]), move]

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from graphexec.kernel.effects import NestedRuns
@@ -132,10 +133,17 @@ class _Prover:
         self._nodes = _ends_of(flow, transitions)
         self._reached = _ends_of(flow, self._transitions)
         self._possible, self._sure = Product(flow, limits), Product(flow, limits, sure=True)
-        self._sloped = SlopedPotentials(self._nodes, self._transitions)
+
+    @cached_property
+    def _sloped(self) -> SlopedPotentials:
+        return SlopedPotentials(self._nodes, self._transitions)
+
+    @cached_property
+    def _sloped_always(self) -> SlopedPotentials:
         # Mostly, the limits exclude nothing.
-        is_same = self._always is None or [*self._always] == self._transitions
-        self._sloped_always = self._sloped if is_same else SlopedPotentials(self._nodes, self._always or ())
+        if self._always is None or [*self._always] == self._transitions:
+            return self._sloped
+        return SlopedPotentials(self._nodes, self._always)
 
     def bound_of_weight(self, weight: Weight, more: More | None = None, *, counts: Counts | None) -> Bound:
         """Return the bound on the counts of transitions, plus `more`.
