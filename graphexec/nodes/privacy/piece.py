@@ -14,7 +14,7 @@ from graphexec.executor.table import Acted, Observed, Ready
 from graphexec.kernel.node import Node, node, rename
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.nodes.privacy.patterns import PATTERNS
-from graphexec.nodes.privacy.search import AnyPattern, Search, to_finders
+from graphexec.nodes.privacy.search import AnyPattern, Matcher, to_finders
 from graphexec.nodes.privacy.values import Change, hide_result, map_input, map_inputs, map_message, map_values
 from graphexec.nodes.privacy.vault import Vault
 
@@ -60,7 +60,7 @@ def redact_pii(
         executor = executor.plug(badge)
     """
     validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
-    search = Search(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
+    search = Matcher(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
 
     @node
     def hide_inputs(ready: Ready) -> Ready:

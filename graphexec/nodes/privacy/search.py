@@ -84,7 +84,7 @@ class CleanTexts:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Search:
+class Matcher:
     """The patterns, and the strings that they do not apply to."""
 
     finders: Mapping[str, Finder]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, final
 
 from graphexec.actions import Run
-from graphexec.nodes.privacy.search import TOKEN, Search
+from graphexec.nodes.privacy.search import TOKEN, Matcher
 from graphexec.nodes.privacy.values import map_json
 
 
@@ -20,14 +20,14 @@ class Vault:
 
     __slots__ = ("_counts", "_search", "_tokens", "_values")
 
-    def __init__(self, values: Mapping[str, Any], search: Search) -> None:
+    def __init__(self, values: Mapping[str, Any], search: Matcher) -> None:
         self._search = search
         self._values = dict(values)
         self._tokens = {_key_of(value): token for token, value in values.items()}
         self._counts = Counter(token[1:].rpartition("_")[0] for token in values)
 
     @classmethod
-    def of(cls, run: Run, name: str, search: Search) -> Vault:
+    def of(cls, run: Run, name: str, search: Matcher) -> Vault:
         """Return the vault of a run, which is the state of the piece."""
         values: Mapping[str, Any] = run.aside.state.get(name, {})
         return cls(values, search)
