@@ -152,8 +152,8 @@ def test_any_json_is_decision_or_parse_error(value: Any) -> None:
         decision = read(ModelReply(text))
         # Any: JSON values. The decision may be one item of a list.
         items: list[Any] = value if isinstance(value, list) else [value]  # pyright: ignore[reportUnknownVariableType]
-        answers = [item["action"] == "final_answer" for item in items if isinstance(item, dict) and "action" in item]
-        assert answers == [isinstance(decision, AgentFinish)]
+        actions: list[Any] = [item["action"] for item in items if isinstance(item, dict) and "action" in item]
+        assert [action == "final_answer" for action in actions] == [isinstance(decision, AgentFinish)]
 
 
 @pytest.mark.parametrize(
