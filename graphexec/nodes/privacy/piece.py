@@ -60,30 +60,30 @@ def redact_pii(
         executor = executor.plug(badge)
     """
     validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
-    search = Matcher(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
+    matcher = Matcher(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
 
     @node
     def hide_inputs(ready: Ready) -> Ready:
         """Replace the personal data in the inputs."""
-        vault = Vault.of(ready.run, name, search)
+        vault = Vault.of(ready.run, name, matcher)
         return Ready(vault.store(map_inputs(ready.run, vault.hide), name))
 
     @node
     def show_arguments(acted: Acted) -> Acted:
         """Restore the arguments of the calls for the tools."""
-        show = Vault.of(acted.run, name, search).show
+        show = Vault.of(acted.run, name, matcher).show
         return dataclasses.replace(acted, actions=tuple(map_input(action, show) for action in acted.actions))
 
     @node
     def hide_results(observed: Observed) -> Observed:
         """Replace the personal data in the calls and in their results."""
-        vault = Vault.of(observed.run, name, search)
+        vault = Vault.of(observed.run, name, matcher)
         actions = tuple(map_input(action, vault.hide) for action in observed.actions)
         results = tuple(hide_result(result, vault.hide) for result in observed.results)
         return Observed(vault.store(observed.run, name), actions, results)
 
     def change_ending(ending: E) -> E:
-        vault = Vault.of(ending.run, name, search)
+        vault = Vault.of(ending.run, name, matcher)
         if restore:
             return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
         return _map_ending(ending, vault.mask, ending.run)
@@ -100,7 +100,7 @@ def redact_pii(
         return change_ending(stopped)
 
     def edits(request: ModelRequest, run: Run) -> ModelRequest:
-        vault = Vault.of(run, name, search)
+        vault = Vault.of(run, name, matcher)
         if not isinstance(request, ChatRequest):
             return dataclasses.replace(request, prompt=vault.mask(request.prompt))
         # Through an iterator: `len` would write all messages once more.

@@ -18,19 +18,19 @@ from graphexec.nodes.privacy.values import map_json
 class Vault:
     """The values of a run by their tokens."""
 
-    __slots__ = ("_counts", "_search", "_tokens", "_values")
+    __slots__ = ("_counts", "_matcher", "_tokens", "_values")
 
-    def __init__(self, values: Mapping[str, Any], search: Matcher) -> None:
-        self._search = search
+    def __init__(self, values: Mapping[str, Any], matcher: Matcher) -> None:
+        self._matcher = matcher
         self._values = dict(values)
         self._tokens = {_key_of(value): token for token, value in values.items()}
         self._counts = Counter(token[1:].rpartition("_")[0] for token in values)
 
     @classmethod
-    def of(cls, run: Run, name: str, search: Matcher) -> Vault:
+    def of(cls, run: Run, name: str, matcher: Matcher) -> Vault:
         """Return the vault of a run, which is the state of the piece."""
         values: Mapping[str, Any] = run.aside.state.get(name, {})
-        return cls(values, search)
+        return cls(values, matcher)
 
     def store(self, run: Run, name: str) -> Run:
         """Return the run with this vault as the state of the piece."""
@@ -70,23 +70,23 @@ class Vault:
 
     def mask_json(self, text: str) -> str:
         """Return JSON with the matches in its values replaced, like `mask`."""
-        if text in self._search.clean_json:
+        if text in self._matcher.clean_json:
             return text
         masked = map_json(text, self.mask)
         if masked is text:
-            self._search.clean_json.add(text)
+            self._matcher.clean_json.add(text)
         return masked
 
     def _mask_text(self, text: str) -> str:
         """Return a string with the matches between its tokens replaced; the same object if there are none."""
-        if text in self._search.clean:
+        if text in self._matcher.clean:
             return text
         tokens = [match.span() for match in TOKEN().finditer(text)] if "[" in text else []
         starts, ends = [0, *(end for _, end in tokens)], [*(start for start, _ in tokens), len(text)]
         between = [text[start:end] for start, end in zip(starts, ends, strict=True)]
         masked = [self._replace(one, self._name_token, tokens=False) for one in between]
         if all(map(operator.is_, masked, between)):
-            self._search.clean.add(text)
+            self._matcher.clean.add(text)
             return text
         kept = [text[start:end] for start, end in tokens]
         return "".join(itertools.chain(*zip(masked, [*kept, ""], strict=True)))
@@ -96,11 +96,11 @@ class Vault:
         if not isinstance(value, int) or isinstance(value, bool):
             return None
         text = str(value)
-        found = self._search.find(text, tokens=False)
+        found = self._matcher.find(text, tokens=False)
         return found[0][2] if found and found[0][:2] == (0, len(text)) else None
 
     def _replace(self, text: str, name: Callable[[str, Any], str], *, tokens: bool) -> str:
-        spans = self._search.find(text, tokens=tokens)
+        spans = self._matcher.find(text, tokens=tokens)
         if not spans:
             return text
         parts: list[str] = []

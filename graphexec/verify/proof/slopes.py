@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, final
 
 from graphexec.kernel.node import END
 from graphexec.verify.proof import polynomial
-from graphexec.verify.proof.components import strongly_connected_components
+from graphexec.verify.proof.components import reachable, strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 from graphexec.verify.proof.polynomial import Polynomial
 from graphexec.verify.proof.potential import Line, Weight, has_too_many_terms
@@ -144,20 +144,14 @@ class SlopedPotentials:
         """Return the nodes from which a run may spend a budget before an edge resets it: elsewhere, it is worth 0."""
         if name in self._live:
             return self._live[name]
-        found = {source for (source, _), spends in zip(self._steps, self._spends, strict=True) if name in spends}
+        spenders = {source for (source, _), spends in zip(self._steps, self._spends, strict=True) if name in spends}
         resets = {*self._resets.get(name, ())}
         before: dict[str, set[str]] = {}
         for index, (source, target) in enumerate(self._steps):
             if index not in resets:
                 before.setdefault(target, set()).add(source)
-        pending = list(found)
-        while pending:
-            for source in before.get(pending.pop(), ()):
-                if source not in found:
-                    found.add(source)
-                    pending.append(source)
-        self._live[name] = found
-        return found
+        self._live[name] = reachable(spenders, before)
+        return self._live[name]
 
     def _longest(
         self,
