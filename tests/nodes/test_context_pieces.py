@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 from graphexec import AgentExecutor, AgentFinish, StoppedResponse, create_react_agent, create_tool_calling_agent
 from graphexec.actions import run_of
 from graphexec.errors import InputError, ModelError
-from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ModelRequest, ToolCall, ToolMessage
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
@@ -229,9 +238,80 @@ class TestCompact:
         executor.run("q")
         assert len(model.requests) == 3
 
-    def test_options_are_validated(self) -> None:
-        with pytest.raises(InputError, match="max_tokens"):
-            compact(0)
+    def test_long_prompt_without_older_steps_is_not_summarized(self) -> None:
+        executor, model = make([compact(1, 1)], [call("add"), "done"])
+        executor.run("q " * 400)
+        assert len(model.requests) == 2
+
+    @pytest.mark.parametrize("keep", [3, 4, 100])
+    def test_as_many_steps_as_are_kept_are_not_summarized(self, keep: int) -> None:
+        executor, model = make([compact(1, keep)], [call("add"), call("mail"), call("read"), "done"])
+        executor.run("q")
+        assert len(model.requests) == 4
+
+    @pytest.mark.parametrize(("tokens", "asked"), [(99, 3), (100, 3), (101, 4)])
+    def test_more_than_the_limit_is_too_long(self, tokens: int, asked: int) -> None:
+        texts: list[str] = []
+
+        def count(text: str) -> int:
+            texts.append(text)
+            return tokens if "You are a helpful assistant" in text else 0
+
+        executor, model = make([compact(100, 1, count=count)], [call("add"), call("mail"), "so far", "done"])
+        executor.run("q")
+        assert texts
+        assert len(model.requests) == asked
+
+    def test_many_calls_of_one_reply_stay_together(self) -> None:
+        calls = tuple(ToolCall(f"c{place}", "add", f'{{"input": "{place}"}}') for place in range(10))
+        model = ScriptedModel([call("mail"), ModelReply("", calls), "Mailed.", "done"])
+        tools = make_tools()
+        executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools, nodes=[compact(1, 5)])
+        executor.run("q")
+        last = model.requests[-1]
+        assert isinstance(last, ChatRequest)
+        assert is_paired(last)
+        assert "Mailed." in text_of(last)
+        assert [message.content for message in last.messages if isinstance(message, ToolMessage)] == [
+            f"found {place}" for place in range(10)
+        ]
+
+    @pytest.mark.parametrize("summary", ["Added and mailed.", ModelError("down")])
+    def test_asynchronous_run_is_summarized_alike(self, summary: ScriptedReply) -> None:
+        replies: list[ScriptedReply] = [call("add", "mail"), call("search"), summary, "done"]
+        (one, model), (other, same) = self.make(replies), self.make(replies)
+        result = asyncio.run(one.arun("q"))
+        assert result.steps == other.run("q").steps
+        assert model.requests == same.requests
+
+    def test_task_and_history_stay(self) -> None:
+        history = [UserMessage("I am Ann."), AssistantMessage("Hello, Ann.")]
+        model = ScriptedModel(self.REPLIES)
+        tools = make_tools()
+        agent = create_tool_calling_agent(model, tools)
+        executor = AgentExecutor(agent=agent, tools=tools, nodes=[compact(1, 1)], max_fan_out=4)
+        executor.run({"input": "Who am I?", "chat_history": history})
+        for request in model.requests:
+            if "Summarize" not in text_of(request):
+                assert isinstance(request, ChatRequest)
+                assert [*request.messages[1:3]] == history
+                assert request.messages[3] == UserMessage("Who am I?")
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"max_tokens": 0}, "max_tokens"),
+            ({"max_tokens": -5}, "max_tokens"),
+            ({"max_tokens": 0.5}, "max_tokens"),
+            ({"keep": 0}, "keep"),
+            ({"keep": -1}, "keep"),
+            ({"count": 4}, "count"),
+            ({"name": ""}, "name"),
+        ],
+    )
+    def test_options_are_validated(self, options: dict[str, Any], text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            compact(**options)
 
 
 class TestSelectTools:

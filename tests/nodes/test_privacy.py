@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, InputError, create_tool_calling_agent, node, tool
-from graphexec.executor import Ready
+from graphexec import AgentExecutor, InputError, StoppedResponse, create_agent, create_tool_calling_agent, node, tool
+from graphexec.actions import Refusal
+from graphexec.executor import Ready, Refused
 from graphexec.memory import BufferMemory
 from graphexec.messages import AssistantMessage, ChatRequest, ModelReply, ToolCall, UserMessage
 from graphexec.models import FunctionModel, ScriptedModel
@@ -166,6 +167,59 @@ class TestBothWays:
         executor.run(f"mail {EMAIL}")
         assert asked.requests
         assert "@" not in sent(executor) + str(asked.requests)
+
+    @pytest.mark.parametrize("text", ["No personal data here", "", " "])
+    def test_requests_without_personal_data_are_the_same(self, text: str) -> None:
+        hiding, bare = (make_executor([call("x"), "done"], nodes=nodes) for nodes in ([redact_pii()], []))
+        assert hiding.run(text).steps == bare.run(text).steps
+        assert MODELS[id(hiding)].requests == MODELS[id(bare)].requests
+
+    def test_personal_data_that_the_model_writes_is_hidden_on_request(self) -> None:
+        """As `apply_to_output`: in the answer, and in calls without a text."""
+        executor = make_executor([call(EMAIL), f"My address is {EMAIL}"], nodes=[redact_pii(restore=False)])
+        result = executor.run("hi")
+        assert "@" not in str(result.ending)
+        assert "@" not in str([(step.model_text, step.action.message, step.action.log) for step in result.steps])
+
+    def test_result_without_restoring_has_no_values(self) -> None:
+        executor = make_executor([call("[EMAIL_1]"), "done"], ["bob@x.org"], nodes=[redact_pii(restore=False)])
+        result = executor.run(f"mail {EMAIL}")
+        assert "@" not in str(result.ending) + str(result.ending.run.aside)
+
+    def test_own_pattern_hides_what_a_tool_finds(self) -> None:
+        addresses = redact_pii({"IP": r"[0-9]+(?:[.][0-9]+){3}"}, name="addresses")
+        executor = make_executor([call("x"), "It is [IP_1]."], ["Server IP: 192.168.1.100"], nodes=[addresses])
+        assert executor.run("Get the IP").output == "It is 192.168.1.100."
+        assert "Server IP: [IP_1]" in sent(executor)
+        assert "192.168" not in sent(executor)
+
+    def test_structured_results_keep_their_structure(self) -> None:
+        executor = make_executor([call("x"), "done"], [[{"type": "text", "text": f"Reach me at {EMAIL}"}]])
+        executor.run("hi")
+        assert '[{"type":"text","text":"Reach me at [EMAIL_1]"}]' in sent(executor)
+
+    def test_personal_data_can_be_refused(self) -> None:
+        """As the strategy `block`: from the user, or from a tool."""
+
+        @node
+        def refuse_data(ready: Ready) -> Ready | Refused:
+            texts = [ready.run.inputs["input"], *(str(step.observation) for step in ready.run.steps)]
+            found = [kind for kind, find in PATTERNS.items() for text in texts if [*find(text)]]
+            return Refused(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
+
+        for text, result, asked in ((f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1)):
+            executor = make_executor([call("x"), "done"], [result], nodes=[Piece("refuse_data", (refuse_data,))])
+            stopped = executor.run(text).ending
+            assert isinstance(stopped, StoppedResponse)
+            assert stopped.refusal == Refusal("refuse_data", "personal data: EMAIL")
+            assert len(MODELS[id(executor)].requests) == asked
+
+    def test_agent_is_made_with_it(self) -> None:
+        model = ScriptedModel(["Noted: [EMAIL_1]"])
+        executor = create_agent(model, [], kind="tool_calling", nodes=[redact_pii()])
+        assert executor.run(f"Email: {EMAIL}").output == f"Noted: {EMAIL}"
+        assert "[EMAIL_1]" in str(model.requests)
+        assert EMAIL not in str(model.requests)
 
 
 class TestPatterns:

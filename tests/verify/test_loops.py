@@ -530,6 +530,15 @@ def test_repeated_rounds_are_searched_once(most: int, limits: Limits, text: str)
     assert transitions == text
 
 
+def test_long_loop_is_found_in_few_states_though_its_way_out_needs_a_spent_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 12)
+    ways = (way("a", "b", "x"), way("b", "a"), gate("a", "s", "x"), way("s", END.name))
+    transitions, *_ = bound_texts(flow_with(*ways, x=1_000), NO_LIMIT)
+    assert transitions == "2*x + 2 = 2,002 (exact)"
+
+
 def test_search_stops_at_its_state_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphexec.verify.proof.attained._STATES", 3)
     monkeypatch.setattr("graphexec.verify.proof.bounds._STATES", 3)

@@ -33,7 +33,7 @@ def redact_pii(
     It replaces them in the inputs (a chat history included), in tool results, and at last in every request of the agent
     and of other pieces, whatever its prompt is made of: no message of a request holds a match. The tools are called
     with the values. The answer, the last word of a stopped run, the steps of the result and what a memory saves have
-    the values, too; with `restore=False` all of these have the tokens, and a match in an answer is replaced.
+    the values, too; with `restore=False` all of these have the tokens, and a match that the model wrote is replaced.
 
     - `patterns`: names of the patterns on the shelf, of `EMAIL`, `CARD` (with a valid checksum), `IBAN` (likewise),
       `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default; or your own by name, as regular
@@ -84,14 +84,13 @@ def redact_pii(
 
     def change_ending(ending: E) -> E:
         vault = Vault.of(ending.run, name, matcher)
-        if restore:
-            return _map_ending(ending, vault.show, _show_run(ending.run, vault, name))
-        return _map_ending(ending, vault.mask, ending.run)
+        change, change_json = (vault.show, vault.show_json) if restore else (vault.mask, vault.mask_json)
+        return _map_ending(ending, change, _map_run(ending.run, change, change_json, name))
 
     # Two nodes: the table would let one of both classes return either.
     @node
     def show_answer(finish: AgentFinish) -> AgentFinish:
-        """Restore the answer and its steps for people, or replace the personal data in the answer."""
+        """Restore the answer and its steps for people, or replace the personal data in them."""
         return change_ending(finish)
 
     @node
@@ -124,20 +123,20 @@ def _map_ending(ending: E, change: Change, run: Run) -> E:
     return dataclasses.replace(ending, return_values=values, log=log, unread=unread, run=run)
 
 
-def _show_run(run: Run, vault: Vault, name: str) -> Run:
-    """Return the run with its inputs and its steps restored, and without the vault."""
-    if name not in run.aside.state:
-        return run
+def _map_run(run: Run, change: Change, change_json: Change, name: str) -> Run:
+    """Return the run with its inputs and its steps changed, and without the vault."""
     state = {key: value for key, value in run.aside.state.items() if key != name}
-    steps = Steps([_show_step(step, vault) for step in run.steps])
-    return dataclasses.replace(map_inputs(run, vault.show), steps=steps).with_aside(state=state)
+    steps = Steps([_map_step(step, change, change_json) for step in run.steps])
+    return dataclasses.replace(map_inputs(run, change), steps=steps).with_aside(state=state)
 
 
-def _show_step(step: AgentStep, vault: Vault) -> AgentStep:
-    show, action = vault.show, map_input(step.action, vault.show)
+def _map_step(step: AgentStep, change: Change, change_json: Change) -> AgentStep:
+    action = map_input(step.action, change)
     message = action.message
     if message is not None:
-        message = map_message(message, show, vault.show_json)
-    action = dataclasses.replace(action, log=str(show(action.log)), message=message, unread=str(show(action.unread)))
-    text = None if step.model_text is None else str(show(step.model_text))
-    return dataclasses.replace(step, action=action, observation=map_values(step.observation, show), model_text=text)
+        message = map_message(message, change, change_json)
+    action = dataclasses.replace(
+        action, log=str(change(action.log)), message=message, unread=str(change(action.unread))
+    )
+    text = None if step.model_text is None else str(change(step.model_text))
+    return dataclasses.replace(step, action=action, observation=map_values(step.observation, change), model_text=text)
