@@ -108,17 +108,23 @@ function data(value, name, depth = 0) {
   return list;
 }
 
-// Make a collapsible part, whose content is made when it is opened.
+// Make a collapsible part, whose content is made when it is opened: by the click, since the browser reports that the
+// part is open only after it has shown it.
 function collapsible(title, name, make, { open = false } = {}) {
   const known = opened.has(name) || (open && !opened.has(`-${name}`));
-  const part = element("details", { open: known }, element("summary", {}, title));
-  let made = known;
-  if (known) part.append(make());
+  const summary = element("summary", {}, title);
+  const part = element("details", { open: known }, summary);
+  let made = false;
+  const fill = () => {
+    if (!made) part.append(make());
+    made = true;
+  };
+  if (known) fill();
+  summary.addEventListener("click", fill);
   part.addEventListener("toggle", () => {
     opened.delete(part.open ? `-${name}` : name);
     opened.add(part.open ? name : `-${name}`);
-    if (part.open && !made) part.append(make());
-    made = true;
+    if (part.open) fill();
   });
   return part;
 }
