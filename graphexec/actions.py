@@ -175,6 +175,10 @@ class Steps(Sequence[AgentStep]):
             longer._length = len(shared)
         return longer
 
+    def continues(self, earlier: Steps) -> bool:
+        """Return in constant time whether these steps extend the earlier ones; equal copies do not."""
+        return self._shared is earlier._shared and self._length >= earlier._length
+
     def __len__(self) -> int:
         return self._length
 

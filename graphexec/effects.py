@@ -194,7 +194,8 @@ class ToolResult:
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
     With `return_direct` the observation is the run's answer. `model_text` is a shorter observation for the model, if
-    one is needed. `error` is the qualified name of the exception's class if the call failed or timed out.
+    one is needed. `error` is the qualified name of the exception's class if the call failed or timed out, and
+    `traceback` says where the tool raised it.
     """
 
     observation: Observation
@@ -202,6 +203,7 @@ class ToolResult:
     return_direct: bool = False
     model_text: str | None = None
     error: str | None = None
+    traceback: str | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

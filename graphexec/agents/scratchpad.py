@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
-from graphexec.agents.conversation import Conversation, history_keys, history_messages, read_history
+from graphexec.agents.conversation import Conversation, TurnMaker, history_keys, history_messages, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.reading.answers import AnswerReader
@@ -137,7 +137,7 @@ def make_instructed_agent(  # noqa: PLR0913
     kind: str,
     stop: Sequence[str] = (),
     answer: Callable[[], AnswerReader] | None = None,
-    steps: Callable[[Steps], Iterator[Message]] | None = None,
+    steps: TurnMaker | None = None,
     examples: Sequence[Message] = (),
     specs: tuple[ToolSpec, ...] = (),
     first: Callable[[ChatRequest, str], ChatRequest] | None = None,

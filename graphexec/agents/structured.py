@@ -16,11 +16,11 @@ from typing import Any, Literal
 from graphexec._arguments import optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
 from graphexec.agents.agent import Agent, RuleName, remakeable
+from graphexec.agents.conversation import observation_turns
 from graphexec.agents.dummies import find_dummies
 from graphexec.agents.examples import WorkedExample, synthesised_examples
-from graphexec.agents.images import observation_images
 from graphexec.agents.prompt import format_observation, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.answers import make_json_reader
 from graphexec.agents.reading.json_text import (
@@ -128,7 +128,7 @@ def create_structured_agent(  # noqa: PLR0913
         history=history,
         kind="structured",
         answer=make_answer_reader,
-        steps=_step_messages,
+        steps=observation_turns(_observe),
         examples=[message for example in several for message in _example_messages(example)],
         schema=decision_schema(tools, max_answer),
         first=_require_call(tools, choice),
@@ -167,10 +167,8 @@ def _choose(request: ChatRequest, tool: str, values: Mapping[str, Sequence[Any]]
     return replace(request, schema=schema)
 
 
-def _step_messages(steps: Steps) -> Iterator[Message]:
-    for step in steps:
-        yield AssistantMessage(step.action.log)
-        yield UserMessage(f"Observation: {observation_text(step)}", observation_images(step))
+def _observe(step: AgentStep) -> str:
+    return f"Observation: {observation_text(step)}"
 
 
 def _example_messages(example: WorkedExample) -> Iterator[Message]:

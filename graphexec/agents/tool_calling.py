@@ -82,7 +82,7 @@ def create_tool_calling_agent(
         history=history,
         kind="tool_calling",
         answer=make_text_reader,
-        steps=step_messages,
+        steps=step_turns,
         specs=tuple(tool.spec for tool in tools),
         first=lambda request, _: replace(request, tool_choice=tool_choice),
         narrow=_narrow,
@@ -98,23 +98,25 @@ def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
     return replace(request, tools=tuple(spec for spec in request.tools if spec.name in names))
 
 
-def step_messages(steps: Steps) -> Iterator[Message]:
-    """Yield the steps as messages: each reply of the model once, with the calls that have results, then the results.
+def step_turns(steps: Steps, first: int) -> Iterator[tuple[int, Sequence[Message]]]:
+    """Yield the steps as turns: each reply of the model once, with the calls that have results, then the results.
 
     A step without a native call, such as a parse error, becomes the model's reply and a user message.
     """
-    position = 0
+    position = first
     while position < len(steps):
         step = steps[position]
         answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
-            yield AssistantMessage(step.action.log)
-            yield UserMessage(observation_text(step), observation_images(step))
+            yield (
+                position,
+                (AssistantMessage(step.action.log), UserMessage(observation_text(step), observation_images(step))),
+            )
             position += 1
             continue
-        yield replace(step.action.message, tool_calls=tuple(call for call, _ in answered))
-        for call, one in answered:
-            yield ToolMessage(call.id, observation_text(one), observation_images(one))
+        reply = replace(step.action.message, tool_calls=tuple([call for call, _ in answered]))
+        results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
+        yield position, (reply, *results)
         position += len(answered)
 
 
@@ -126,7 +128,7 @@ def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentSt
     for index in range(position, len(steps)):
         step = steps[index]
         call = next((call for call in calls if call.id == step.action.call_id), None)
-        if step.action.message != message or call is None:
+        if call is None or step.action.message != message:
             break
         answered.append((call, step))
     return answered

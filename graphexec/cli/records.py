@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -22,13 +24,21 @@ from graphexec.errors import InputError
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.serialization import format_json
+from graphexec.messages import request_parameters
 
 if TYPE_CHECKING:
     from graphexec.draw.runs.records import Recording
 
 
+# Seconds without another record after which a sign of life is written.
+_HEARTBEAT = 2.0
+
+
 class RunRecorder:
     """A display that keeps the records of a run."""
+
+    # Seconds between two signs of life, if the records have them.
+    heartbeat: float | None = None
 
     def __init__(self) -> None:
         self._recorder: Recorder | None = None
@@ -42,7 +52,14 @@ class RunRecorder:
         """Record `start`."""
         executor = setup.executor
         self._recorder = Recorder(
-            executor.verify(), inputs=setup.question, model=setup.model, agent=setup.agent, tools=list(executor.tools)
+            executor.verify(),
+            inputs=setup.question,
+            model=setup.model,
+            agent=setup.agent,
+            tools=[tool.spec for tool in executor.tools.values()],
+            parameters=request_parameters(getattr(executor.agent, "model", None)),
+            heartbeat=self.heartbeat,
+            clock=time.time,
         )
         self._store(self._recorder.records[0])
 
@@ -66,6 +83,11 @@ class RunRecorder:
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Record the result of a run that an error ended."""
         described = {"type": type(error).__name__, "message": error_line(error)}
+        if self._recorder is not None and self._recorder.recording.result is None:
+            failed = self._recorder.failure(error, progress.node, progress.seconds)
+            if failed is not None:
+                described = failed["error"] | described
+                self._store(failed)
         self._result("error", code_of(error), progress, error=described)
 
     def _result(self, status: str, code: int, progress: RunProgress, **fields: Any) -> None:
@@ -83,7 +105,8 @@ class Records(RunRecorder):
     """A display that writes records to `out`, in ASCII, which every stream can encode.
 
     A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
-    the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`.
+    the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`. While nothing else
+    is written to a file, a thread writes signs of life, until the result.
     """
 
     def __init__(self, out: TextIO, file: Path | None = None) -> None:
@@ -92,6 +115,30 @@ class Records(RunRecorder):
         self._file = file
         self._written = 0
         self._failure: OSError | None = None
+        self.heartbeat = None if file is None else _HEARTBEAT
+        self._lock = threading.Lock()
+        self._last = time.monotonic()
+        self._over = threading.Event()
+
+    def on_start(self, setup: RunSetup) -> None:
+        """Record `start`, and begin to give signs of life."""
+        super().on_start(setup)
+        if self.heartbeat is not None:
+            threading.Thread(target=self._beat, args=(self.heartbeat,), name="graphexec-heartbeat", daemon=True).start()
+
+    def close(self) -> None:
+        """End the signs of life."""
+        self._over.set()
+
+    def _beat(self, seconds: float) -> None:
+        assert self._recorder is not None, "a run begins"
+        wait = seconds
+        while not self._over.wait(wait):
+            with self._lock:
+                wait = self._last + seconds - time.monotonic()
+                if wait <= 0 and self._recorder.recording.result is None:
+                    self._write(self._recorder.alive())
+                    wait = seconds
 
     def report_missing(self) -> bool:
         """Print to stderr which records could not be written, and return whether there are any."""
@@ -108,8 +155,13 @@ class Records(RunRecorder):
         return True
 
     def _store(self, record: Record) -> None:
+        with self._lock:
+            self._write(record)
+
+    def _write(self, record: Record) -> None:
         if self._failure is not None:
             return
+        self._last = time.monotonic()
         try:
             # A line is whole in a file; a write to a pipe may block, so a signal interrupts it.
             with nullcontext() if self._file is None else uninterrupted():
@@ -141,6 +193,7 @@ def record_to(file: Path | None) -> Generator[Records | None]:
                 print_json_error(error, code_of(error), out)
         raise
     finally:
+        records.close()
         # Closing writes the rest of the buffer, which may fail again.
         with suppress(OSError):
             out.close()

@@ -48,10 +48,11 @@ JournalEntry: TypeAlias = tuple[object, float, float]
 class Journal:
     """The replies of a run of `graph` within `limits`, in order, and the snapshot that the run started from.
 
-    It holds the objects that handlers returned. It belongs to this process: pickling a result drops its journal.
+    `began` is when the run began, in seconds since the epoch, and `seconds` how long it has taken until now, on its own
+    clock. It holds the objects that handlers returned. It belongs to this process: pickling a result drops its journal.
     """
 
-    __slots__ = ("_parts", "graph", "limits", "scope", "start")
+    __slots__ = ("_parts", "began", "graph", "limits", "scope", "seconds", "start")
 
     def __init__(
         self,
@@ -60,12 +61,17 @@ class Journal:
         start: Snapshot,
         parts: Sequence[Any],
         scope: RunScope | None = None,
+        *,
+        began: float | None = None,
+        seconds: float | None = None,
     ) -> None:
         # It has the run's context, because nodes may receive it.
         self.scope = scope
         self.graph = graph
         self.limits = limits
         self.start = start
+        self.began = began
+        self.seconds = seconds
         # The three parts of each entry, one after the other: a tuple for each would cost a long run a tenth more.
         self._parts = parts
 
@@ -212,7 +218,9 @@ class Done(Generic[F_co]):
 @_explained
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An exception ends the run at `snapshot`. This is the last event of observers; a stream raises `error` instead.
+    """An exception ends the run at `snapshot`, after `seconds` on its clock, `None` if these are not known.
+
+    This is the last event of observers; a stream raises `error` instead.
 
     An `error` that is not an `Exception` comes from outside: an interrupt, a cancellation, or a closed stream.
     """
@@ -220,6 +228,7 @@ class Failed:
     error: BaseException
     snapshot: Snapshot
     call: CallContext[Any] | None = field(default=None, compare=False, repr=False)
+    seconds: float | None = field(default=None, compare=False)
 
     @property
     def spent(self) -> Spent:

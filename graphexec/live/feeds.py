@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.record_schema import validate_record
+from graphexec.draw.runs.record_schema import upgrade_record, validate_record
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
@@ -114,7 +114,7 @@ class _FileFeed(Feed):
     def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
         try:
-            record = parse_json(line)
+            record = upgrade_record(parse_json(line), place)
             begins = record["event"] == "start" and "machine" in record
             if begins or self.lines:
                 validate_record(record, place)

@@ -24,6 +24,7 @@ from graphexec.messages.replies import (
     Usage,
     check_access,
     check_reply,
+    request_parameters,
     separate_reasoning,
 )
 from graphexec.messages.requests import ChatRequest, CompletionRequest, ModelRequest, ToolSpec, images_of
@@ -49,6 +50,7 @@ __all__ = [
     "check_access",
     "check_reply",
     "images_of",
+    "request_parameters",
     "separate_reasoning",
     "transcript",
 ]

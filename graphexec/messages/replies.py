@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -130,6 +131,13 @@ class Model(Protocol):
     async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
         """Return the whole answer, as `complete` does."""
         ...
+
+
+def request_parameters(model: object) -> Mapping[str, Any] | None:
+    """Return what a model's requests carry beside the messages and the tools, as its `parameters` say, or `None`."""
+    # Any: a property that the protocol does not require.
+    found: Any = getattr(model, "parameters", None)
+    return dict(found) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownArgumentType]
 
 
 def check_access(called: object) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
 from graphexec.actions import Steps
-from graphexec.agents.tool_calling import read, step_messages
+from graphexec.agents.conversation import Conversation
+from graphexec.agents.tool_calling import read, step_turns
 from graphexec.errors import InputError
 from graphexec.messages import (
     AssistantMessage,
@@ -165,7 +166,7 @@ def test_dropped_steps_are_not_sent_as_calls() -> None:
     one, two = call("echo", "a", text="1"), call("echo", "b", text="2")
     decision = read(ModelReply("", (one, two)))
     assert not isinstance(decision, AgentFinish)
-    conversation = list(step_messages(Steps([AgentStep(decision[1], "2")])))
+    conversation = list(Conversation((), Steps([AgentStep(decision[1], "2")]), step_turns))
     assert conversation == [AssistantMessage("", (two,)), ToolMessage("b", "2")]
 
 
@@ -207,7 +208,9 @@ def test_invalid_tool_choice_is_refused(choice: Any) -> None:
 
 
 def test_custom_action_is_sent_as_text() -> None:
-    conversation = list(step_messages(Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})])))
+    conversation = list(
+        Conversation((), Steps([AgentStep(AgentAction("echo", "x", "I look it up."), {"found": 1})]), step_turns)
+    )
     assert conversation == [AssistantMessage("I look it up."), UserMessage('{"found":1}')]
 
 
@@ -229,7 +232,7 @@ def test_every_result_follows_its_call_for_any_ids(replies: list[ModelReply], da
         assert not isinstance(decision, AgentFinish)
         dropped = data.draw(st.integers(0, len(decision) - 1))
         steps.extend(AgentStep(action, action.tool_input) for action in decision[dropped:])
-    conversation = list(step_messages(Steps(steps)))
+    conversation = list(Conversation((), Steps(steps), step_turns))
     assert results_follow_calls(conversation)
     results = [message for message in conversation if isinstance(message, ToolMessage)]
     assert len(results) == sum(step.status == "ok" for step in steps)

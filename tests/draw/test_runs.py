@@ -236,7 +236,11 @@ def test_live_records_equal_replayed_records() -> None:
         spent = {"spent": {**record["spent"], "seconds": 0}} if "spent" in record else {}
         # Each run has an id of its own.
         call = {"call": {**record["call"], "run": "a run"}} if "call" in record else {}
-        return {**record, "seconds": 0, **spent, **call}
+        replies = [{**reply, "began": 0, "seconds": 0} for reply in record.get("replies", ())]
+        answered = {"replies": replies} if replies else {}
+        run = {"run": "a run"} if "run" in record else {}
+        began = {"began": "then"} if record["event"] == "start" else {}
+        return {**record, "seconds": 0, **spent, **call, **answered, **run, **began}
 
     assert [timeless(one) for one in recorder.records] == [timeless(one) for one in followed]
 
@@ -330,8 +334,11 @@ def test_replay_repeats_an_exception_of_a_node() -> None:
     records = recording_of(caught.value).records
     assert [record["event"] for record in records] == [
         "start",
-        *["entered", "asked", "answered", "moved", "entered", "result"],
+        *["entered", "asked", "answered", "moved", "entered", "failed", "result"],
     ]
+    failed, result = records[-2:]
+    assert (failed["node"], "call" in failed) == ("parse", False)
+    assert failed["error"] == result["error"]
     with pytest.raises(InputError, match="KeyError did not end a run; pass an exception that did"):
         recording_of(KeyError("x"))
 
@@ -516,7 +523,5 @@ def test_questions_and_own_effects_are_recorded() -> None:
         [{"effect": "AskHuman", "question": "May I?"}],
         [{"effect": "Measure", "value": {"place": "here"}}],
     ]
-    assert [record["replies"] for record in records if record["event"] == "answered"] == [
-        [{"effect": "AskHuman", "value": "yes"}],
-        [{"effect": "Measure", "value": 21.5}],
-    ]
+    replies = [reply for record in records if record["event"] == "answered" for reply in record["replies"]]
+    assert [(reply["effect"], reply["value"]) for reply in replies] == [("AskHuman", "yes"), ("Measure", 21.5)]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from graphexec._mistakes import explain_creation
-from graphexec.actions import Decision, Steps
+from graphexec.actions import AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
-from graphexec.agents.images import observation_images
+from graphexec.agents.conversation import observation_turns
 from graphexec.agents.langchain.json_action import make_action_error, make_answer_reader, read_decision
 from graphexec.agents.prompt import names_of, observation_text, parse_template, validate_tools
 from graphexec.agents.reading.json_text import find_decisions, read_text, reject_answer_tool
 from graphexec.agents.scratchpad import Form, format_thoughts, make_form, make_instructed_agent
 from graphexec.errors import InputError
-from graphexec.messages import AssistantMessage, Message, Model, ModelReply, UserMessage
+from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
 
 JSON_CHAT_PROMPT = """\
@@ -69,10 +69,8 @@ def create_json_chat_agent(
     if others := [name for name in response.variables if name != "observation"]:
         raise InputError(f"the tool_response has the variable {{{others[0]}}}; it can only have {{observation}}")
 
-    def messages(steps: Steps) -> Iterator[Message]:
-        for step in steps:
-            yield AssistantMessage(step.action.log)
-            yield UserMessage(response.render({"observation": observation_text(step)}), observation_images(step))
+    def observe(step: AgentStep) -> str:
+        return response.render({"observation": observation_text(step)})
 
     return make_instructed_agent(
         model,
@@ -83,7 +81,7 @@ def create_json_chat_agent(
         history=history,
         kind="json_chat",
         answer=make_answer_reader,
-        steps=messages,
+        steps=observation_turns(observe),
     )
 
 

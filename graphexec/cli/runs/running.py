@@ -153,7 +153,15 @@ def run(  # noqa: PLR0913 - each is an option
             # The file is written first: it is complete when the result is shown.
             displays = [display] if recording is None else [recording, display]
             setup = RunSetup(
-                describe_inputs(inputs), executor, built.model, built.agent, images, inputs, explain=built.explain
+                describe_inputs(inputs),
+                executor,
+                built.model,
+                built.agent,
+                images,
+                inputs,
+                # A live page of the recorded run shows replies as they come.
+                tokens=recording is not None,
+                explain=built.explain,
             )
             code = follow(setup, displays, debug=debug)
         if printed is not None and printed.report_missing():

@@ -29,7 +29,10 @@ from graphexec.draw.runs.records import Recording
 from graphexec.messages.images import Image, restore_object
 
 # In the order of their dependencies; together they are one module.
-_SCRIPTS = ("run.js", "text.js", "machine.js", "pieces.js", "spent.js", "detail.js", "steps.js", "page.js")
+_SCRIPTS = (
+    *("run.js", "text.js", "failures.js", "machine.js", "pieces.js", "spent.js", "stopping.js", "detail.js"),
+    *("steps.js", "address.js", "live.js", "page.js"),
+)
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 # The largest integer that JavaScript represents exactly.

@@ -46,7 +46,6 @@ function visitParts(visit, position) {
     iteration ? `iteration ${number(iteration)}` : "",
     duration(secondsOf(visit)),
   ];
-  const given = givenTo(position);
   const asks = visit.records.length > 0;
   return [
     heading(
@@ -56,8 +55,9 @@ function visitParts(visit, position) {
       looks.get(visit.node)?.lines?.[0],
     ),
     spentBars(visit.spent),
-    givenPart(given, position, !asks),
+    givenPart(position, !asks),
     ...requestParts(visit, position),
+    ...failureParts(visit, position),
     visit.moved ? outcome(visit, position, !asks) : waiting(),
   ];
 }
@@ -83,14 +83,19 @@ function section(title, content, { kind = "", aside = "" } = {}) {
   );
 }
 
-function givenPart({ outcome: name, from, value }, position, open) {
-  if (isEmpty(value) && !name) return null;
-  const title = name ? `${visible(name)} from ${visible(from)}` : "input of the run";
+// The input of a visit: that of the run, or a link to the step before, whose outcome it is.
+function givenPart(position, open) {
+  const before = visitAt(position - 1)?.moved;
+  if (before) {
+    const title = `${visible(before.outcome)} from ${visible(before.node)}, `;
+    return section("Input", element("p", { class: "faint" }, title, stepLink(position - 1)));
+  }
+  const value = run.start.input;
+  if (isEmpty(value)) return null;
+  const name = `${position} given`;
   return section(
     "Input",
-    isEmpty(value)
-      ? element("p", {}, title)
-      : collapsible(title, `${position} given`, () => data(value, `${position} given`), { open: open || small(value) }),
+    collapsible("input of the run", name, () => data(value, name), { open: open || small(value) }),
   );
 }
 
@@ -107,11 +112,16 @@ function holds(value) {
 
 function requestParts(visit, position) {
   const parts = [];
+  let first = 0;
   for (const [index, request] of requestsOf(visit).entries()) {
     const name = `${position} ${index}`;
     parts.push(...request.notices.map((record, at) => notice(record, `${name} ${at}`)));
-    if (request.calls.length > 1) parts.push(together(request));
-    for (const call of request.calls) parts.push(...callParts(call, `${name}.${call.member}`));
+    if (request.calls.length > 1) parts.push(together(request, first));
+    for (const [at, one] of request.calls.entries()) {
+      const contents = callParts(one, `${name}.${one.member}`).filter(Boolean);
+      parts.push(element("div", { class: "pair", "data-call": first + at }, ...contents));
+    }
+    first += request.calls.length;
   }
   return parts;
 }
@@ -120,7 +130,7 @@ function callParts({ effect, notices, streamed, answer, reply }, name) {
   return [
     effect ? effectPart(effect, `${name} asked`) : null,
     ...notices.map((record, at) => notice(record, `${name} ${at}`)),
-    reply ? replyPart(reply, name, [duration(answer.seconds), inner(answer.within)].filter(Boolean).join(" · ")) : null,
+    reply ? replyPart(reply, name, [duration(reply.seconds), inner(answer.within)].filter(Boolean).join(" · ")) : null,
     streamed && !reply
       ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "incomplete" })
       : null,
@@ -140,29 +150,33 @@ function inner(within) {
   return counts.length ? `nested runs: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
 }
 
-// The calls of one request below each other, each with a bar from its start to its end.
-function together(request) {
+// The calls of one request below each other, each with a bar from its start to its end; `first` is the first's index.
+function together(request, first) {
   const times = request.calls.map(timesOf);
   const known = times.filter(Boolean);
   const began = Math.min(...known.map((one) => one.began));
   const long = spanOf(request) || 1;
-  const lines = request.calls.map(({ effect, reply, answer }, index) => {
-    const filled = element("span");
+  const failures = request.calls.filter(({ reply }) => reply?.status && reply.status !== "ok").length;
+  const lines = request.calls.map(({ effect, reply }, index) => {
+    const filled = element("span", { "data-bar": String(first + index) });
     if (times[index]) {
-      filled.style.marginLeft = `${((times[index].began - began) / long) * 100}%`;
+      filled.style.marginInlineStart = `${((times[index].began - began) / long) * 100}%`;
       filled.style.width = `${Math.max(((times[index].ended - times[index].began) / long) * 100, 0.5)}%`;
     }
     if (reply?.status && reply.status !== "ok") filled.className = "full";
     const one = effect ?? reply;
-    return element(
-      "div",
-      { class: "bar" },
-      span("label", one.tool ?? one.effect ?? ""),
-      element("span", { class: "count" }, answer ? duration(answer.seconds) : "no reply yet"),
+    const line = element(
+      "button",
+      { class: "bar", type: "button", "data-call": first + index },
+      span("label", effect?.tool === undefined ? (one.effect ?? "") : `${one.tool}(${shortInput(effect.tool_input)})`),
+      element("span", { class: "count" }, times[index] ? duration(times[index].seconds) : "no reply yet"),
       element("span", { class: "track" }, filled),
     );
+    line.addEventListener("click", () => selectCall(first + index));
+    return line;
   });
-  const title = `${plural(request.calls.length, "call")} ${request.atOnce ? "at once" : "in turn"}`;
+  const wrong = failures ? `, ${number(failures)} of ${number(request.calls.length)} failed` : "";
+  const title = `${plural(request.calls.length, "call")} ${request.atOnce ? "at once" : "in turn"}${wrong}`;
   return section(title, element("div", { class: "bars together" }, ...lines), { aside: duration(spanOf(request)) });
 }
 
@@ -230,7 +244,8 @@ function toolCalls(calls, name) {
 function replyPart(reply, name, seconds) {
   if (reply.observation !== undefined) {
     const failed = reply.status && reply.status !== "ok";
-    return section("Observation", data(reply.observation, name), {
+    const contents = [data(reply.observation, name), tracebackPart(reply.traceback, name)];
+    return section("Observation", contents.filter(Boolean), {
       kind: failed ? "failed" : "reply",
       aside: [visible(reply.tool ?? ""), reply.status, visible(reply.error ?? ""), seconds].filter(Boolean).join(" · "),
     });
@@ -274,12 +289,20 @@ function outcome(visit, position, open) {
       line,
       isEmpty(value)
         ? null
-        : collapsible("data", `${position} outcome`, () => data(value, `${position} outcome`), {
+        : collapsible("data", `${position} outcome`, () => data(withoutLog(value), `${position} outcome`), {
             open: open || small(value) || holds(value),
           }),
     ].filter(Boolean),
     { kind: "outcome" },
   );
+}
+
+// The log of an action repeats the reply, which is above.
+function withoutLog(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  const { log: _, ...others } = value;
+  const actions = others.actions?.map?.(({ log: _one, ...rest }) => rest);
+  return actions ? { ...others, actions } : others;
 }
 
 function waiting() {
@@ -293,11 +316,9 @@ function endParts() {
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
-    section("Error", error ? block(error.message || error.type || "", { name: "error" }) : null, {
-      kind: "failed",
-      aside: visible(error?.type ?? ""),
-    }),
-    section("Why it stopped", limit ? element("p", {}, stopped(limit)) : null, { kind: "stopped" }),
+    error ? errorPart(error, "error") : null,
+    failedLinks(),
+    ...stoppingParts(),
     section(
       status === "stopped" ? "Generated answer" : "Answer",
       output === null || output === undefined ? null : data(output, "answer"),
@@ -308,7 +329,7 @@ function endParts() {
       "Steps",
       steps?.length
         ? collapsible(
-            plural(steps.length, "tool call"),
+            stepsTitle(steps),
             "steps",
             () =>
               element(
@@ -324,6 +345,22 @@ function endParts() {
         : null,
     ),
   ];
+}
+
+// Replies that could not be parsed are steps, but no tool calls.
+function stepsTitle(steps) {
+  const unread = steps.filter((step) => step.status === "parse_error").length;
+  const calls = plural(steps.length - unread, "tool call");
+  return unread ? `${calls}, ${plural(unread, "reply", "replies")} not parsed` : calls;
+}
+
+// Links to the steps that failed.
+function failedLinks() {
+  const positions = failedPositions();
+  if (!positions.length) return null;
+  const links = positions.slice(0, 50).flatMap((one, index) => [index ? ", " : "", stepLink(one)]);
+  const more = positions.length > 50 ? [` and ${number(positions.length - 50)} more`] : [];
+  return section(`${plural(positions.length, "step")} failed`, element("p", {}, ...links, ...more));
 }
 
 function doneStep(step, index) {
@@ -344,6 +381,7 @@ function stopped(limit) {
 
 function statusText() {
   const result = run.result;
+  if (!result && live && run.silent) return "no sign of life";
   if (!result) return !live ? "not finished" : run.over === null ? "running" : "incomplete";
   if (result.status === "stopped")
     return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;

@@ -82,7 +82,11 @@ function light(position) {
     countAt(labels.get(edge), count, edge === now);
   }
   const here = currentNode(position);
-  for (const [node, group] of nodes) group.classList.toggle("current", node === here);
+  const failed = failedNodes(position);
+  for (const [node, group] of nodes) {
+    group.classList.toggle("current", node === here);
+    group.classList.toggle("failed", failed.has(node));
+  }
   countPieces(position);
   inSight(shownAs(here), false);
 }

@@ -13,6 +13,8 @@ const slider = byId("slider");
 let position = 0;
 let following = live !== null;
 let playing = null;
+// Whether the reader has chosen a theme.
+let chosen = false;
 
 function askedFor() {
   const input = run.start.input;
@@ -34,6 +36,7 @@ function show(again) {
   slider.setAttribute("aria-valuetext", positionText());
   byId("position").textContent = positionText();
   light(position);
+  showTicks();
   showDetail(position, again);
   listSteps(position);
   keepInSight(position);
@@ -57,7 +60,7 @@ function showHeader() {
   const result = run.result;
   byId("status").hidden = !hasRun;
   byId("status").textContent = statusText();
-  byId("status").className = `badge ${result ? result.status : run.over === null ? "running" : "error"}`;
+  byId("status").className = `badge ${result ? result.status : run.over === null && !run.silent ? "running" : "error"}`;
   byId("fault").hidden = !run.over;
   byId("fault").textContent = visible(run.over ?? "");
   const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
@@ -85,11 +88,13 @@ function totals() {
     ["tokens", number(spent.tokens ?? 0)],
     ["cached tokens", spent.cached_tokens > 0 ? number(spent.cached_tokens) : ""],
     ["cost", spent.cost > 0 ? number(spent.cost) : ""],
-    ["time", duration(run.result?.seconds ?? spent.seconds ?? 0)],
+    ["time", duration(secondsNow())],
   ];
   return shown
     .filter(([, value]) => value !== "")
-    .map(([label, value]) => element("div", {}, element("dt", {}, label), element("dd", {}, value)));
+    .map(([label, value]) =>
+      element("div", {}, element("dt", {}, label), element("dd", { id: label === "time" ? "time" : null }, value)),
+    );
 }
 
 function play() {
@@ -129,7 +134,18 @@ function choose({ node, edge }) {
 // A move by the reader ends playback.
 function move(wanted) {
   pause();
+  call = null;
   go(wanted);
+  writeAddress();
+}
+
+// Go to the next or previous step that failed, wrapping around.
+function toFailure(forward) {
+  const positions = failedPositions();
+  const next = forward
+    ? (positions.find((one) => one > position) ?? positions[0])
+    : (positions.findLast((one) => one < position) ?? positions.at(-1));
+  if (next !== undefined) move(next);
 }
 
 function toMatch(forward) {
@@ -141,9 +157,11 @@ function toMatch(forward) {
 
 const KEYS = {
   ArrowLeft: () => move(position - 1),
-  j: () => move(position - 1),
+  k: () => move(position - 1),
   ArrowRight: () => move(position + 1),
-  k: () => move(position + 1),
+  j: () => move(position + 1),
+  e: () => toFailure(true),
+  E: () => toFailure(false),
   Home: () => move(0),
   End: () => move(last()),
   " ": play,
@@ -188,6 +206,7 @@ function onSearch() {
   searchFor(search.value);
   list.scrollTop = 0;
   show(true);
+  writeAddress();
 }
 
 function dark() {
@@ -197,75 +216,13 @@ function dark() {
 function turnTheme() {
   chosen = true;
   document.documentElement.dataset.theme = dark() ? "light" : "dark";
+  writeAddress();
 }
 
 const system = matchMedia("(prefers-color-scheme: dark)");
-let chosen = false;
 
 function followSystem() {
   if (!chosen) document.documentElement.dataset.theme = system.matches ? "dark" : "light";
-}
-
-// Failed connections in a row after which the server is gone: a browser waits some seconds before each.
-const PATIENCE = 5;
-
-// Receive the records of a live run.
-function listen() {
-  const source = new EventSource(live);
-  const state = (kind, text) => {
-    const node = byId("connection");
-    node.hidden = false;
-    node.className = `connection ${kind}`;
-    node.textContent = text;
-  };
-  state("waiting", "connecting");
-  source.addEventListener("open", () => state("open", "live"));
-  const gone = () => {
-    source.close();
-    state("lost", "the server is gone; a new one prints a new address");
-  };
-  // Failed connections in a row.
-  let failures = 0;
-  source.addEventListener("open", () => (failures = 0));
-  source.addEventListener("error", () => {
-    failures += 1;
-    // A new server on this port refuses the cookie of this one, which closes the source.
-    if (source.readyState === EventSource.CLOSED || failures > PATIENCE) gone();
-    else state("waiting", "reconnecting");
-  });
-  source.addEventListener("gone", gone);
-  source.addEventListener("message", (event) => receive(event));
-  // Another run has replaced this one at the source.
-  source.addEventListener("again", () => location.reload());
-  source.addEventListener("end", (event) => {
-    source.close();
-    // The error of the source, if there is one.
-    run.over = event.data ?? "";
-    state(run.over ? "lost" : "closed", "ended");
-    refresh();
-  });
-}
-
-let drawn = true;
-
-function receive(event) {
-  // A new connection may repeat records.
-  if (event.lastEventId !== "" && Number(event.lastEventId) < run.count) return;
-  append(JSON.parse(event.data));
-  if (!drawn) return;
-  drawn = false;
-  requestAnimationFrame(() => {
-    drawn = true;
-    refresh();
-  });
-}
-
-function refresh() {
-  const before = position;
-  if (following) position = last();
-  if (pattern) searchFor(search.value);
-  showHeader();
-  show(before === position);
 }
 
 function begin() {
@@ -297,7 +254,8 @@ function begin() {
     if (chosenRow) move(Number(chosenRow.dataset.position));
   });
   addEventListener("resize", () => drawRows(position));
-  go(last());
+  followAddress();
+  addEventListener("hashchange", followAddress);
   if (live !== null) listen();
 }
 

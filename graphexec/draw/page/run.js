@@ -1,13 +1,24 @@
 // The run: its records in order, grouped into visits of nodes.
 
 // `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
-const run = { start: {}, visits: [], result: null, count: 0, iterations: null, over: null };
+// `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
+const run = {
+  start: {},
+  visits: [],
+  result: null,
+  count: 0,
+  iterations: null,
+  over: null,
+  time: null,
+  silent: false,
+};
 // The full prompt of each effect; and the last prompt, which the next one continues.
 const prompts = new Map();
 let prompt = [];
 
 function append(record) {
   run.count += 1;
+  run.time = record.time ?? run.time;
   if (record.spent) numberVisit(record);
   switch (record.event) {
     case "start":
@@ -15,6 +26,8 @@ function append(record) {
       break;
     case "result":
       run.result = record;
+      break;
+    case "alive":
       break;
     case "entered":
       run.visits.push(visitOf(record.node, record.spent));
@@ -32,6 +45,8 @@ function visitOf(node, spent) {
     before: spent ?? null,
     records: [],
     moved: null,
+    failure: null,
+    failed: null,
     searched: null,
     iteration: null,
     iterations: run.iterations,
@@ -61,6 +76,8 @@ function addToVisit(record) {
     run.visits.push(visit);
   }
   visit.searched = null;
+  visit.failed = null;
+  if (record.event === "failed") visit.failure = record;
   if (record.spent) visit.spent = record.spent;
   if (record.event === "moved") {
     visit.moved = record;
@@ -135,6 +152,10 @@ function requestsOf(visit) {
       else requests.push({ sequence: null, calls: [], notices: [record], atOnce: false });
       continue;
     }
+    if (record.event === "failed") {
+      if (record.call && open.has(member)) open.get(member).failure = record;
+      continue;
+    }
     const asked = record.event === "asked";
     // Records without call ids come in the order of the calls.
     if (request === null || request.sequence !== sequence || (asked && sequence === null)) {
@@ -145,7 +166,7 @@ function requestsOf(visit) {
     for (const [at, one] of ((asked ? record.effects : record.replies) ?? []).entries()) {
       let call = asked ? undefined : open.get(member + at);
       if (!call) {
-        call = { member: member + at, effect: null, notices: [], streamed: "", answer: null, reply: null };
+        call = { member: member + at, effect: null, notices: [], streamed: "", answer: null, reply: null, failure: null };
         request.calls.push(call);
       }
       if (asked) {
@@ -164,15 +185,15 @@ function requestsOf(visit) {
 }
 
 // Return the start and end of a call on the run's clock, or null for a call without a reply.
-function timesOf({ answer }) {
-  const ended = answer?.spent?.seconds;
-  return ended === undefined ? null : { began: ended - (answer.seconds ?? 0), ended };
+function timesOf({ reply, failure }) {
+  const { began, seconds } = reply ?? failure ?? {};
+  return began === undefined ? null : { began, ended: began + seconds, seconds };
 }
 
 // Return the seconds from the start of a request's first call to the end of its last one.
 function spanOf({ calls }) {
   const times = calls.map(timesOf).filter(Boolean);
-  if (times.length < 2) return calls.find((call) => call.answer)?.answer.seconds ?? null;
+  if (times.length < 2) return times[0]?.seconds ?? null;
   return Math.max(...times.map((one) => one.ended)) - Math.min(...times.map((one) => one.began));
 }
 
@@ -183,49 +204,13 @@ function secondsOf(visit) {
   return spans.length ? spans.reduce((sum, seconds) => sum + seconds, 0) : null;
 }
 
-// Return the replies to the last request that has any.
-function repliesIn(visit) {
-  const replies = requestsOf(visit).map(({ calls }) => calls.map((call) => call.reply).filter(Boolean));
-  return replies.findLast((some) => some.length) ?? [];
-}
-
-// Return the input of a visit: the outcome that led there, or the input of the run.
-function givenTo(position) {
-  const visit = visitAt(position - 1);
-  const before = visit?.moved;
-  return before
-    ? { outcome: before.outcome, from: before.node, value: carried(visit) }
-    : { outcome: null, from: null, value: run.start.input };
-}
-
-// Return the data of an outcome. The records do not repeat a reply in the outcome, so it is taken from the reply.
-function carried(visit) {
-  const { outcome, value } = visit.moved;
-  const replies = repliesIn(visit);
-  const lean = (outcome === "Replied" && isEmpty(value)) || (outcome === "Observed" && value?.results?.every(isStatus));
-  if (!lean || !replies.length) return value;
-  const contents = replies.map(contentOf);
-  return contents.length === 1 ? contents[0] : contents;
-}
-
 function isEmpty(value) {
   return value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length);
 }
 
-function isStatus(result) {
-  return Object.keys(result ?? {}).every((key) => key === "status" || key === "error");
-}
-
-function contentOf(reply) {
-  if (reply.tool_calls?.length) {
-    const calls = reply.tool_calls.map(({ name, arguments: given }) => ({ tool: name, tool_input: given }));
-    return reply.content ? { content: reply.content, tool_calls: calls } : { tool_calls: calls };
-  }
-  return reply.content ?? reply.observation ?? reply.value;
-}
-
 // Return a one-line summary of a visit.
 function gist(visit) {
+  if (hasFailed(visit)) return failureText(visit);
   let summary = "";
   for (const { calls, notices } of requestsOf(visit)) {
     const replies = calls.map((call) => call.reply).filter(Boolean);
@@ -276,14 +261,14 @@ function searchedIn(visit) {
     const texts = [visit.node];
     for (const record of visit.records) gather(record, texts);
     if (visit.moved)
-      gather({ outcome: visit.moved.outcome, target: visit.moved.target, value: visit.moved.value }, texts);
+      gather({ ...visit.moved, node: null }, texts);
     visit.searched = texts.join("\n");
   }
   return visit.searched;
 }
 
 // Fields that the search ignores.
-const UNSEARCHED = new Set(["spent", "event", "call", "within"]);
+const UNSEARCHED = new Set(["spent", "event", "call", "within", "began", "seconds", "time", "request"]);
 
 function gather(value, texts) {
   if (typeof value === "string") texts.push(value);

@@ -31,7 +31,7 @@ function row(position, index, current) {
     "div",
     {
       id: `row-${position}`,
-      class: `row ${current ? "current" : ""}`,
+      class: `row ${current ? "current" : ""} ${visitAt(position) && hasFailed(visitAt(position)) ? "bad" : ""}`,
       role: "option",
       "aria-selected": String(current),
       "data-position": position,
@@ -71,13 +71,8 @@ function rowText(position) {
     element("span", { class: "number" }, visit.iteration === null ? "" : number(visit.iteration)),
     name,
     element("span", { class: "took" }, duration(secondsOf(visit))),
-    gistLine(gist(visit), failed(visit)),
+    gistLine(gist(visit), hasFailed(visit)),
   ];
-}
-
-// Return whether a reply of the visit is a failure.
-function failed(visit) {
-  return visit.records.some((record) => record.replies?.some((reply) => reply.status && reply.status !== "ok"));
 }
 
 function gistLine(text, bad = false) {

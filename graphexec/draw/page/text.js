@@ -143,6 +143,6 @@ function duration(seconds) {
   return seconds < 10 ? `${seconds.toFixed(2)} s` : `${number(Math.round(seconds))} s`;
 }
 
-function plural(count, word) {
-  return `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+function plural(count, word, several = `${word}s`) {
+  return `${number(count)} ${count === 1 ? word : several}`;
 }

@@ -24,27 +24,15 @@ from graphexec.effects import (
     reported_tokens,
     silent_calls,
 )
+from graphexec.errors import described, format_traceback, qualified_name
 from graphexec.executor.table import Acted, Observed, Replied
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits, Meter, Spent
-from graphexec.messages import (
-    AssistantMessage,
-    ChatRequest,
-    Image,
-    Message,
-    ModelReply,
-    ModelRequest,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
+from graphexec.messages import ModelReply, ToolCall
 from graphexec.messages.images import dump_with_images
 
 # Any: JSON values are arbitrary.
 Record: TypeAlias = dict[str, Any]
-
-# A message of a prompt, or the whole of a text prompt.
-PromptMessage: TypeAlias = Message | str
 
 
 def spent_data(spent: Spent) -> Record:
@@ -168,7 +156,7 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
         case ModelReply(content, calls, usage, finish_reason, reasoning=reasoning):
             data |= {
                 "content": content,
-                "tool_calls": [_call(call) for call in calls],
+                "tool_calls": [call_record(call) for call in calls],
                 "finish_reason": finish_reason,
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
@@ -176,10 +164,31 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
             thoughts = "\n\n".join([part.text for part in reasoning if part.text])
             cached = {"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}
             return data | cached | ({"reasoning": thoughts} if thoughts else {})
-        case ToolResult(observation, status, error=error):
-            return effect_name(effect) | {"status": status, "error": error, "observation": to_json_data(observation)}
+        case ToolResult():
+            return effect_name(effect) | _result_data(reply)
         case _:
             return data | {"value": value_data(reply)}
+
+
+def _result_data(result: ToolResult) -> Record:
+    data: Record = {
+        "status": result.status,
+        "error": result.error,
+        "observation": to_json_data(result.observation),
+    }
+    rare = {
+        "traceback": result.traceback,
+        "model_text": result.model_text,
+        "return_direct": result.return_direct or None,
+    }
+    return data | {name: value for name, value in rare.items() if value is not None}
+
+
+def error_data(error: BaseException) -> Record:
+    """Return the class, the message and the traceback of an exception."""
+    data = {"type": qualified_name(type(error)), "message": described(error)}
+    frames = format_traceback(error)
+    return data if frames is None else data | {"traceback": frames}
 
 
 def effect_name(effect: Effect[Any]) -> Record:
@@ -228,48 +237,6 @@ def _actions(actions: Sequence[AgentAction]) -> list[Record]:
     return [{**data[0], "log": actions[0].log}, *data[1:]] if data else []
 
 
-def _call(call: ToolCall) -> Record:
+def call_record(call: ToolCall) -> Record:
+    """Return a call of a tool that a model wrote."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
-
-
-def messages_of(request: ModelRequest) -> list[PromptMessage]:
-    """Return the messages of a request to a model."""
-    return list(request.messages) if isinstance(request, ChatRequest) else [request.prompt]
-
-
-def _message(message: PromptMessage) -> Record:
-    if isinstance(message, str):
-        return {"role": "text", "content": message}
-    data: Record = {"role": message.role, "content": message.content}
-    match message:
-        case AssistantMessage(_, calls) if calls:
-            return data | {"tool_calls": [_call(call) for call in calls]}
-        case UserMessage(_, images):
-            return data | _image_labels(images)
-        case ToolMessage(call_id, _, images):
-            return data | {"call_id": call_id} | _image_labels(images)
-        case _:
-            return data
-
-
-def _image_labels(images: Sequence[Image]) -> Record:
-    """Return the labels of a message's images; the images themselves are in the input and in the observations."""
-    return {"images": [image.label(number) for number, image in enumerate(images, 1)]} if images else {}
-
-
-def prompt_changes(before: Sequence[PromptMessage], now: Sequence[PromptMessage]) -> Record:
-    """Return what is new in a prompt: records grow with the conversation, not with the number of its repetitions."""
-    kept = _common(before, now)
-    new = [_message(message) for message in now[kept:]]
-    if new and kept < len(before):
-        old = _message(before[kept])
-        if old["role"] == new[0]["role"]:
-            one, other = old["content"], new[0]["content"]
-            shared = len(one) if other.startswith(one) else _common(one, other)
-            new[0] |= {"content": other[shared:], "kept": shared}
-    return {"kept": kept, "messages": new}
-
-
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))

@@ -10,10 +10,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from graphexec.draw.runs.data import Record
-from graphexec.errors import InputError
+from graphexec.errors import InputError, format_value
 
 # The remedy for a file that is not one.
 NAME_A_TRACE = "pass the file that graphexec run --record wrote"
+
+# The version of the records that are written; readers accept version 1, too, which had no `version`.
+VERSION = 2
 
 # Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
@@ -23,9 +26,26 @@ _Count: TypeAlias = Annotated[int, Field(ge=0)]
 _Money: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
+class _Tool(TypedDict):
+    name: str
+    description: NotRequired[str]
+    parameters: NotRequired[dict[str, Any]]
+
+
+class _Parent(TypedDict):
+    step: _Count
+    trace: NotRequired[str]
+    run: NotRequired[str]
+
+
 class _Start(TypedDict):
+    version: int
     limits: NotRequired[dict[str, Any]]
-    tools: NotRequired[list[str]]
+    tools: NotRequired[list[_Tool]]
+    parameters: NotRequired[dict[str, Any]]
+    began: NotRequired[str]
+    heartbeat: NotRequired[_Seconds]
+    parent: NotRequired[_Parent]
 
 
 class _Spent(TypedDict):
@@ -53,10 +73,18 @@ class _Prompt(TypedDict):
     messages: list[_Message]
 
 
+class _Request(TypedDict, total=False):
+    tools: list[_Tool]
+    stop: list[str]
+    schema: dict[str, Any] | None
+    tool_choice: str
+
+
 class _Effect(TypedDict):
     effect: str
     tool: NotRequired[str]
     prompt: NotRequired[_Prompt]
+    request: NotRequired[_Request]
     question: NotRequired[str]
 
 
@@ -68,6 +96,9 @@ class _Call(TypedDict):
 
 class _Reply(TypedDict):
     effect: str
+    began: _Seconds
+    seconds: _Seconds
+    traceback: NotRequired[str]
     tool: NotRequired[str]
     status: NotRequired[str]
     error: NotRequired[str | None]
@@ -85,6 +116,7 @@ class _AtNode(TypedDict):
 
 class _Entered(_AtNode):
     spent: _Spent
+    run: NotRequired[str]
 
 
 class _CallId(TypedDict):
@@ -100,18 +132,27 @@ class _OfCall(_AtNode):
 
 class _Asked(_OfCall):
     effects: list[_Effect]
+    time: NotRequired[_Seconds]
 
 
 class _Answered(_OfCall):
     spent: _Spent
-    seconds: _Seconds
     replies: list[_Reply]
     within: NotRequired[dict[str, _Count | _Money]]
+
+
+class _Step(TypedDict):
+    unread: NotRequired[str]
 
 
 class _Moved(_AtNode):
     outcome: str
     target: str
+    steps: NotRequired[list[_Step]]
+
+
+class _Alive(TypedDict):
+    time: _Seconds
 
 
 class _Reported(_Asked):
@@ -123,10 +164,13 @@ class _Reported(_Asked):
 class _Error(TypedDict):
     type: str
     message: str
+    traceback: NotRequired[str]
 
 
-class _Step(TypedDict):
-    unread: NotRequired[str]
+class _Failed(_OfCall):
+    began: _Seconds
+    seconds: _Seconds
+    error: _Error
 
 
 class _Result(TypedDict):
@@ -145,6 +189,9 @@ class _Other(TypedDict, total=False):
     """The fields of any record: what reads them may not look at its event."""
 
     node: str
+    run: str
+    time: _Seconds
+    began: str | _Seconds
     spent: _Spent
     seconds: _Seconds
     call: _CallId
@@ -170,8 +217,42 @@ _KINDS: Mapping[str, type] = {
     "answered": _Answered,
     "moved": _Moved,
     "reported": _Reported,
+    "alive": _Alive,
+    "failed": _Failed,
     "result": _Result,
 }
+
+
+def upgrade_record(record: Record, place: str) -> Record:
+    """Return a record of version 1 as one of today's; `start` says its version, other records do not need it.
+
+    Raises `InputError`, with the `place`, for a newer version.
+    """
+    match record:
+        case {"event": "start"}:
+            version = record.get("version", 1)
+            if version not in (1, VERSION):
+                fact = f"has version {format_value(version)} of the records; this graphexec reads up to {VERSION}"
+                raise InputError(f"{place} {fact}; install a newer one")
+            tools: Any = record.get("tools")
+            named = (
+                [{"name": one} if isinstance(one, str) else one for one in tools] if isinstance(tools, list) else None
+            )
+            return {**record, "version": VERSION} | ({} if named is None else {"tools": named})
+        case {
+            "event": "answered",
+            "seconds": int() | float() as seconds,
+            "replies": [*replies],
+            "spent": {"seconds": ended},
+        }:
+            timed = {
+                "began": max(0.0, ended - seconds) if isinstance(ended, (int, float)) else ended,
+                "seconds": seconds,
+            }
+            others = {name: one for name, one in record.items() if name != "seconds"}
+            return {**others, "replies": [{**one, **timed} if isinstance(one, dict) else one for one in replies]}
+        case _:
+            return record
 
 
 def validate_record(record: Record, place: str) -> None:

@@ -3,16 +3,20 @@
 `graphexec run --json` prints one record per line. Every record has `event`. The field names below are stable; records
 may get further fields:
 
-- `start`: `machine` (its picture: `start`, `boxes`, `arrows`), `limits`; and if known `input`, `model`, `agent`,
-  `tools` (by name)
-- `entered`: `node`, `spent`
-- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `effects` (exactly one;
-  each effect of a request has its own record, when its call begins)
-- `reported`: `node`, `call`, `provider_id`, `effects` (the pending one, if the report concerns one), `news` (its class:
-  a retry, a wait, a cached reply, a `ReplyDelta`), `text`; of a piece of reasoning also `reasoning`
-- `answered`: `node`, `call`, `provider_id`, `seconds`, `spent`, `replies` (exactly one), `within` (the usage of nested
-  runs, by meter, if there were any)
-- `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data)
+- `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, ISO 8601),
+  `limits`, `input`, `model`, `agent`, `tools` (each `name`, `description`, `parameters`), `parameters` (of requests to
+  the model, without its key), `heartbeat` (seconds between signs of life), `parent` (`trace`, `run`, `step`: of a fork)
+- `entered`: `node`, `spent`; in the first one also `run` (the run's id)
+- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `time`, `effects`
+  (exactly one; each effect of a request has its own record, when its call begins)
+- `reported`: `node`, `call`, `provider_id`, `time`, `effects` (the pending one, if the report concerns one), `news` (its
+  class: a retry, a wait, a cached reply, a `ReplyDelta`), `text`; of a piece of reasoning also `reasoning`
+- `answered`: `node`, `call`, `provider_id`, `spent`, `replies` (exactly one), `within` (the usage of nested runs, by
+  meter, if there were any)
+- `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data), and if there are any `steps` (those
+  of a reply that could not be parsed)
+- `alive`: `time` (a sign of life, while nothing else is written)
+- `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
   answer; a stopped run may have a generated answer, and a run whose memory could not be saved has its answer),
   `reason` (`finished`, `return_direct`, `refused`, or the limit's name), `limit` (the one that stopped the run),
@@ -28,22 +32,28 @@ Their fields:
   the prompts that providers had stored)
 - `call`: `run` (its id), `sequence` (the number of the request in the run, from 1), `member` (the index in the request,
   from 0)
-- `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt`; of a person
-  also `question`; of an agent that is a function, nothing more; of one of your own, `value`
+- `time`: seconds since `began`, if the run was recorded while it happened
+- `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt` and `request`; of
+  a person also `question`; of an agent that is a function, nothing more; of one of your own, `value`
+- `request`: `tools` (as in `start`), `stop`, `schema`, `tool_choice`, of which those that differ from the run's request
+  before
 - `prompt`: what is new against the run's prompt before: `kept`, how many of its messages come first, then `messages`,
   each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
   (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`; with
   images also `images`, their labels (the images themselves are in `input` and in `observation`)
-- `replies`, each: `effect`; of a model also `content`, `tool_calls`, `finish_reason`,
+- `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`, `finish_reason`,
   `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the model wrote
   before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
-  (the class of the exception that it failed with, or `null`), `observation`; else `value`
+  (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
+  `model_text`, `return_direct`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
 - `steps`, each: `tool`, `tool_input`, `observation`, `status`, `error` (as in `replies`), and if there is any `unread`
   (the rest of the reply, which the model invented; actions and answers in the value of an outcome have it, and the
   result, too)
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
-- `error`: `type`, `message`; also of a run that a signal such as SIGTERM interrupted
+- `error`: `type`, `message`, and if known `traceback`; also of a run that a signal such as SIGTERM interrupted
+
+Records without a `version` are of version 1, which readers accept: `answered` had the `seconds`, `tools` were names.
 
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
@@ -53,22 +63,21 @@ An image in a value is an object with the `kind` `graphexec.image` and its `url`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentFinish, AgentStep, Refusal, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.data import (
-    PromptMessage,
     Record,
     call_data,
     effect_data,
     effect_name,
+    error_data,
     limits_data,
-    messages_of,
     outcome_data,
-    prompt_changes,
     read_limits,
     reply_data,
     spent_data,
@@ -76,9 +85,10 @@ from graphexec.draw.runs.data import (
     to_json_data,
     unread_data,
 )
-from graphexec.draw.runs.record_schema import NAME_A_TRACE, validate_record
+from graphexec.draw.runs.prompts import PromptHistory, spec_data
+from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, upgrade_record, validate_record
 from graphexec.effects import ModelEffect
-from graphexec.errors import InputError, LimitsError, described, format_value
+from graphexec.errors import InputError, LimitsError, format_value
 from graphexec.executor.result import Ending, RunResult
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
@@ -87,7 +97,7 @@ from graphexec.kernel.meters import Exhausted, Limits, Spent
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
-from graphexec.messages import ReplyDelta
+from graphexec.messages import ReplyDelta, ToolSpec
 from graphexec.verify.proof.findings import Verdict
 
 # The default values of a result's fields.
@@ -110,11 +120,20 @@ class Recorder:
         inputs: object = None,
         model: str | None = None,
         agent: str | None = None,
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | ToolSpec] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        heartbeat: float | None = None,
+        parent: Mapping[str, Any] | None = None,
+        began: float | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Record `start`. The run's limits are those of the verdict, `executor.verify()`, or `limits`.
 
-        Raises `InputError` if both are passed, and for a subject that is not a machine.
+        `parameters` are those of the requests to the model, without its key. `heartbeat` says that `alive` will be
+        called when nothing else was recorded for so many seconds. `parent` says of which run this one is a fork.
+        `clock` (`time.time`) gives the times of a run that is recorded while it happens, and `began` is its start in
+        seconds since the epoch, now by default. Raises `InputError` if a verdict and `limits` are passed, and for a
+        subject that is not a machine.
         """
         if isinstance(subject, Verdict):
             if limits is not None:
@@ -124,38 +143,56 @@ class Recorder:
             limits = subject.limits
         else:
             require_graph(subject, "Recorder(executor.verify())")
-        self._prompt: list[PromptMessage] = []
+        self._prompts = PromptHistory()
+        self._run = ""
+        self._clock = clock
+        self._began = began if began is not None or clock is None else clock()
+        # The second of the run's clock, and the calls without a reply: where and when each was requested.
+        self._now = 0.0
+        self._open: dict[tuple[int, int], tuple[Asked, float]] = {}
+        # The steps of the run that are in the records.
+        self._steps = 0
         self.records: list[Record] = []
-        fields = {"input": to_json_data(inputs), "model": model, "agent": agent, "tools": to_json_data(tools)}
-        known = {} if limits is None else {"limits": limits_data(limits)}
-        machine = picture_of(subject).to_data()
-        self._add("start", **{name: one for name, one in fields.items() if one is not None}, **known, machine=machine)
+        fields = {
+            "began": None if self._began is None else _date(self._began),
+            "limits": None if limits is None else limits_data(limits),
+            "input": to_json_data(inputs),
+            "model": model,
+            "agent": agent,
+            "tools": None
+            if tools is None
+            else [{"name": one} if isinstance(one, str) else spec_data(one) for one in tools],
+            "parameters": None if parameters is None else to_json_data(parameters),
+            "heartbeat": heartbeat,
+            "parent": parent,
+        }
+        known = {name: one for name, one in fields.items() if one is not None}
+        self._add("start", version=VERSION, **known, machine=picture_of(subject).to_data())
 
     def __call__(self, event: Event[Any]) -> Record:
         """Store and return the record of an event. Raises `InputError` if the run already has its result."""
         if self.records[-1]["event"] == "result":
             raise InputError("this recorder already has the result of a run; make a Recorder for each run")
         match event:
-            case Entered(node, _, spent):
-                return self._add("entered", node=node, spent=spent_data(spent))
+            case Entered(node, _, spent, call):
+                self._now = spent.seconds
+                run = "" if call is None else call.run_id
+                changed, self._run = run not in ("", self._run), run or self._run
+                return self._add("entered", node=node, **({"run": run} if changed else {}), spent=spent_data(spent))
             case Asked(node, effect, call):
-                return self._add("asked", node=node, **call_data(call), effects=[self._effect_record(effect)])
-            case Answered(node, effect, reply, seconds, spent, call):
-                within = {} if call is None or not call.charged else {"within": dict(call.charged)}
+                if call is not None:
+                    self._open[call.sequence, call.member] = event, self._now
                 return self._add(
-                    "answered",
-                    node=node,
-                    **call_data(call),
-                    seconds=seconds,
-                    spent=spent_data(spent),
-                    replies=[reply_data(effect, reply)],
-                    **within,
+                    "asked", node=node, **call_data(call), **self._time(), effects=[self._effect_record(effect)]
                 )
+            case Answered():
+                return self._answered(event)
             case Reported(node, effect, news, call):
                 return self._add(
                     "reported",
                     node=node,
                     **call_data(call),
+                    **self._time(),
                     effects=[] if effect is None else [effect_name(effect)],
                     news=type(news).__name__,
                     text=news.content if isinstance(news, ReplyDelta) else str(news),
@@ -163,7 +200,12 @@ class Recorder:
                 )
             case Moved(node, outcome, target):
                 return self._add(
-                    "moved", node=node, outcome=type(outcome).__name__, target=target, value=outcome_data(outcome)
+                    "moved",
+                    node=node,
+                    outcome=type(outcome).__name__,
+                    target=target,
+                    value=outcome_data(outcome),
+                    **self._unasked_steps(outcome),
                 )
             case Done(outcome, snapshot):
                 status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
@@ -175,19 +217,78 @@ class Recorder:
                     snapshot.spent.seconds,
                     **ending(outcome),
                 )
-            case Failed(error, snapshot):
-                steps, spent = steps_of(snapshot.value), snapshot.spent
-                if not isinstance(error, (Exception, SystemExit)):
-                    return self.result("interrupted", 130, steps, spent, spent.seconds)
-                failure = {"type": type(error).__name__, "message": described(error)}
-                return self.result("error", 1, steps, spent, spent.seconds, error=failure)
+            case Failed():
+                return self._failed(event)
+
+    def _answered(self, event: Answered) -> Record:
+        call, spent = event.call, event.spent
+        # A clock that goes backwards, as it may after a resume, gives no negative time.
+        self._now = max(self._now, spent.seconds)
+        if call is not None:
+            self._open.pop((call.sequence, call.member), None)
+        within = {} if call is None or not call.charged else {"within": dict(call.charged)}
+        times = {"began": max(0.0, spent.seconds - event.seconds), "seconds": event.seconds}
+        return self._add(
+            "answered",
+            node=event.node,
+            **call_data(call),
+            spent=spent_data(spent),
+            replies=[reply_data(event.effect, event.reply) | times],
+            **within,
+        )
+
+    def _unasked_steps(self, outcome: object) -> Record:
+        """Return the steps that a node added without a call, such as those of a reply that could not be parsed."""
+        run = run_of(outcome)
+        if run is None:
+            return {}
+        new = run.steps[min(self._steps, len(run.steps)) :]
+        self._steps = len(run.steps)
+        unasked = [step_data(step) for step in new if step.status == "parse_error"]
+        return {"steps": unasked} if unasked else {}
+
+    def _failed(self, event: Failed) -> Record:
+        """Store where the exception ended the run, unless it came from outside, and return the result's record."""
+        error, snapshot = event.error, event.snapshot
+        ended = max(self._now, snapshot.spent.seconds if event.seconds is None else event.seconds)
+        steps, spent = steps_of(snapshot.value), replace(snapshot.spent, seconds=ended)
+        if not isinstance(error, (Exception, SystemExit)):
+            return self.result("interrupted", 130, steps, spent, ended)
+        self.failure(error, snapshot.node, ended)
+        return self.result("error", 1, steps, spent, ended, error=error_data(error))
+
+    def failure(self, error: BaseException, node: str, ended: float) -> Record | None:
+        """Store and return where an exception ended the run, `ended` seconds after its beginning: before its result.
+
+        Returns `None` if the run had not entered a `node`.
+        """
+        # The exception of one of several calls does not say which of them it ended.
+        asked, began = next(iter(self._open.values())) if len(self._open) == 1 else (None, self._now)
+        where = node if asked is None else asked.node
+        if not where:
+            return None
+        named = {} if asked is None else call_data(asked.call)
+        seconds = max(0.0, ended - began)
+        return self._add("failed", node=where, **named, began=began, seconds=seconds, error=error_data(error))
 
     def failed(self, error: BaseException) -> Record:
         """Store and return the result of a run that this exception ended; the exception carries the run's progress.
 
         Raises `InputError` if the run already has its result.
         """
-        return self(Failed(error, snapshot_of(error) or Snapshot("", None)))
+        journal = journal_of(error)
+        seconds = None if journal is None else journal.seconds
+        return self(Failed(error, snapshot_of(error) or Snapshot("", None), seconds=seconds))
+
+    def alive(self) -> Record:
+        """Store and return a sign of life, for readers of records that nothing else has been added to for a while."""
+        return self._add("alive", **self._time())
+
+    def _time(self) -> Record:
+        """Return the seconds since the recording began, if it has a clock."""
+        if self._clock is None or self._began is None:
+            return {}
+        return {"time": max(0.0, round(self._clock() - self._began, 3))}
 
     # Each status has fields of its own; the others are null.
     def result(
@@ -216,10 +317,7 @@ class Recorder:
 
     def _effect_record(self, effect: Effect[Any]) -> Record:
         data = effect_data(effect)
-        if isinstance(effect, ModelEffect):
-            before, self._prompt = self._prompt, messages_of(effect.request)
-            data["prompt"] = prompt_changes(before, self._prompt)
-        return data
+        return data | self._prompts.record(effect.request) if isinstance(effect, ModelEffect) else data
 
 
 @final
@@ -322,7 +420,8 @@ def ending(outcome: Ending | None) -> Record:
 def _record_run(journal: Journal, error: BaseException | None = None) -> Recording:
     """Replay a run and record it; a node that raised the exception that ended the run raises it again."""
     run = run_of(journal.start.value)
-    recorder = Recorder(journal.graph.verify(journal.limits), inputs=journal.start.value if run is None else run.inputs)
+    inputs = journal.start.value if run is None else run.inputs
+    recorder = Recorder(journal.graph.verify(journal.limits), inputs=inputs, began=journal.began)
     try:
         for event in replay(journal):
             recorder(event)
@@ -340,6 +439,12 @@ def _read(text: str) -> Iterator[tuple[int, Record]]:
             continue
         try:
             record: Record = {**parse_json(line)}
-            yield number, {**record, "event": str(record["event"])}
+            named: Record = {**record, "event": str(record["event"])}
         except INVALID_DATA_ERRORS:
             raise InputError(f"line {number} is not a record; {NAME_A_TRACE}") from None
+        yield number, upgrade_record(named, f"line {number}")
+
+
+def _date(seconds: float) -> str:
+    """Return a time since the epoch in ISO 8601, with milliseconds, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

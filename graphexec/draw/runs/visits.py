@@ -221,7 +221,6 @@ def _apply_record(visit: Visit, record: Record) -> None:
 
 
 def _apply_answer(visit: Visit, request: RequestRecord | None, record: Record, member: int) -> None:
-    seconds, ended = record["seconds"], record["spent"]["seconds"]
     if request is None:
         request = RequestRecord(record.get("call", {}).get("sequence"))
         visit.requests.append(request)
@@ -229,7 +228,7 @@ def _apply_answer(visit: Visit, request: RequestRecord | None, record: Record, m
         call = next((one for one in request.waiting() if one.member == place), None)
         if call is None:
             # The run was resumed: the request was recorded before.
-            call = CallRecord(place, reply, ended)
+            call = CallRecord(place, reply, reply["began"])
             request.calls.append(call)
-        call.reply, call.seconds, call.began = reply, seconds, ended - seconds
+        call.reply, call.seconds, call.began = reply, reply["seconds"], reply["began"]
         call.within = record.get("within", {})

@@ -247,6 +247,21 @@ class RemoteModel(ClosableModel):
         """The name of the provider: a well-known one, such as `openai`, or the server's host and port."""
         return self._sampling.provider
 
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """What each request carries beside the messages and the tools; without the key, the headers and `extra_body`."""
+        sampling = self._sampling
+        settings = {
+            "base_url": Endpoint(sampling.model, self._base_url).shown_url,
+            "model": sampling.model,
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+            "reasoning_effort": sampling.reasoning_effort,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
     def check_access(self) -> None:
         """Raise the error of a call that fails before it is sent, such as `MissingAPIKeyError`. Sends nothing."""
         self._endpoint()

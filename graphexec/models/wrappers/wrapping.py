@@ -6,7 +6,7 @@ A cache, a retry or a fallback is one flow for blocking and async calls, whole r
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,15 @@ from typing import Any, TypeAlias, final
 
 from graphexec._arguments import MODEL, validate
 from graphexec.errors import InputError, ModelError, format_value
-from graphexec.messages import Model, ModelReply, ModelRequest, ReplyDelta, check_access, check_reply
+from graphexec.messages import (
+    Model,
+    ModelReply,
+    ModelRequest,
+    ReplyDelta,
+    check_access,
+    check_reply,
+    request_parameters,
+)
 from graphexec.models.http.attempts import REAL_TIME, Clock
 from graphexec.models.http.dialect import Piece
 from graphexec.runtime.emission import emit, stream_async, stream_sync
@@ -130,6 +138,11 @@ class WrappedModel:
     def provider(self) -> str:
         """The name of the provider of the first inner model, or an empty string if it has none."""
         return next((str(getattr(model, "provider", "")) for model in self._models), "")
+
+    @property
+    def parameters(self) -> Mapping[str, Any] | None:
+        """The parameters of the first inner model, or `None` if it has none."""
+        return next((request_parameters(model) for model in self._models), None)
 
     def check_access(self) -> None:
         """Raise the error that a call would raise before it is sent, such as `MissingAPIKeyError`. Sends nothing."""

@@ -1,0 +1,112 @@
+// The live page: the records as they come, a clock while nothing comes, and whether the writer of the records lives.
+
+// Failed connections in a row after which the server is gone: a browser waits some seconds before each.
+const PATIENCE = 5;
+// Seconds without a record that are worth a word; and heartbeats that may be missing.
+const QUIET = 10;
+const MISSED = 3;
+
+// When the last record and the last but heartbeats came, in milliseconds of the page's clock.
+const came = { any: 0, news: 0 };
+
+function showConnection(kind, text) {
+  const node = byId("connection");
+  node.hidden = false;
+  node.className = `connection ${kind}`;
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function listen() {
+  const source = new EventSource(live);
+  showConnection("waiting", "connecting");
+  const gone = () => {
+    source.close();
+    clearInterval(ticking);
+    showConnection("lost", "the server is gone; a new one prints a new address");
+  };
+  // Failed connections in a row.
+  let failures = 0;
+  let open = false;
+  source.addEventListener("open", () => {
+    failures = 0;
+    open = true;
+    came.any = came.news = performance.now();
+    showConnection("open", "live");
+  });
+  source.addEventListener("error", () => {
+    failures += 1;
+    open = false;
+    // A new server on this port refuses the cookie of this one, which closes the source.
+    if (source.readyState === EventSource.CLOSED || failures > PATIENCE) gone();
+    else showConnection("waiting", "reconnecting");
+  });
+  source.addEventListener("gone", gone);
+  source.addEventListener("message", (event) => receive(event));
+  // Another run has replaced this one at the source.
+  source.addEventListener("again", () => location.reload());
+  source.addEventListener("end", (event) => {
+    source.close();
+    clearInterval(ticking);
+    // The error of the source, if there is one.
+    run.over = event.data ?? "";
+    showConnection(run.over ? "lost" : "closed", "ended");
+    refresh();
+  });
+  const ticking = setInterval(() => {
+    byId("time")?.replaceChildren(duration(secondsNow()));
+    if (open) showSilence();
+  }, 500);
+}
+
+// Say how long nothing has come, and whether the writer still gives signs of life.
+function showSilence() {
+  const silent = silentSeconds(came.any);
+  const heartbeat = run.start.heartbeat;
+  run.silent = heartbeat > 0 && silent > MISSED * heartbeat;
+  const quiet = Math.floor(silentSeconds(came.news));
+  if (run.silent) showConnection("lost", `no sign of life for ${number(Math.floor(silent))} s`);
+  else showConnection("open", quiet >= QUIET ? `live · nothing for ${number(quiet)} s` : "live");
+  const status = statusText();
+  if (byId("status").textContent !== status) showHeader();
+}
+
+function silentSeconds(since) {
+  const waited = (performance.now() - since) / 1000;
+  const began = Date.parse(run.start.began ?? "");
+  // The records of a run that another process wrote may be old when they come.
+  const age = Number.isNaN(began) || run.time === null ? 0 : Date.now() / 1000 - began / 1000 - run.time;
+  return since === came.any ? Math.max(waited, age) : waited;
+}
+
+// The run's clock at the moment: its last known second and the time since.
+function secondsNow() {
+  if (run.result) return run.result.seconds ?? 0;
+  const known = Math.max(run.time ?? 0, run.visits.at(-1)?.spent?.seconds ?? 0);
+  return live === null || run.over !== null || run.silent ? known : known + (performance.now() - came.any) / 1000;
+}
+
+let drawn = true;
+
+function receive(event) {
+  // A new connection may repeat records.
+  if (event.lastEventId !== "" && Number(event.lastEventId) < run.count) return;
+  const record = JSON.parse(event.data);
+  came.any = performance.now();
+  append(record);
+  if (record.event === "alive") return;
+  came.news = came.any;
+  if (!drawn) return;
+  drawn = false;
+  requestAnimationFrame(() => {
+    drawn = true;
+    refresh();
+  });
+}
+
+function refresh() {
+  const before = position;
+  if (following) position = last();
+  if (pattern) searchFor(search.value);
+  showHeader();
+  show(before === position);
+}

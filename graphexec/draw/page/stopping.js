@@ -1,0 +1,61 @@
+// Why a run stopped: the limit or the refusal, the edge that it took, and the calls that repeated.
+
+// Calls that repeated, in the order of their number.
+const REPEATED = 5;
+
+function stoppingParts() {
+  const { limit, refusal } = run.result;
+  if (!limit && !refusal) return [];
+  const why = limit ? stopped(limit) : `${visible(refusal.by ?? "")} refused to go on: ${visible(refusal.why ?? "")}`;
+  const lines = [element("p", {}, why), edgeLine(), ...repeatedCalls().map(repeatLine)];
+  return [section("Why it stopped", lines.filter(Boolean), { kind: "stopped" })];
+}
+
+// The step at which the run left its way.
+function edgeLine() {
+  const index = run.visits.findIndex((visit) => visit.moved && picture.arrows[edgeOf(visit.moved)]?.exhausts);
+  if (index < 0) return null;
+  const { node, outcome, target } = run.visits[index].moved;
+  return element("p", {}, stepLink(index + 1), ` ${visible(node)} → ${visible(outcome)} → ${visible(target)}`);
+}
+
+// Return the tool calls that were made more than once with the same arguments, the most frequent first.
+function repeatedCalls() {
+  const found = new Map();
+  for (const [index, visit] of run.visits.entries())
+    for (const { calls } of requestsOf(visit))
+      for (const { effect, reply } of calls) {
+        if (effect?.tool === undefined) continue;
+        const key = JSON.stringify([effect.tool, effect.tool_input]);
+        const one = found.get(key) ?? { effect, positions: [], results: new Set() };
+        one.positions.push(index + 1);
+        one.results.add(JSON.stringify(reply?.observation));
+        found.set(key, one);
+      }
+  return [...found.values()]
+    .filter((one) => one.positions.length > 1)
+    .sort((one, other) => other.positions.length - one.positions.length)
+    .slice(0, REPEATED);
+}
+
+function repeatLine({ effect, positions, results }) {
+  const call = `${visible(effect.tool)}(${visible(shortInput(effect.tool_input))})`;
+  const same = results.size === 1 ? "with the same result" : `with ${plural(results.size, "result")}`;
+  const steps = [...new Set(positions)].flatMap((position, index) => [index ? ", " : "", stepLink(position)]);
+  return element("p", {}, `${call} was asked ${number(positions.length)} times, ${same}: `, ...steps);
+}
+
+// The value of the only argument, or all arguments as JSON.
+function shortInput(input) {
+  const values = input !== null && typeof input === "object" ? Object.values(input) : [input];
+  return inline(values.length === 1 ? values[0] : input);
+}
+
+function stepLink(position) {
+  const link = element("a", { href: `#step=${position}`, class: "step" }, `step ${number(position)}`);
+  link.addEventListener("click", (event) => {
+    event.preventDefault();
+    move(position);
+  });
+  return link;
+}

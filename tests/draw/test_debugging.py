@@ -1,0 +1,139 @@
+"""The page of a run in a browser: its failures, its calls, and the addresses of its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec.draw import Recording
+from graphexec.draw.page import html
+from tests.draw.browser import chromium, open_page
+from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
+    file = folder / "run.html"
+    file.write_text(html(recording.machine, recording), encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}") as one:
+        yield one.page
+        assert one.faults == []
+
+
+def where(page: Page) -> str:
+    return page.locator("#position").inner_text()
+
+
+def test_keys_visit_the_failed_steps(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, sixty_steps()) as page:
+        page.keyboard.press("Home")
+        seen: list[tuple[str, str]] = []
+        for _ in range(5):
+            page.keyboard.press("e")
+            assert page.locator(".row.current.bad").count() == 1
+            seen.append((where(page), page.locator("#detail h2").inner_text()))
+        assert len(set(seen)) == 5
+        assert sum(node == "parse" for _, node in seen) == 1
+        page.keyboard.press("e")
+        assert where(page) == seen[0][0]
+        page.keyboard.press("E")
+        assert where(page) == seen[4][0]
+        assert page.locator("#ticks .tick").count() == 5
+
+
+def test_parse_failure_shows_the_error(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, sixty_steps()) as page:
+        page.keyboard.press("Home")
+        while page.locator("#detail h2").inner_text() != "parse":
+            page.keyboard.press("e")
+        assert page.locator(".row.current .gist").inner_text().startswith("could not be parsed: The arguments of")
+        shown = page.locator("#detail").inner_text()
+        assert "not a JSON object" in shown
+        assert "TOLD THE MODEL" in shown.upper()
+        page.keyboard.press("End")
+        assert "14 tool calls, 1 reply not parsed" in page.locator("#detail").inner_text()
+        assert page.locator("#totals").inner_text().split("tool calls")[1].split()[0] == "14"
+
+
+def test_failed_run_shows_where_it_failed(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, failed_run()) as page:
+        assert "failed" in (page.locator("[data-node=plan]").get_attribute("class") or "").split()
+        assert page.locator("#drawing .failed").count() == 1
+        shown = page.locator("#detail").inner_text()
+        assert "connection reset by peer" in shown
+        assert "Traceback" in shown
+        assert "4.50 s" in page.locator("#totals").inner_text()
+        page.locator("#detail a.step").last.click()
+        assert page.locator(".row.current.bad .name b").inner_text() == "plan"
+        assert "acomplete" in page.locator("#detail").inner_text()
+        assert "2.50 s" in page.locator("#detail").inner_text()
+
+
+def test_bars_show_times_of_parallel_calls(browser: Browser, tmp_path: Path) -> None:
+    calls = [("fetch", {"url": f"https://{seconds}.example", "seconds": seconds}) for seconds in (1, 2, 3)]
+    with opened(browser, tmp_path, record([(1.0, calling(*calls)), (1.0, answering("done"))], "Fetch three.")) as page:
+        page.locator(".row", has_text="dispatch_tools").first.click()
+        boxes = [bar.bounding_box() for bar in page.locator("[data-bar]").all()]
+        assert len(boxes) == 3
+        known = [box for box in boxes if box is not None]
+        assert len({round(box["x"], 1) for box in known}) == 1
+        for times, box in enumerate(known, 1):
+            assert box["width"] / known[0]["width"] == pytest.approx(times, rel=0.02)
+        page.locator("button.bar").nth(1).click()
+        assert page.locator(".pair.selected .tool").inner_text() == "fetch"
+        assert "call=1" in page.url
+
+
+def test_parallel_calls_show_their_failures(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, twelve_tools()) as page:
+        page.keyboard.press("Home")
+        page.keyboard.press("e")
+        assert "12 calls at once, 2 of 12 failed" in (page.locator("#detail").text_content() or "")
+        assert page.locator(".row.current .gist").inner_text().startswith("2 of 12 failed: fetch failed: ValueError")
+        counts = page.locator(".together .count").all_inner_texts()
+        assert counts == [f"{0.3 * at:.2f} s" for at in range(1, 13)]
+
+
+def test_address_names_the_step(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, sixty_steps(), "#step=15&call=0&q=503") as page:
+        assert where(page) == "15 / 60"
+        assert page.locator("#search").input_value() == "503"
+        page.locator("#detail").focus()
+        page.keyboard.press("ArrowRight")
+        assert "step=16" in page.url
+        page.keyboard.press("d")
+        theme = page.locator("html").get_attribute("data-theme")
+        page.reload()
+        assert where(page) == "16 / 60"
+        assert page.locator("html").get_attribute("data-theme") == theme
+        page.goto("about:blank")
+        page.go_back()
+        assert where(page) == "16 / 60"
+
+
+def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, stopped_run()) as page:
+        part = page.locator(".part.stopped")
+        shown = part.inner_text()
+        assert "search(again) was asked 4 times, with the same result" in shown
+        assert part.locator("p", has_text="asked").locator("a.step").all_inner_texts() == [
+            f"step {at}" for at in (3, 7, 11, 15)
+        ]
+        part.locator("a.step", has_text="step 11").click()
+        assert where(page).startswith("11 / ")
