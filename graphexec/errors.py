@@ -473,9 +473,8 @@ def _format_frames(error: BaseException) -> str:
     # Imported here, because most runs raise nothing.
     import traceback
     from itertools import dropwhile
-    from pathlib import Path
 
-    package = str(Path(__file__).parent)
+    package = __file__.removesuffix("errors.py")
     frames = list(traceback.extract_tb(error.__traceback__))
     within = list(dropwhile(lambda frame: not frame.filename.startswith(package), frames)) or frames
     others = [frame for frame in within if not frame.filename.startswith(package)]

@@ -74,11 +74,10 @@ class Conversation(Sequence[Message]):
 
     def _read(self, first: int, before: int) -> tuple[list[Message], Extent]:
         made: list[Message] = []
-        last: int = first
-        turn: Sequence[Message] = ()
-        for last, turn in self._make_turns(self._steps, first):
-            made += turn
-        return made, Extent(before + len(made), last, turn)
+        last: tuple[int, Sequence[Message]] = (first, ())
+        for last in self._make_turns(self._steps, first):
+            made += last[1]
+        return made, Extent(before + len(made), *last)
 
     def _is_continued(self, earlier: Conversation) -> bool:
         return self._make_turns is earlier._make_turns and self._steps.continues(earlier._steps)

@@ -16,17 +16,20 @@ from graphexec import (
     Asked,
     AskHuman,
     Effect,
+    Moved,
     Reported,
     Spent,
     create_react_agent,
     create_tool_calling_agent,
     tool,
 )
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.cli import records
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.draw import Recorder
 from graphexec.draw.runs.records import __doc__ as description
-from graphexec.effects import CallModel
+from graphexec.effects import CallModel, CallTool, ToolResult
+from graphexec.executor import Ready
 from graphexec.kernel.effects import CallContext, DetachedScope
 from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyDelta, ToolCall, Usage, UserMessage
 from graphexec.models import ScriptedModel, cached
@@ -84,16 +87,29 @@ class Measure(Effect[float]):
 
 def asked_otherwise() -> list[dict[str, Any]]:
     """Return records of effects that the standard machine does not request."""
-    recorder = Recorder(executing(ANSWER).verify())
-    shown = CallModel(ChatRequest([UserMessage("What is this?", (Image("https://images.example/1.png"),))]))
-    for sequence, effect in enumerate((AskHuman("Go on?"), Measure("here"), shown), 1):
+    recorder = Recorder(
+        executing(ANSWER).verify(),
+        parameters={"seed": 1},
+        heartbeat=2,
+        parent={"trace": "a", "run": "b", "step": 1},
+        clock=lambda: 5.0,
+    )
+    recorder.alive()
+    asked = [UserMessage("What is this?", (Image("https://images.example/1.png"),))]
+    shown = CallModel(ChatRequest(asked, schema={"type": "string"}))
+    failed = ToolResult("failed", "error", True, "fail", "KeyError", "Traceback (most recent call last):")
+    replies: list[tuple[Effect[Any], object]] = [(AskHuman("Go on?"), 1.0), (Measure("here"), 1.0), (shown, 1.0)]
+    for sequence, (effect, reply) in enumerate([*replies, (CallTool("double", "2"), failed)], 1):
         call: CallContext[Any] = CallContext(DetachedScope("a-run"), "plan", effect, effect, sequence, 0)
         call.charged = {"model_calls": 1}
         recorder(Asked("plan", effect, call))
         recorder(Reported("plan", effect, "at it", call))
-        recorder(Answered("plan", effect, 1.0, 2.0, Spent(), call))
+        recorder(Answered("plan", effect, reply, 2.0, Spent(), call))
         recorder(Reported("plan", effect, ReplyDelta(reasoning="Hm."), call))
-    return recorder.records[1:]
+    unread = AgentStep(AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
+    recorder(Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
+    recorder.failure(KeyError("x"), "plan", 2.0)
+    return recorder.records
 
 
 def documented_fields() -> dict[str, set[str]]:
@@ -107,7 +123,7 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield a record with the name of its event, and the objects in it with the names of their fields."""
     name = record.pop("event")
     yield name, record
-    for field in ("limits", "spent", "limit", "error", "call"):
+    for field in ("limits", "spent", "limit", "error", "call", "parent"):
         if record.get(field) is not None:
             yield field, record[field]
     for field in ("effects", "replies", "steps"):
@@ -115,6 +131,8 @@ def parts(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield field, one
             for call in one.get("tool_calls", ()):
                 yield "tool_calls", call
+            if "request" in one:
+                yield "request", one["request"]
             if "prompt" in one:
                 yield (
                     "prompt",
@@ -135,8 +153,19 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these objects differ between effects, and only some calls have these fields.
-            some = {"provider_id", "within", "cached_tokens", "reasoning", "unread"}
-            assert name in ("effects", "replies", "prompt") or found[name] - some == {*fields} - some
+            some = {
+                "provider_id",
+                "within",
+                "cached_tokens",
+                "reasoning",
+                "unread",
+                "call",
+                "run",
+                "steps",
+                "traceback",
+            }
+            some |= {"heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"}
+            assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some
     assert found == documented_fields()
 
 
@@ -160,6 +189,7 @@ def test_audit_ignores_reports() -> None:
         "effects": [{"effect": "CallModel"}],
         "news": "Cached",
         "text": reported[0]["text"],
+        "time": reported[0]["time"],
     }
     assert "was not called: its reply was in the cache" in reported[0]["text"]
     assert len(reported) == 2

@@ -246,7 +246,7 @@ def test_json_has_one_record_per_event(capsys: pytest.CaptureFixture[str]) -> No
     trace = records(ended)
     assert (ended.code, ended.err) == (0, "")
     assert [record["event"] for record in trace][:5] == ["start", "entered", "asked", "answered", "moved"]
-    assert trace[0]["tools"] == ["calculator", "convert_units", "today"]
+    assert [tool["name"] for tool in trace[0]["tools"]] == ["calculator", "convert_units", "today"]
     moves = [(record["node"], record["outcome"], record["target"]) for record in trace if record["event"] == "moved"]
     assert moves[:2] == [("plan", "Replied", "avoid_dummies"), ("avoid_dummies", "Replied", "answer_repeats")]
     result = trace[-1]

@@ -215,7 +215,9 @@ def test_answer_is_printed_if_saving_memory_fails(
         result = json.loads(ended.out.splitlines()[-1])
         assert (result["status"], result["output"]) == ("error", "It is 1776.")
         assert result["reason"] == ("iterations" if last_word else "finished")
-        assert result["error"] == {"type": "OSError", "message": "OSError: [Errno 28] No space left on device"}
+        error = result["error"]
+        assert (error["type"], error["message"]) == ("OSError", "OSError: [Errno 28] No space left on device")
+        assert "in add" in error["traceback"]
         assert (len(result["steps"]), result["spent"]["model_calls"]) == (1, 2)
         return
     assert ended.out == "It is 1776.\n"

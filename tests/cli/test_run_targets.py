@@ -112,7 +112,7 @@ def test_own_executor_is_recorded_and_proved(capsys: pytest.CaptureFixture[str])
     )
     assert ended.code == 0
     assert json.loads(ended.out.splitlines()[-1])["output"] == "HELLO"
-    assert Path("trace.jsonl").read_text(encoding="utf-8") == ended.out
+    assert json.loads(Path("trace.jsonl").read_text(encoding="utf-8").splitlines()[-1])["output"] == "HELLO"
     assert command(capsys, "audit", "trace.jsonl", "proof.json").code == 0
 
 

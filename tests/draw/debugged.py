@@ -73,7 +73,7 @@ def record(turns: Iterable[Turn], question: str, **options: Any) -> Recording:
     def run() -> Recording:
         try:
             return recording_of(run_virtually(on_loop_time(made).arun(question)))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a run may end with any exception
             return recording_of(error)
 
     # The thread of a browser test already has an event loop.

@@ -33,7 +33,7 @@ def test_messages_make_a_request(messages: Any) -> None:
 
 
 def test_lazy_messages_are_not_read_early() -> None:
-    def fail(steps: Any) -> Any:
+    def fail(steps: Any, first: int) -> Any:
         raise AssertionError("no message is read before the request is sent")
 
     ChatRequest(Conversation(MESSAGES, NO_STEPS, fail))

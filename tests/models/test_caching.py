@@ -151,7 +151,7 @@ def test_equal_requests_have_equal_keys() -> None:
     model = cached(inner)
     step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
     lazy = Conversation(
-        (UserMessage("hello"),), Steps((step,)), lambda steps: iter([ToolMessage("1", str(len(steps)))])
+        (UserMessage("hello"),), Steps((step,)), lambda steps, _: iter([(0, [ToolMessage("1", str(len(steps)))])])
     )
     messages: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
     for request in (ChatRequest(lazy), ChatRequest(messages), ChatRequest(tuple(messages))):

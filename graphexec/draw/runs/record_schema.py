@@ -234,21 +234,21 @@ def upgrade_record(record: Record, place: str) -> Record:
             if version not in (1, VERSION):
                 fact = f"has version {format_value(version)} of the records; this graphexec reads up to {VERSION}"
                 raise InputError(f"{place} {fact}; install a newer one")
-            tools: Any = record.get("tools")
-            named = (
-                [{"name": one} if isinstance(one, str) else one for one in tools] if isinstance(tools, list) else None
-            )
-            return {**record, "version": VERSION} | ({} if named is None else {"tools": named})
+            upgraded: Record = {**record, "version": VERSION}
+            match record.get("tools"):
+                case [*tools]:
+                    upgraded["tools"] = [{"name": one} if isinstance(one, str) else one for one in tools]
+                case _:
+                    pass
+            return upgraded
         case {
             "event": "answered",
             "seconds": int() | float() as seconds,
             "replies": [*replies],
             "spent": {"seconds": ended},
         }:
-            timed = {
-                "began": max(0.0, ended - seconds) if isinstance(ended, (int, float)) else ended,
-                "seconds": seconds,
-            }
+            began = max(0.0, ended - seconds) if isinstance(ended, (int, float)) else ended
+            timed = {"began": began, "seconds": seconds}
             others = {name: one for name, one in record.items() if name != "seconds"}
             return {**others, "replies": [{**one, **timed} if isinstance(one, dict) else one for one in replies]}
         case _:

@@ -3,18 +3,19 @@
 `graphexec run --json` prints one record per line. Every record has `event`. The field names below are stable; records
 may get further fields:
 
-- `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, ISO 8601),
-  `limits`, `input`, `model`, `agent`, `tools` (each `name`, `description`, `parameters`), `parameters` (of requests to
-  the model, without its key), `heartbeat` (seconds between signs of life), `parent` (`trace`, `run`, `step`: of a fork)
+- `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
+  ISO 8601), `limits`, `input`, `model`, `agent`, `tools` (each `name`, `description`, `parameters`), `parameters` (of
+  requests to the model, without its key), `heartbeat` (seconds between signs of life), `parent` (of a fork)
 - `entered`: `node`, `spent`; in the first one also `run` (the run's id)
-- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `time`, `effects`
-  (exactly one; each effect of a request has its own record, when its call begins)
-- `reported`: `node`, `call`, `provider_id`, `time`, `effects` (the pending one, if the report concerns one), `news` (its
-  class: a retry, a wait, a cached reply, a `ReplyDelta`), `text`; of a piece of reasoning also `reasoning`
+- `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `time` (seconds
+  since the start's `began`, if it was recorded while it happened), `effects` (exactly one; each effect of a request has
+  its own record, when its call begins)
+- `reported`: `node`, `call`, `provider_id`, `time`, `effects` (the pending one, if the report concerns one), `news`
+  (its class: a retry, a wait, a cached reply, a `ReplyDelta`), `text`; of a piece of reasoning also `reasoning`
 - `answered`: `node`, `call`, `provider_id`, `spent`, `replies` (exactly one), `within` (the usage of nested runs, by
   meter, if there were any)
-- `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data), and if there are any `steps` (those
-  of a reply that could not be parsed)
+- `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data), and if there are any `steps`
+  (those of a reply that could not be parsed)
 - `alive`: `time` (a sign of life, while nothing else is written)
 - `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
@@ -32,7 +33,7 @@ Their fields:
   the prompts that providers had stored)
 - `call`: `run` (its id), `sequence` (the number of the request in the run, from 1), `member` (the index in the request,
   from 0)
-- `time`: seconds since `began`, if the run was recorded while it happened
+- `parent`: `trace` (its file), `run`, `step` (the one that was changed)
 - `effects`, each: `effect` (its class); of a tool also `tool`, `tool_input`; of a model also `prompt` and `request`; of
   a person also `question`; of an agent that is a function, nothing more; of one of your own, `value`
 - `request`: `tools` (as in `start`), `stop`, `schema`, `tool_choice`, of which those that differ from the run's request
@@ -41,9 +42,9 @@ Their fields:
   each with `role`, `content` and, of which the first may be the continuation of the one that stood there, `kept`
   (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`; with
   images also `images`, their labels (the images themselves are in `input` and in `observation`)
-- `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`, `finish_reason`,
-  `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the model wrote
-  before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
+- `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`,
+  `finish_reason`, `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the
+  model wrote before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
   (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
   `model_text`, `return_direct`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
@@ -112,7 +113,8 @@ class Recorder:
     `failed` with the exception instead.
     """
 
-    def __init__(
+    # Each parameter is a separate fact; an object for them would only move the list.
+    def __init__(  # noqa: PLR0913
         self,
         subject: Graph[Any, Any] | Verdict,
         *,

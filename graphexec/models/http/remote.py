@@ -249,7 +249,7 @@ class RemoteModel(ClosableModel):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What each request carries beside the messages and the tools; without the key, the headers and `extra_body`."""
+        """What each request has beside messages and tools; without the key, the headers and `extra_body`."""
         sampling = self._sampling
         settings = {
             "base_url": Endpoint(sampling.model, self._base_url).shown_url,

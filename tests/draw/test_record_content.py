@@ -1,0 +1,108 @@
+"""Records: their version, the times and errors of calls, and their size."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from graphexec import AgentAction, AgentStep, InputError
+from graphexec.actions import Steps
+from graphexec.agents.conversation import Conversation
+from graphexec.draw import Recording
+from graphexec.draw.runs.prompts import PromptHistory
+from graphexec.messages import ChatRequest, Message, SystemMessage, UserMessage
+from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps
+from tests.draw.debugged import record as record_turns
+
+
+def recorded() -> Recording:
+    return record_turns([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
+
+
+def test_records_of_version_1_are_upgraded() -> None:
+    records = [dict(record) for record in recorded().records]
+    del records[0]["version"]
+    records[0]["tools"] = ["look_up"]
+    for record in records:
+        if record["event"] == "answered":
+            reply = dict(record["replies"][0])
+            record["seconds"] = reply.pop("seconds")
+            del reply["began"]
+            record["replies"] = [reply]
+    upgraded = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
+    assert upgraded.records[0]["tools"] == [{"name": "look_up"}]
+    for old, new in zip(records, upgraded.records, strict=True):
+        if old["event"] == "answered":
+            [reply] = new["replies"]
+            assert reply["seconds"] == old["seconds"]
+            assert reply["began"] == pytest.approx(old["spent"]["seconds"] - old["seconds"])
+            assert "seconds" not in new
+
+
+def test_newer_version_is_refused() -> None:
+    text = recorded().to_json_lines().replace('"version": 2', '"version": 3', 1)
+    with pytest.raises(
+        InputError, match=r"^line 1 has version 3 of the records; this graphexec reads up to 2; install"
+    ):
+        Recording.from_json_lines(text)
+
+
+def test_failed_call_has_its_seconds() -> None:
+    *_, failed, result = failed_run().records
+    assert (failed["event"], failed["node"], failed["call"]["sequence"]) == ("failed", "plan", 3)
+    assert (failed["began"], failed["seconds"]) == (pytest.approx(2.0), pytest.approx(2.5))
+    assert result["seconds"] == result["spent"]["seconds"] == pytest.approx(4.5)
+    assert "acomplete" in result["error"]["traceback"]
+    assert "debugged.py" in result["error"]["traceback"]
+    assert "graphexec/runtime" not in result["error"]["traceback"]
+
+
+def test_record_of_a_prompt_is_made_once() -> None:
+    made: list[int] = []
+
+    def record(calls: int) -> int:
+        turns: list[Turn] = [(0.0, calling(("search", {"query": str(number)}))) for number in range(calls)]
+        recording = record_turns([*turns, (0.0, answering("done"))], "q", max_iterations=calls + 1)
+        prompts = [one["effects"][0]["prompt"] for one in recording.records if "prompt" in str(one.get("effects"))]
+        made.append(sum(len(prompt["messages"]) for prompt in prompts))
+        return len(recording.to_json_lines())
+
+    small, large = record(20), record(80)
+    assert made == [2 + 2 * 20, 2 + 2 * 80]
+    assert large < 4 * small
+
+
+def test_continued_conversation_makes_only_new_messages() -> None:
+    positions: list[int] = []
+
+    def turns(steps: Steps, first: int) -> Iterator[tuple[int, Sequence[Message]]]:
+        for position in range(first, len(steps)):
+            positions.append(position)
+            yield position, (UserMessage(str(steps[position].observation)),)
+
+    history, steps = PromptHistory(), Steps()
+    for number in range(50):
+        steps = steps.extended([AgentStep(AgentAction("echo", "x"), str(number))])
+        conversation = Conversation((SystemMessage("Be brief."),), steps, turns)
+        prompt = history.record(ChatRequest(conversation))["prompt"]
+        assert [message["content"] for message in prompt["messages"]][-1] == str(number)
+        assert prompt["kept"] == (number + 1 if number else 0)
+    # Each conversation but the first two makes its last two turns.
+    assert len(positions) < 3 * 50
+
+
+def test_unparsed_replies_are_in_the_records() -> None:
+    moved = [record for record in sixty_steps().records if "steps" in record and record["event"] == "moved"]
+    [(node, [step])] = [(record["node"], record["steps"]) for record in moved]
+    assert (node, step["status"]) == ("parse", "parse_error")
+    assert "not a JSON object" in step["observation"]
+
+
+def test_requests_have_their_tools_once() -> None:
+    asked = [one["effects"][0] for one in sixty_steps().records if one["event"] == "asked"]
+    requests = [effect["request"] for effect in asked if "request" in effect]
+    [request] = requests
+    assert [one["name"] for one in request["tools"]] == ["fetch", "search"]
+    assert request["tools"][1]["parameters"]["properties"]["query"]["type"] == "string"
