@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.page import html
+from graphexec.draw.runs.visits import visits_of
 from tests.draw.browser import chromium, open_page
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
 
@@ -137,3 +140,60 @@ def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> Non
         ]
         part.locator("a.step", has_text="step 11").click()
         assert where(page).startswith("11 / ")
+
+
+def listed(page: Page, words: str) -> list[int]:
+    """Return the positions that the list shows for a filter."""
+    page.locator("#search").fill(words)
+    return [int(row.get_attribute("data-position") or -1) for row in page.locator(".row").all()]
+
+
+def test_filter_selects_steps(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    slow = [
+        (at, call.seconds)
+        for at, visit in enumerate(visits_of(recording), 1)
+        for request in visit.requests
+        for call in request.calls
+        if call.effect.get("tool") == "fetch"
+    ]
+    assert slow
+    with opened(browser, tmp_path, recording) as page:
+        assert len(listed(page, "status:error")) == 5
+        assert listed(page, "node:parse status:parse_error") == [
+            at for at, visit in enumerate(visits_of(recording), 1) if visit.unasked
+        ]
+        assert listed(page, "tool:fetch >0.5s") == [at for at, seconds in slow if seconds > 0.5]
+        assert listed(page, "tool:fetch >1.2s") == []
+        assert listed(page, "tool:fetch status:error 503") == listed(page, "tool:fetch 503")
+        assert len(listed(page, "node:dispatch_tools outcome:Observed")) == len(slow) + 1
+        assert len(listed(page, "node:plan <1.15s")) == 2
+
+
+def test_request_is_copied_as_json_and_curl(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    with opened(browser, tmp_path, recording, "#step=9") as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+
+        def copied(label: str) -> str:
+            page.locator(".copy", has_text=label).click()
+            page.locator(".copy", has_text="copied").wait_for()
+            page.locator(".copy", has_text=label).wait_for()
+            text: str = page.evaluate("navigator.clipboard.readText()")
+            return text
+
+        body = json.loads(copied("copy JSON"))
+        assert [message["role"] for message in body["messages"]] == ["system", "user", *["assistant", "tool"] * 2]
+        assert body["messages"][2]["tool_calls"][0]["function"] == {
+            "name": "fetch",
+            "arguments": '{"url": "https://site0.example"}',
+        }
+        assert body["messages"][3]["tool_call_id"] == "call_0"
+        assert [one["function"]["name"] for one in body["tools"]] == ["fetch", "search"]
+        words = shlex.split(copied("copy curl"))
+        assert words[0] == "curl"
+        assert json.loads(words[words.index("-d") + 1]) == body
+        assert [word for word in words if "Bearer" in word] == ["Authorization: Bearer $OPENAI_API_KEY"]
+        compile(copied("copy Python"), "copied.py", "exec")
+        events = [json.loads(line)["event"] for line in copied("copy records").splitlines()]
+        assert events == ["entered", "asked", "answered", "moved"]

@@ -30,8 +30,8 @@ from graphexec.messages.images import Image, restore_object
 
 # In the order of their dependencies; together they are one module.
 _SCRIPTS = (
-    *("run.js", "text.js", "failures.js", "machine.js", "pieces.js", "spent.js", "stopping.js", "detail.js"),
-    *("steps.js", "address.js", "live.js", "page.js"),
+    *("run.js", "text.js", "failures.js", "machine.js", "pieces.js", "spent.js", "copying.js", "stopping.js"),
+    *("detail.js", "filter.js", "steps.js", "address.js", "live.js", "page.js"),
 )
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
@@ -58,7 +58,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     drawing, sheet = _without_style(svg(shown))
     css = f"{sheet}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read('page.css')}"
     data: Record = {"picture": picture.to_data(), "records": list(records), "live": live}
-    script = "".join(_read(name) for name in _SCRIPTS)
+    script = "".join(_read(f"scripts/{name}") for name in _SCRIPTS)
     return Template(_read("page.html")).substitute(
         title=escape(_title(picture, records)),
         policy=_policy(script, css, drawing, live=live is not None),

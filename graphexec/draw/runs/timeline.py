@@ -153,6 +153,10 @@ def _grouped_calls(visit: Visit) -> Iterator[CallRecord]:
 def _describe_visit(visit: Visit) -> str:
     texts = [text for request in visit.requests for text in _describe_request(request)]
     texts += [f"[{shorten(f'not read: {visit.unread}', _TEXT)}]"] if visit.unread else []
+    texts += [
+        shorten(f"could not be parsed: {format_data(step['observation'], _TEXT)}", _TEXT) for step in visit.unasked
+    ]
+    texts += [shorten(f"failed: {visit.error['message']}", _TEXT)] if visit.error else []
     return "; ".join([*texts, *([shorten(visit.limit, _TEXT)] if visit.limit else [])])
 
 

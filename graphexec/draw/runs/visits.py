@@ -14,7 +14,7 @@ from graphexec.errors import SnapshotError
 from graphexec.kernel.meters import ITERATIONS, Exhausted
 
 # The events that happen at a node.
-_AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved"})
+_AT_NODES = frozenset({"entered", "asked", "reported", "answered", "moved", "failed"})
 
 # The statuses of runs that reached END.
 _ENDED = frozenset({"answered", "stopped"})
@@ -70,7 +70,8 @@ class Visit:
 
     `iteration` is the number of the iteration that the visit consumed, if any. `outcome` and `target` are `None` if the
     run did not leave the node. `limit` describes the limit that caused the outcome, if one did. `unread` is the rest of
-    the reply that the visit did not read.
+    the reply that the visit did not read. `unasked` are the steps that it added without a call: replies that could not
+    be parsed. `error` is the exception that ended the run there.
     """
 
     node: str
@@ -82,6 +83,8 @@ class Visit:
     target: str | None = None
     limit: str | None = None
     unread: str = ""
+    unasked: list[Record] = field(default_factory=list[Record])
+    error: Record | None = None
 
     @property
     def waited(self) -> float:
@@ -216,6 +219,9 @@ def _apply_record(visit: Visit, record: Record) -> None:
             (found[0] if found else last).news.append(record["text"])
         case "moved":
             visit.outcome, visit.target = record["outcome"], record["target"]
+            visit.unasked = record.get("steps", [])
+        case "failed":
+            visit.error = record["error"]
         case _:
             pass
 

@@ -106,7 +106,7 @@ function receive(event) {
 function refresh() {
   const before = position;
   if (following) position = last();
-  if (pattern) searchFor(search.value);
+  if (found) searchFor(search.value);
   showHeader();
   show(before === position);
 }

@@ -59,6 +59,7 @@ function visitParts(visit, position) {
     ...requestParts(visit, position),
     ...failureParts(visit, position),
     visit.moved ? outcome(visit, position, !asks) : waiting(),
+    element("div", { class: "copies" }, copyButton("copy records", () => recordLines(visit))),
   ];
 }
 
@@ -207,6 +208,7 @@ function promptPart(effect, name) {
       )
     : null;
   return [
+    copyButtons(effect),
     before,
     ...messages
       .slice(kept)

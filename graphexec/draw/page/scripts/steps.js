@@ -90,17 +90,21 @@ function keepInSight(position) {
 }
 
 function searchFor(words) {
-  pattern = words ? new RegExp(words.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu") : null;
-  found = pattern ? positionsWith(pattern) : null;
+  const { conditions, phrase } = readFilter(words);
+  pattern = phrase ? new RegExp(phrase.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu") : null;
+  found = words ? positionsWith(pattern, conditions) : null;
 }
 
-function positionsWith(wanted) {
+// Return the positions whose text has a match, and whose visits fulfil all conditions.
+function positionsWith(wanted, conditions) {
   const all = [];
-  if (wanted.test(searchable(run.start, ["input", "tools", "model", "agent"]))) all.push(0);
+  const has = (text) => wanted === null || wanted.test(text);
+  const free = !conditions.length;
+  if (free && has(searchable(run.start, ["input", "tools", "model", "agent"]))) all.push(0);
   run.visits.forEach((visit, index) => {
-    if (wanted.test(searchedIn(visit))) all.push(index + 1);
+    if (fulfils(visit, conditions) && has(searchedIn(visit))) all.push(index + 1);
   });
-  if (run.result && wanted.test(searchable(run.result, ["output", "error", "reason"]))) all.push(last());
+  if (free && run.result && has(searchable(run.result, ["output", "error", "reason"]))) all.push(last());
   return all;
 }
 

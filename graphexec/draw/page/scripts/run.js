@@ -15,6 +15,8 @@ const run = {
 // The full prompt of each effect; and the last prompt, which the next one continues.
 const prompts = new Map();
 let prompt = [];
+// The settings of the last request, from which the next one differs.
+let settings = {};
 
 function append(record) {
   run.count += 1;
@@ -30,7 +32,7 @@ function append(record) {
     case "alive":
       break;
     case "entered":
-      run.visits.push(visitOf(record.node, record.spent));
+      run.visits.push({ ...visitOf(record.node, record.spent), entered: record });
       if (looks.get(record.node)?.metered) run.visits.at(-1).iteration = run.iterations + 1;
       break;
     default:
@@ -41,6 +43,7 @@ function append(record) {
 function visitOf(node, spent) {
   return {
     node,
+    entered: null,
     spent: spent ?? null,
     before: spent ?? null,
     records: [],
@@ -97,7 +100,8 @@ function remember(effect) {
     before: index === 0 && message.kept ? continued : null,
   }));
   prompt = [...prompt.slice(0, kept), ...added];
-  prompts.set(effect, { kept, messages: prompt });
+  settings = { ...settings, ...effect.request };
+  prompts.set(effect, { kept, messages: prompt, settings });
 }
 
 // Return the part of a message that repeats the one that it continues.

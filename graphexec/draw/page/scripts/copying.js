@@ -1,0 +1,121 @@
+// What can be copied: a request to the model as JSON, curl or Python, a value, and the records of a step.
+
+const OPENAI = "https://api.openai.com/v1";
+
+// Return a button that copies the text that `make` returns.
+function copyButton(label, make) {
+  const button = element("button", { type: "button", class: "copy" }, label);
+  button.addEventListener("click", async () => {
+    button.textContent = (await copyText(make())) ? "copied" : "not copied";
+    setTimeout(() => (button.textContent = label), 1500);
+  });
+  return button;
+}
+
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // A page from disk may have no access to the clipboard.
+    const field = element("textarea", { readonly: true });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    return copied;
+  }
+}
+
+function copyButtons(effect) {
+  return element(
+    "div",
+    { class: "copies", role: "group", "aria-label": "copy this request" },
+    copyButton("copy JSON", () => JSON.stringify(requestBody(effect), null, 2)),
+    copyButton("copy curl", () => asCurl(effect)),
+    copyButton("copy Python", () => asPython(effect)),
+  );
+}
+
+// Return a request in OpenAI's format.
+function requestBody(effect) {
+  const { messages, settings } = prompts.get(effect);
+  const { base_url: _, ...parameters } = run.start.parameters ?? {};
+  const body = { model: run.start.model ?? "model", ...parameters };
+  const text = messages.find((one) => one.role === "text");
+  if (text) body.prompt = wholeContent(text);
+  else body.messages = messages.map(asMessage);
+  if (settings.tools?.length) {
+    body.tools = settings.tools.map((one) => ({ type: "function", function: one }));
+    if (settings.tool_choice && settings.tool_choice !== "auto") body.tool_choice = asChoice(settings.tool_choice);
+  }
+  if (settings.stop?.length) body.stop = settings.stop;
+  if (settings.schema)
+    body.response_format = { type: "json_schema", json_schema: { name: "answer", schema: settings.schema } };
+  return body;
+}
+
+function asChoice(name) {
+  return name === "none" || name === "required" ? name : { type: "function", function: { name } };
+}
+
+function wholeContent(message) {
+  return `${earlier(message)}${message.content}`;
+}
+
+function asMessage(message) {
+  const made = { role: message.role, content: wholeContent(message) };
+  if (message.call_id) made.tool_call_id = message.call_id;
+  if (message.tool_calls?.length)
+    made.tool_calls = message.tool_calls.map(({ id, name, arguments: given }) => ({
+      id,
+      type: "function",
+      function: { name, arguments: given },
+    }));
+  return made;
+}
+
+function endpoint(body) {
+  const base = (run.start.parameters?.base_url ?? OPENAI).replace(/\/+$/, "");
+  return `${base}/${body.prompt === undefined ? "chat/completions" : "completions"}`;
+}
+
+function asCurl(effect) {
+  const body = requestBody(effect);
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  return [
+    `curl ${quoted(endpoint(body))}`,
+    `-H "Authorization: Bearer $OPENAI_API_KEY"`,
+    `-H 'Content-Type: application/json'`,
+    `-d ${quoted(JSON.stringify(body, null, 2))}`,
+  ].join(" \\\n  ");
+}
+
+function asPython(effect) {
+  const body = requestBody(effect);
+  // A string of JSON is one of Python, too.
+  return `import json
+import os
+
+import httpx
+
+body = json.loads(
+    ${JSON.stringify(JSON.stringify(body))}
+)
+reply = httpx.post(
+    ${JSON.stringify(endpoint(body))},
+    headers={"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"},
+    json=body,
+    timeout=600,
+)
+reply.raise_for_status()
+print(json.dumps(reply.json(), indent=2))
+`;
+}
+
+// Return the records of a visit, one on a line, as they are in the trace.
+function recordLines(visit) {
+  const all = [visit.entered, ...visit.records, visit.moved].filter(Boolean);
+  return all.map((record) => `${JSON.stringify(record)}\n`).join("");
+}
