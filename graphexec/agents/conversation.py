@@ -29,7 +29,7 @@ TurnMaker: TypeAlias = Callable[[Steps, int], Iterator[tuple[int, Sequence[Messa
 
 @final
 @dataclass(frozen=True, slots=True)
-class Extent:
+class ConversationExtent:
     """The length of a conversation that was read: all its messages, and where its last turn begins.
 
     `last` is the position of the turn's first step, and `messages` are its messages; later steps may add to it.
@@ -54,8 +54,8 @@ class Conversation(Sequence[Message]):
         self._make_turns = make_turns
 
     def changes_since(
-        self, earlier: Conversation, extent: Extent
-    ) -> tuple[int, Sequence[Message], Sequence[Message], Extent] | None:
+        self, earlier: Conversation, extent: ConversationExtent
+    ) -> tuple[int, Sequence[Message], Sequence[Message], ConversationExtent] | None:
         """Return what differs from an earlier conversation of this `extent`, or `None` if this does not continue it.
 
         That is: the number of first messages that both have, the earlier messages after these, and the messages here.
@@ -67,17 +67,17 @@ class Conversation(Sequence[Message]):
         new, now = self._read(extent.last, kept)
         return kept, extent.messages, new, now
 
-    def read(self) -> tuple[Sequence[Message], Extent]:
+    def read(self) -> tuple[Sequence[Message], ConversationExtent]:
         """Return all messages and their extent."""
         new, extent = self._read(0, len(self._head))
         return [*self._head, *new], extent
 
-    def _read(self, first: int, before: int) -> tuple[list[Message], Extent]:
+    def _read(self, first: int, before: int) -> tuple[list[Message], ConversationExtent]:
         made: list[Message] = []
         last: tuple[int, Sequence[Message]] = (first, ())
         for last in self._make_turns(self._steps, first):
             made += last[1]
-        return made, Extent(before + len(made), *last)
+        return made, ConversationExtent(before + len(made), *last)
 
     def _is_continued(self, earlier: Conversation) -> bool:
         return self._make_turns is earlier._make_turns and self._steps.continues(earlier._steps)

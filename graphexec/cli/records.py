@@ -18,8 +18,8 @@ from graphexec.cli.exit_codes import ANSWERED, INTERRUPTED, STOPPED, UsageError,
 from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
-from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.records import Recorder, ending
+from graphexec.draw.runs.data import Record, ending_data
+from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
 from graphexec.kernel.events import Done, Event
@@ -94,7 +94,7 @@ class RunRecorder:
         if self._recorder is None or self._recorder.recording.result is not None:
             # The run was interrupted before its beginning, or after its end while another display showed it.
             return
-        last = {**ending(progress.ending), **fields}
+        last = {**ending_data(progress.ending), **fields}
         self._store(self._recorder.result(status, code, progress.steps, progress.spent, progress.seconds, **last))
 
     def _store(self, record: Record) -> None:

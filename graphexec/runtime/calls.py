@@ -10,6 +10,7 @@ import dataclasses
 import math
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, final
@@ -28,7 +29,7 @@ R = TypeVar("R")
 class Scope:
     """The values that a run's calls share: its id, its context, its clock, and the engine that counts charges."""
 
-    __slots__ = ("_execution", "began", "clock", "context", "deepest", "depth", "host", "levels", "run_id")
+    __slots__ = ("_execution", "began", "clock", "context", "date", "deepest", "depth", "host", "levels", "run_id")
     depth: int
     deepest: float
     levels: int
@@ -51,6 +52,8 @@ class Scope:
         own = (math.inf, 0) if levels is None else (self.depth + levels, levels)
         self.deepest, self.levels = own if outer is None else min((outer.deepest, outer.levels), own)
         self.began = 0.0
+        # When the run began, for records, since its own clock may be another one.
+        self.date = time.time()
         self._execution: Execution | None = None
 
     @property

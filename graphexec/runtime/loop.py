@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -107,7 +106,6 @@ class RunLoop:
         "scope",
         "start",
         "streams",
-        "wall_began",
         "worlds",
     )
 
@@ -138,8 +136,6 @@ class RunLoop:
         # The clock of a resumed run continues from its snapshot.
         self.scope.begin(self.execution)
         self.began = self.scope.began
-        # The date, for records; the run's own clock may be another one.
-        self.wall_began = time.time()
         # The time between a reply and the next call: in nodes, policies and observers.
         self.node_seconds = 0.0
         self.observed = notify is not None or on_event is not None
@@ -164,15 +160,9 @@ class RunLoop:
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
-        return Journal(
-            self.execution.graph,
-            self.run_context.limits,
-            self.start,
-            self.parts,
-            self.scope,
-            began=self.wall_began,
-            seconds=self.clock() - self.began,
-        )
+        run, scope, seconds = self.execution, self.scope, self.clock() - self.began
+        limits, start = self.run_context.limits, self.start
+        return Journal(run.graph, limits, start, self.parts, scope, began=scope.date, seconds=seconds)
 
     def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         return run_sync(self._follow_in_task(loop, deadline, cut))

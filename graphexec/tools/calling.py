@@ -12,7 +12,7 @@ from graphexec._arguments import Constraint, optional, validate
 from graphexec._parsing import compile_lazily
 from graphexec.actions import Run
 from graphexec.effects import CallTool, ToolResult
-from graphexec.errors import InputError, ToolDefinitionError, close_names, described, format_traceback, qualified_name
+from graphexec.errors import InputError, ToolDefinitionError, close_names, described, qualified_name
 from graphexec.kernel.effects import CallContext
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
@@ -242,5 +242,8 @@ def _handle_error(tool: AnyTool, error: BaseException) -> ToolResult:
                 f"on_error of {tool.name} returned {observation!r}; return the observation for the model as a string"
             )
     shortened = shorten_observation(observation, tool.max_observation)
+    # Imported here, because most runs raise nothing.
+    from graphexec._mistakes.tracebacks import format_traceback
+
     name, frames = qualified_name(type(error)), format_traceback(error)
     return ToolResult(observation, "error", model_text=shortened, error=name, traceback=frames)

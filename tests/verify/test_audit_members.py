@@ -76,7 +76,11 @@ def recorded(executor: AgentExecutor, **options: Any) -> Trace:
 def members(trace: Trace) -> list[tuple[str, int, float | None]]:
     """Return the tool records in order: event, member and duration."""
     return [
-        (record["event"], record["call"]["member"], record.get("seconds"))
+        (
+            record["event"],
+            record["call"]["member"],
+            record["replies"][0]["seconds"] if record["event"] == "answered" else None,
+        )
         for record in trace
         if record["event"] in ("asked", "answered") and record["node"] == "dispatch_tools"
     ]

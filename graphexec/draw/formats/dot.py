@@ -105,6 +105,8 @@ def _box_style(box: Box) -> str:
         colours, wide = Colours(LIGHT.current, colours.stroke), 3
     elif box.heat == 0:
         colours, text = Colours(LIGHT.paper, LIGHT.grey), f', fontcolor="{LIGHT.faint}"'
+    if box.failed:
+        colours, wide = Colours(colours.fill, LIGHT.red), 3
     if box.mark:
         colours, wide = Colours(colours.fill, _COLOURS[box.mark]), WIDTHS[box.mark]
     return f', fillcolor="{colours.fill}", color="{colours.stroke}", penwidth={wide}{text}'

@@ -26,7 +26,7 @@ _SHAPES: Mapping[Look, tuple[str, str]] = {
 
 # Style classes of nodes; a later class overrides an earlier one. Light fills with dark text are readable on dark pages,
 # too; what is drawn on the page itself is grey or has the colour of a mark.
-Class: TypeAlias = Look | Mark | Literal["untaken", "current", "start", "cluster"]
+Class: TypeAlias = Look | Mark | Literal["untaken", "current", "failed", "start", "cluster"]
 _DASHES: Mapping[Look, str] = {"opaque": ",stroke-dasharray:2 2", "absent": ",stroke-dasharray:2 3"}
 _CLASSES: Mapping[Class, str] = {
     **{
@@ -35,6 +35,7 @@ _CLASSES: Mapping[Class, str] = {
     },
     "untaken": "fill:#f2f2f2,stroke:#b0b0b0,color:#707070",
     "current": f"fill:{LIGHT.current},stroke-width:4px",
+    "failed": f"stroke:{LIGHT.red},stroke-width:4px",
     **{mark: f"stroke:{COLOURS[mark]},stroke-width:{WIDTHS[mark]}px" for mark in COLOURS},
     "start": "fill:#808080,stroke:#808080",
     "cluster": "fill:none,stroke:#808080,stroke-dasharray:2 3",
@@ -172,6 +173,8 @@ def _members(picture: Picture) -> dict[Class, list[str]]:
             members["current"].append(name)
         elif box.heat == 0:
             members["untaken"].append(name)
+        if box.failed:
+            members["failed"].append(name)
         if box.mark:
             members[box.mark].append(name)
     return members

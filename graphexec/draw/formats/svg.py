@@ -199,7 +199,8 @@ def _finish(place: Rectangle) -> str:
 
 
 def _node(box: Box, place: Rectangle) -> str:
-    kind = _classes(f"node {box.look} current" if box.current else f"node {box.look}", box)
+    states = [name for name, has in (("current", box.current), ("failed", box.failed)) if has]
+    kind = _classes(" ".join(["node", box.look, *states]), box)
     step = LINE * LEADING
     lines = (*box.lines, *box.notes)
     middle = place.y - len(lines) * step / 2
@@ -277,8 +278,8 @@ def _sample(entry: Entry, place: Rectangle) -> str:
         case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
-        case "current":
-            return f'<g class="node pure current">{outline("pure", place)}</g>'
+        case "current" | "failed":
+            return f'<g class="node pure {entry}">{outline("pure", place)}</g>'
         case _:
             return f'<g class="node {entry}">{outline(entry, place)}</g>'
 

@@ -36,7 +36,7 @@ _FRAMES: Mapping[Look, Sequence[str]] = {
     "absent": tuple("┌┐┘└┈┆┬"),
 }
 _MARKS: Mapping[Mark, str] = {"red": "!!", "orange": "!", "grey": "~"}
-_CURRENT = "▸"
+_CURRENT, _FAILED = "▸", "✗"
 _LEGEND: Mapping[Entry, str] = {
     "start": "●",
     "end": "◎",
@@ -44,6 +44,7 @@ _LEGEND: Mapping[Entry, str] = {
     "exhausts": "┄",
     "taken": "━",
     "current": _CURRENT,
+    "failed": _FAILED,
     "red": _MARKS["red"],
     "orange": _MARKS["orange"],
     "grey": _MARKS["grey"],
@@ -137,7 +138,8 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
 
 def _draw_box(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     left, right, lower_right, lower_left, across, side, way_out = _FRAMES[box.look]
-    signs = (*((_CURRENT,) if box.current else ()), *((_MARKS[box.mark],) if box.mark else ()))
+    states = ((_CURRENT, box.current), (_FAILED, box.failed))
+    signs = (*(sign for sign, has in states if has), *((_MARKS[box.mark],) if box.mark else ()))
     lines = [" ".join((*signs, sanitize_line(box.name)))]
     for texts in (box.lines, box.notes):
         lines += wrap_text(" · ".join(sanitize_lines(*texts)).split(" "), room - 4, count_cells)

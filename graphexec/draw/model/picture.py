@@ -63,8 +63,8 @@ class Box:
     """A node: its name, its kind, and the `lines` that describe it and the cost of entering it.
 
     `notes` hold data of the runs that are drawn over the machine. `heat` is 1 for a node that they visited and 0 for
-    others (`None` without runs). `current` marks the node that an unfinished run is at. `group` is the name of the
-    piece that it belongs to, if there is one.
+    others (`None` without runs). `current` marks the node that an unfinished run is at, `failed` one where
+    something failed. `group` is the name of the piece that it belongs to, if there is one.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Box:
     notes: tuple[str, ...] = ()
     heat: float | None = None
     current: bool = False
+    failed: bool = False
     group: str = ""
 
     @property
@@ -325,7 +326,9 @@ def cluster_tree(picture: Picture) -> Cluster:
     return clusters[()]
 
 
-Entry: TypeAlias = Look | Mark | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current"]
+Entry: TypeAlias = (
+    Look | Mark | Literal["start", "end", "edge", "badge", "exhausts", "taken", "untaken", "current", "failed"]
+)
 
 # The size of a symbol in the legend, the gap between parts, and the height of a row.
 SAMPLE, GAP, ROW = (26.0, 14.0), 9.0, 23.0
@@ -350,6 +353,7 @@ _TEXTS: Mapping[Entry, str] = {
     "taken": "taken: step numbers or count",
     "untaken": "not taken",
     "current": "current node of the run",
+    "failed": "calls failed here, or an exception was raised",
 }
 
 
@@ -368,4 +372,5 @@ def legend_of(picture: Picture) -> list[Entry]:
     shown |= {"end" for arrow in picture.arrows if arrow.target == END.name}
     shown |= {"taken" if arrow.heat > 0 else "untaken" for arrow in picture.arrows if arrow.heat is not None}
     shown |= {"current" for box in picture.boxes if box.current}
+    shown |= {"failed" for box in picture.boxes if box.failed}
     return [entry for entry in _TEXTS if entry in shown]

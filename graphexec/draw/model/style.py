@@ -102,6 +102,7 @@ _SHAPES = (
     ".gx .untaken{opacity:.5}"
     ".gx .notes{font-weight:bold}"
     ".gx .current .outline{stroke-width:3.5}"
+    ".gx .failed .outline{stroke-width:3}"
 )
 
 
@@ -122,6 +123,7 @@ def _rules(palette: Palette) -> str:
         f".gx .taken .line{{stroke:{palette.heat}}}.gx .taken .tip{{fill:{palette.heat}}}",
         f".gx .notes{{fill:{palette.heat}}}",
         f".gx .current .outline{{fill:{palette.current}}}",
+        f".gx .failed .outline{{stroke:{palette.red}}}",
     ]
     for mark in ("red", "orange", "grey"):
         colour = getattr(palette, mark)

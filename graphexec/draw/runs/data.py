@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, TypeAlias
 
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run, Steps
+from graphexec._mistakes.tracebacks import format_traceback
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
@@ -24,10 +26,11 @@ from graphexec.effects import (
     reported_tokens,
     silent_calls,
 )
-from graphexec.errors import described, format_traceback, qualified_name
+from graphexec.errors import described, qualified_name
+from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, Observed, Replied
 from graphexec.kernel.effects import CallContext, Effect, Perform
-from graphexec.kernel.meters import Limits, Meter, Spent
+from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.messages.images import dump_with_images
 
@@ -240,3 +243,20 @@ def _actions(actions: Sequence[AgentAction]) -> list[Record]:
 def call_record(call: ToolCall) -> Record:
     """Return a call of a tool that a model wrote."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def ending_data(outcome: Ending | None) -> Record:
+    """Return the fields of a result's record that describe the answer or the limit."""
+    match outcome:
+        case AgentFinish():
+            reason = "return_direct" if outcome.return_direct else "finished"
+            return {"output": to_json_data(outcome.answer), "reason": reason, **unread_data(outcome)}
+        case StoppedResponse(output, Exhausted() as limit):
+            return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
+        case StoppedResponse(refusal=Refusal() as refusal):
+            return {"output": None, "reason": "refused", "refusal": asdict(refusal)}
+        case None:
+            return {}
+        case _:
+            # A user's machine ends with an outcome of its own.
+            return {"output": to_json_data(outcome), "reason": "finished"}

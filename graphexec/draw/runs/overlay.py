@@ -38,9 +38,11 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
     # Elapsed waiting time: concurrent calls count once.
     seconds: dict[str, float] = defaultdict(float)
     calls: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
     for run in runs:
         for visit in visits_of(run):
             seconds[visit.node] += visit.waited
+            failures[visit.node] += visit.failures
             calls[visit.node] += sum(call.reply is not None for request in visit.requests for call in request.calls)
     single = len(runs) == 1
     current_node = _current_node(runs[0]) if single else None
@@ -66,8 +68,11 @@ def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
             # The number of visits is enough where each made one call.
             made = [format_quantity(calls[box.name], "call")] if calls[box.name] != count else []
             times += [*made, format_duration(seconds[box.name])]
-        notes = (" · ".join(times),) if times else ()
-        return dataclasses.replace(box, notes=notes, heat=float(bool(count or current)), current=current)
+        notes: tuple[str, ...] = (" · ".join(times),) if times else ()
+        failed = failures[box.name]
+        notes += (f"{failed:,} failed",) if failed else ()
+        heat = float(bool(count or current or failed))
+        return dataclasses.replace(box, notes=notes, heat=heat, current=current, failed=failed > 0)
 
     return dataclasses.replace(
         picture,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias, final
 
-from graphexec.agents.conversation import Conversation, Extent
+from graphexec.agents.conversation import Conversation, ConversationExtent
 from graphexec.draw.runs.data import Record, call_record
 from graphexec.messages import (
     AssistantMessage,
@@ -34,7 +34,7 @@ class PromptHistory:
 
     def __init__(self) -> None:
         self._messages: Sequence[PromptMessage] = ()
-        self._extent: Extent | None = None
+        self._extent: ConversationExtent | None = None
         self._settings = _NONE
 
     def record(self, request: ModelRequest) -> Record:

@@ -65,17 +65,18 @@ An image in a value is an object with the `kind` `graphexec.image` and its `url`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias, final
 
-from graphexec.actions import AgentFinish, AgentStep, Refusal, StoppedResponse, run_of, steps_of
+from graphexec.actions import AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.data import (
     Record,
     call_data,
     effect_data,
     effect_name,
+    ending_data,
     error_data,
     limits_data,
     outcome_data,
@@ -84,17 +85,16 @@ from graphexec.draw.runs.data import (
     spent_data,
     step_data,
     to_json_data,
-    unread_data,
 )
 from graphexec.draw.runs.prompts import PromptHistory, spec_data
 from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, upgrade_record, validate_record
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, LimitsError, format_value
-from graphexec.executor.result import Ending, RunResult
+from graphexec.executor.result import RunResult
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
-from graphexec.kernel.meters import Exhausted, Limits, Spent
+from graphexec.kernel.meters import Limits, Spent
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
@@ -217,7 +217,7 @@ class Recorder:
                     getattr(outcome, "steps", ()),
                     snapshot.spent,
                     snapshot.spent.seconds,
-                    **ending(outcome),
+                    **ending_data(outcome),
                 )
             case Failed():
                 return self._failed(event)
@@ -400,23 +400,6 @@ def recording_of(run: AnyRun) -> Recording:
             raise InputError(
                 f"{format_value(run)} is not a run; pass the result of executor.run, a Recorder or a Recording"
             )
-
-
-def ending(outcome: Ending | None) -> Record:
-    """Return the fields of a result's record that describe the answer or the limit."""
-    match outcome:
-        case AgentFinish():
-            reason = "return_direct" if outcome.return_direct else "finished"
-            return {"output": to_json_data(outcome.answer), "reason": reason, **unread_data(outcome)}
-        case StoppedResponse(output, Exhausted() as limit):
-            return {"output": output if outcome.generated else None, "reason": limit.limit, "limit": asdict(limit)}
-        case StoppedResponse(refusal=Refusal() as refusal):
-            return {"output": None, "reason": "refused", "refusal": asdict(refusal)}
-        case None:
-            return {}
-        case _:
-            # A user's machine ends with an outcome of its own.
-            return {"output": to_json_data(outcome), "reason": "finished"}
 
 
 def _record_run(journal: Journal, error: BaseException | None = None) -> Recording:

@@ -87,6 +87,13 @@ class Visit:
     error: Record | None = None
 
     @property
+    def failures(self) -> int:
+        """The number of calls that failed, replies that could not be parsed, and exceptions."""
+        replies = [call.reply for request in self.requests for call in request.calls if call.reply is not None]
+        failed = len([reply for reply in replies if reply.get("status", "ok") != "ok"])
+        return failed + len(self.unasked) + (self.error is not None)
+
+    @property
     def waited(self) -> float:
         """The seconds spent waiting for replies."""
         return sum(request.seconds for request in self.requests)

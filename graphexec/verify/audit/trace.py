@@ -140,7 +140,7 @@ class Trace:
                 elif self.visits:
                     # The final amounts may be as old as the last entry.
                     self._rises(line, self.visits[-1].spent, record["spent"])
-            case "start" | "reported":
+            case "start" | "reported" | "alive" | "failed":
                 pass
             case event:
                 self._fault(line, f"{format_value(event)} is not an event of a run")

@@ -1,7 +1,5 @@
 // What can be copied: a request to the model as JSON, curl or Python, a value, and the records of a step.
 
-const OPENAI = "https://api.openai.com/v1";
-
 // Return a button that copies the text that `make` returns.
 function copyButton(label, make) {
   const button = element("button", { type: "button", class: "copy" }, label);
@@ -76,16 +74,22 @@ function asMessage(message) {
   return made;
 }
 
-function endpoint(body) {
-  const base = (run.start.parameters?.base_url ?? OPENAI).replace(/\/+$/, "");
-  return `${base}/${body.prompt === undefined ? "chat/completions" : "completions"}`;
+// Return the end of the address of a request.
+function route(body) {
+  return body.prompt === undefined ? "/chat/completions" : "/completions";
+}
+
+// The address of the server, if the run's start has it; or else what the variable says, as for OpenAI's own client.
+function serverAddress() {
+  return run.start.parameters?.base_url?.replace(/\/+$/, "");
 }
 
 function asCurl(effect) {
   const body = requestBody(effect);
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const address = serverAddress();
   return [
-    `curl ${quoted(endpoint(body))}`,
+    `curl ${address ? quoted(address + route(body)) : `"$OPENAI_BASE_URL${route(body)}"`}`,
     `-H "Authorization: Bearer $OPENAI_API_KEY"`,
     `-H 'Content-Type: application/json'`,
     `-d ${quoted(JSON.stringify(body, null, 2))}`,
@@ -94,17 +98,19 @@ function asCurl(effect) {
 
 function asPython(effect) {
   const body = requestBody(effect);
+  const address = serverAddress();
   // A string of JSON is one of Python, too.
   return `import json
 import os
 
 import httpx
 
+server = ${address ? JSON.stringify(address) : 'os.environ["OPENAI_BASE_URL"]'}
 body = json.loads(
     ${JSON.stringify(JSON.stringify(body))}
 )
 reply = httpx.post(
-    ${JSON.stringify(endpoint(body))},
+    server + ${JSON.stringify(route(body))},
     headers={"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"},
     json=body,
     timeout=600,

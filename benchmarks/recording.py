@@ -1,0 +1,79 @@
+"""The time of recording a run of tool calls, and of writing its page, as the run grows.
+
+    python benchmarks/recording.py [--check]
+
+A recorded run has one call of a trivial tool in each iteration, by a scripted model. Recording is `recording_of(result)`,
+which replays the run; its time for 1,200 calls is compared with that for 300, and may be four times as long. The page is
+`draw(..., "html", runs=recording)` of 1,000 steps of an iteration, and of ten times as many. Times are the best of some
+rounds of wall time, in which all take turns; with `--check` the exit status is 1 if a goal is missed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+from graphexec import AgentExecutor, create_tool_calling_agent, tool
+from graphexec.draw import Recording, draw, recording_of
+from graphexec.executor.result import RunResult
+from graphexec.messages import ModelReply, ToolCall, Usage
+from graphexec.models import ScriptedModel
+
+ROUNDS = 7
+# Four times the calls, and what clocks and the collector of garbage add.
+GROWTH = 4.0 * 1.05
+PAGE_SECONDS = 0.7
+PAGE_GROWTH = 10.0 * 1.2
+
+
+@tool
+def fetch(url: str) -> str:
+    """Fetch a page."""
+    return f"contents of {url}"
+
+
+def run_calls(calls: int) -> RunResult:
+    """Run an agent that makes so many calls, one in each iteration."""
+    replies = [
+        ModelReply("", (ToolCall(f"call_{number}", "fetch", f'{{"url": "{number}"}}'),), usage=Usage(10, 2))
+        for number in range(calls)
+    ]
+    agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), [fetch])
+    return AgentExecutor(agent=agent, tools=[fetch], max_iterations=calls + 1).run("q")
+
+
+def best(functions: list[Callable[[], object]], rounds: int) -> list[float]:
+    """Return the shortest time of each function, in seconds."""
+    shortest = [float("inf")] * len(functions)
+    for _ in range(rounds):
+        for place, function in enumerate(functions):
+            began = time.perf_counter()
+            function()
+            shortest[place] = min(shortest[place], time.perf_counter() - began)
+    return shortest
+
+
+def write_page(recording: Recording) -> str:
+    """Return the page of a run."""
+    return draw(recording.machine, "html", runs=recording)
+
+
+def main() -> int:
+    """Print the figures, and return 1 if `--check` finds that a goal is missed."""
+    short, long = run_calls(300), run_calls(1200)
+    seconds = best([lambda: recording_of(short), lambda: recording_of(long)], ROUNDS)
+    growth = seconds[1] / seconds[0]
+    print(f"recording 300 and 1,200 calls: {seconds[0]:.3f} s, {seconds[1]:.3f} s, ratio {growth:.2f}")
+    # An iteration has four steps.
+    small, large = recording_of(run_calls(250)), recording_of(run_calls(2500))
+    pages = best([lambda: write_page(small), lambda: write_page(large)], 3)
+    thousand = best([lambda: write_page(recording_of(run_calls(1000)))], 1)[0]
+    print(f"pages of 1,000 and 10,000 steps: {pages[0]:.3f} s, {pages[1]:.3f} s, ratio {pages[1] / pages[0]:.2f}")
+    print(f"run, record and write a page of 1,000 tool calls: {thousand:.3f} s")
+    missed = growth > GROWTH or pages[0] > PAGE_SECONDS or pages[1] > PAGE_GROWTH * pages[0]
+    return int(missed and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
