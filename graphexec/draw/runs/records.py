@@ -154,6 +154,8 @@ class Recorder:
         self._open: dict[tuple[int, int], tuple[Asked, float]] = {}
         # The steps of the run that are in the records.
         self._steps = 0
+        # The last usage and its data, which consecutive records share.
+        self._spent: tuple[Spent | None, Record] = (None, {})
         self.records: list[Record] = []
         fields = {
             "began": None if self._began is None else _date(self._began),
@@ -180,7 +182,7 @@ class Recorder:
                 self._now = spent.seconds
                 run = "" if call is None else call.run_id
                 changed, self._run = run not in ("", self._run), run or self._run
-                return self._add("entered", node=node, **({"run": run} if changed else {}), spent=spent_data(spent))
+                return self._add("entered", node=node, **({"run": run} if changed else {}), spent=self._usage(spent))
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
@@ -234,10 +236,15 @@ class Recorder:
             "answered",
             node=event.node,
             **call_data(call),
-            spent=spent_data(spent),
+            spent=self._usage(spent),
             replies=[reply_data(event.effect, event.reply) | times],
             **within,
         )
+
+    def _usage(self, spent: Spent) -> Record:
+        if spent != self._spent[0]:
+            self._spent = spent, spent_data(spent)
+        return self._spent[1]
 
     def _unasked_steps(self, outcome: object) -> Record:
         """Return the steps that a node added without a call, such as those of a reply that could not be parsed."""
