@@ -22,17 +22,15 @@ from graphexec.draw.layout.placement import paths_of
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
+from graphexec.draw.page.bundle import bundle
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.overlay import steps_of
 from graphexec.draw.runs.records import Recording
 from graphexec.messages.images import Image, restore_object
 
-# In the order of their dependencies; together they are one module.
-_SCRIPTS = (
-    *("run.js", "text.js", "failures.js", "machine.js", "pieces.js", "spent.js", "copying.js", "stopping.js"),
-    *("detail.js", "filter.js", "steps.js", "address.js", "live.js", "page.js"),
-)
+# In their order: the later ones adapt the earlier ones to the screen.
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "screens")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 # The largest integer that JavaScript represents exactly.
@@ -56,9 +54,9 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     records = () if recording is None else recording.records
     shown = replace(picture, caption=(), arrows=tuple(_with_counts(picture, records, live=live is not None)))
     drawing, sheet = _without_style(svg(shown))
-    css = f"{sheet}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read('page.css')}"
+    css = f"{sheet}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
     data: Record = {"picture": picture.to_data(), "records": list(records), "live": live}
-    script = "".join(_read(f"scripts/{name}") for name in _SCRIPTS)
+    script = bundle("page.js")
     return Template(_read("page.html")).substitute(
         title=escape(_title(picture, records)),
         policy=_policy(script, css, drawing, live=live is not None),
@@ -168,6 +166,11 @@ def _title(picture: Picture, records: Iterable[Record]) -> str:
     if asked is None:
         return f"State machine starting at {picture.start}"
     return shorten(str(asked), _TITLE)
+
+
+@cache
+def _read_styles() -> str:
+    return "".join(_read(f"styles/{name}.css") for name in _STYLES)
 
 
 @cache

@@ -1,7 +1,11 @@
 // What can be copied: a request to the model as JSON, curl or Python, a value, and the records of a step.
 
+import { element } from "../base/dom.js";
+import { earlier, prompts } from "../run/prompts.js";
+import { run } from "../run/run.js";
+
 // Return a button that copies the text that `make` returns.
-function copyButton(label, make) {
+export function copyButton(label, make) {
   const button = element("button", { type: "button", class: "copy" }, label);
   button.addEventListener("click", async () => {
     button.textContent = (await copyText(make())) ? "copied" : "not copied";
@@ -26,7 +30,7 @@ async function copyText(text) {
   }
 }
 
-function copyButtons(effect) {
+export function copyButtons(effect) {
   return element(
     "div",
     { class: "copies", role: "group", "aria-label": "copy this request" },
@@ -75,7 +79,7 @@ function asMessage(message) {
 }
 
 // Return the end of the address of a request.
-function route(body) {
+function endpoint(body) {
   return body.prompt === undefined ? "/chat/completions" : "/completions";
 }
 
@@ -89,7 +93,7 @@ function asCurl(effect) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const address = serverAddress();
   return [
-    `curl ${address ? quoted(address + route(body)) : `"$OPENAI_BASE_URL${route(body)}"`}`,
+    `curl ${address ? quoted(address + endpoint(body)) : `"$OPENAI_BASE_URL${endpoint(body)}"`}`,
     `-H "Authorization: Bearer $OPENAI_API_KEY"`,
     `-H 'Content-Type: application/json'`,
     `-d ${quoted(JSON.stringify(body, null, 2))}`,
@@ -110,7 +114,7 @@ body = json.loads(
     ${JSON.stringify(JSON.stringify(body))}
 )
 reply = httpx.post(
-    server + ${JSON.stringify(route(body))},
+    server + ${JSON.stringify(endpoint(body))},
     headers={"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}"},
     json=body,
     timeout=600,
@@ -121,7 +125,7 @@ print(json.dumps(reply.json(), indent=2))
 }
 
 // Return the records of a visit, one on a line, as they are in the trace.
-function recordLines(visit) {
+export function recordLines(visit) {
   const all = [visit.entered, ...visit.records, visit.moved].filter(Boolean);
   return all.map((record) => `${JSON.stringify(record)}\n`).join("");
 }

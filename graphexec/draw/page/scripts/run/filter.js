@@ -1,10 +1,13 @@
 // The filter of the list: `node:plan status:error tool:fetch outcome:Ready >1s`, and words, which are one phrase.
 
+import { requestsOf, secondsOf } from "./calls.js";
+import { hasFailed } from "./failures.js";
+
 const CONDITION = /^(?:(node|status|tool|outcome):(\S+)|([<>])(\d+(?:\.\d+)?)(ms|s|m)?)$/;
 const UNITS = { ms: 0.001, s: 1, m: 60 };
 
 // Return the conditions in a search, and the phrase of its other words.
-function readFilter(text) {
+export function readFilter(text) {
   const conditions = [];
   const words = [];
   for (const word of text.split(/\s+/).filter(Boolean)) {
@@ -17,7 +20,7 @@ function readFilter(text) {
 }
 
 // Return whether a visit fulfils all conditions; those of tools are about one and the same call.
-function fulfils(visit, conditions) {
+export function fulfils(visit, conditions) {
   const aboutCalls = conditions.filter(({ field }) => field === "tool");
   const others = conditions.filter(({ field }) => !["tool", "<", ">", "status"].includes(field));
   if (!others.every((one) => visitFulfils(visit, one))) return false;

@@ -1,26 +1,24 @@
-// The machine: the drawing, with the taken edges and the current node highlighted.
+// The drawing of the machine: its nodes and edges, and the part of it that is in sight.
 
-const drawing = document.querySelector("#drawing svg");
+export const drawing = document.querySelector("#drawing svg");
 const host = document.getElementById("drawing");
-const whole = drawing.viewBox.baseVal;
+export const whole = drawing.viewBox.baseVal;
 const full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
 // Keys are the edge's index, and the node's name.
-const lines = new Map();
-const labels = new Map();
-const nodes = new Map();
-// The width of the least and of the most often taken edge.
-const [LEAST, MOST] = [1.8, 5];
+export const lines = new Map();
+export const labels = new Map();
+export const nodes = new Map();
 // Pixels per unit of the drawing: the readable minimum, and the maximum.
 const [READABLE, LARGEST] = [0.42, 3];
 let seen = { scale: 1, x: 0, y: 0, fits: true };
 
-function readDrawing(picture, choose) {
+export function readDrawing(picture, choose) {
   for (const group of drawing.querySelectorAll("[data-edge]")) {
     const edge = Number(group.dataset.edge);
     (group.classList.contains("edge") ? lines : labels).set(edge, group);
     const { source, outcome, target } = picture.arrows[edge];
     if (choose)
-      press(
+      makePressable(
         group,
         `${source}, ${outcome}, ${target}: go to the next time it is taken`,
         () => choose({ edge }),
@@ -30,7 +28,7 @@ function readDrawing(picture, choose) {
   for (const group of drawing.querySelectorAll("[data-node]")) {
     const node = group.dataset.node;
     nodes.set(node, group);
-    if (choose) press(group, `${node}: go to its next visit`, () => choose({ node }), true);
+    if (choose) makePressable(group, `${node}: go to its next visit`, () => choose({ node }), true);
   }
   for (const group of choose ? lines.values() : []) {
     const wide = group.querySelector(".line").cloneNode();
@@ -38,10 +36,10 @@ function readDrawing(picture, choose) {
     group.append(wide);
   }
   movable();
-  first(nodes.get(picture.start));
+  openReadable(nodes.get(picture.start));
 }
 
-function press(group, label, act, reachable) {
+function makePressable(group, label, act, reachable) {
   group.classList.add("pressed");
   if (reachable) {
     group.setAttribute("tabindex", "0");
@@ -54,71 +52,18 @@ function press(group, label, act, reachable) {
   });
 }
 
-function edgeOf(moved) {
-  return moved ? edges.get(`${moved.node} ${moved.outcome}`) : undefined;
-}
-
-function countsUntil(position) {
-  const counts = new Map();
-  for (const [index, visit] of run.visits.slice(0, position).entries()) {
-    // One that passes pieces is counted where it begins.
-    if (index > 0 && badged.has(visit.node)) continue;
-    const edge = edgeAt(index);
-    if (lines.has(edge)) counts.set(edge, (counts.get(edge) ?? 0) + 1);
-  }
-  return counts;
-}
-
-function light(position) {
-  const counts = countsUntil(position);
-  const most = Math.max(1, ...counts.values());
-  const now = edgeAt(position - 1);
-  for (const [edge, group] of lines) {
-    const count = counts.get(edge) ?? 0;
-    group.classList.toggle("taken", count > 0);
-    group.classList.toggle("now", edge === now);
-    const width = edge === now ? MOST : LEAST + ((MOST - LEAST) * 0.8 * Math.log(count + 1)) / Math.log(most + 1);
-    group.querySelector(".line").style.strokeWidth = count ? String(width) : "";
-    countAt(labels.get(edge), count, edge === now);
-  }
-  const here = currentNode(position);
-  const failed = failedNodes(position);
-  for (const [node, group] of nodes) {
-    group.classList.toggle("current", node === here);
-    group.classList.toggle("failed", failed.has(node));
-  }
-  countPieces(position);
-  inSight(shownAs(here), false);
-}
-
-function currentNode(position) {
-  const visit = visitAt(position);
-  const end = run.visits.at(-1);
-  return visit ? visit.node : position > 0 ? (end?.moved?.target ?? end?.node ?? null) : null;
-}
-
-function countAt(label, count, now) {
-  if (!label) return;
-  label.classList.toggle("taken", count > 0);
-  label.classList.toggle("now", now);
-  const notes = label.querySelector(".notes");
-  if (!notes) return;
-  notes.removeAttribute("textLength");
-  notes.textContent = count ? `×${number(count)}` : "";
-}
-
-function area() {
+function hostSize() {
   return { width: Math.max(1, host.clientWidth), height: Math.max(1, host.clientHeight) };
 }
 
 function fitting() {
-  const { width, height } = area();
+  const { width, height } = hostSize();
   return Math.min(width / full.width, height / full.height, LARGEST);
 }
 
 // Show the drawing around a centre, at `scale` pixels per unit.
-function look(middle, scale) {
-  const { width, height } = area();
+function lookAt(middle, scale) {
+  const { width, height } = hostSize();
   const [across, down] = [width / scale, height / scale];
   const within = (value, from, whole, part) =>
     part >= whole ? from + whole / 2 : Math.min(Math.max(value, from + part / 2), from + whole - part / 2);
@@ -133,14 +78,14 @@ function look(middle, scale) {
 }
 
 function fit() {
-  look({ x: full.x + full.width / 2, y: full.y + full.height / 2 }, fitting());
+  lookAt({ x: full.x + full.width / 2, y: full.y + full.height / 2 }, fitting());
 }
 
 // Show a large machine at a readable size, around its first node.
-function first(start) {
+function openReadable(start) {
   fit();
   if (seen.scale >= READABLE) return;
-  look(seen, 0.9);
+  lookAt(seen, 0.9);
   inSight(start, true);
 }
 
@@ -153,18 +98,18 @@ function pointAt(x, y) {
 }
 
 // Scroll to a node that is outside the visible part of the drawing.
-function inSight(node, always) {
+export function inSight(node, always) {
   if (!node || (seen.fits && !always)) return;
   const [box, place] = [node.getBoundingClientRect(), drawing.getBoundingClientRect()];
   const inside =
     box.left >= place.left && box.right <= place.right && box.top >= place.top && box.bottom <= place.bottom;
-  if (!inside || always) look(pointAt(box.x + box.width / 2, box.y + box.height / 2), seen.scale);
+  if (!inside || always) lookAt(pointAt(box.x + box.width / 2, box.y + box.height / 2), seen.scale);
 }
 
 function zoom(factor, at = seen) {
   const scale = Math.min(LARGEST, Math.max(fitting(), seen.scale * factor));
   const part = seen.scale / scale;
-  look({ x: at.x + (seen.x - at.x) * part, y: at.y + (seen.y - at.y) * part }, scale);
+  lookAt({ x: at.x + (seen.x - at.x) * part, y: at.y + (seen.y - at.y) * part }, scale);
 }
 
 // Move the drawing with the pointer; zoom with the wheel and the control key.
@@ -177,7 +122,7 @@ function movable() {
     if (!held || event.buttons === 0) return;
     const [across, down] = [event.clientX - held.x, event.clientY - held.y];
     held.moved ||= Math.hypot(across, down) > 4;
-    if (held.moved) look({ x: held.from.x - across / seen.scale, y: held.from.y - down / seen.scale }, seen.scale);
+    if (held.moved) lookAt({ x: held.from.x - across / seen.scale, y: held.from.y - down / seen.scale }, seen.scale);
   });
   // Ignore the click that ends a move.
   drawing.addEventListener(
@@ -203,5 +148,5 @@ function movable() {
   document.getElementById("zoom-in").addEventListener("click", () => zoom(1.4));
   document.getElementById("zoom-out").addEventListener("click", () => zoom(1 / 1.4));
   document.getElementById("fit").addEventListener("click", fit);
-  addEventListener("resize", () => (seen.fits ? fit() : look(seen, seen.scale)));
+  addEventListener("resize", () => (seen.fits ? fit() : lookAt(seen, seen.scale)));
 }

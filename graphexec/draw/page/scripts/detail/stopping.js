@@ -1,12 +1,21 @@
 // Why a run stopped: the limit or the refusal, the edge that it took, and the calls that repeated.
 
+import { element } from "../base/dom.js";
+import { picture } from "../base/given.js";
+import { number, plural, visible } from "../base/text.js";
+import { requestsOf } from "../run/calls.js";
+import { edgeOf } from "../run/edges.js";
+import { run } from "../run/run.js";
+import { limitText } from "./ending.js";
+import { section, shortInput, stepLink } from "./parts.js";
+
 // Calls that repeated, in the order of their number.
 const REPEATED = 5;
 
-function stoppingParts() {
+export function stoppingParts() {
   const { limit, refusal } = run.result;
   if (!limit && !refusal) return [];
-  const why = limit ? stopped(limit) : `${visible(refusal.by ?? "")} refused to go on: ${visible(refusal.why ?? "")}`;
+  const why = limit ? limitText(limit) : `${visible(refusal.by ?? "")} refused to go on: ${visible(refusal.why ?? "")}`;
   const lines = [element("p", {}, why), edgeLine(), ...repeatedCalls().map(repeatLine)];
   return [section("Why it stopped", lines.filter(Boolean), { kind: "stopped" })];
 }
@@ -43,19 +52,4 @@ function repeatLine({ effect, positions, results }) {
   const same = results.size === 1 ? "with the same result" : `with ${plural(results.size, "result")}`;
   const steps = [...new Set(positions)].flatMap((position, index) => [index ? ", " : "", stepLink(position)]);
   return element("p", {}, `${call} was asked ${number(positions.length)} times, ${same}: `, ...steps);
-}
-
-// The value of the only argument, or all arguments as JSON.
-function shortInput(input) {
-  const values = input !== null && typeof input === "object" ? Object.values(input) : [input];
-  return inline(values.length === 1 ? values[0] : input);
-}
-
-function stepLink(position) {
-  const link = element("a", { href: `#step=${position}`, class: "step" }, `step ${number(position)}`);
-  link.addEventListener("click", (event) => {
-    event.preventDefault();
-    move(position);
-  });
-  return link;
 }

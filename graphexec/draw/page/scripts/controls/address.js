@@ -1,12 +1,16 @@
 // The address of what is shown: `#step=15&call=0&q=503`; a link to it, a reload and the browser's Back lead there again.
 
+import { byId } from "../base/given.js";
+import { view } from "../base/view.js";
+import { run } from "../run/run.js";
+import { search } from "../run/searching.js";
+import { dark } from "./theme.js";
+
 // Moves that follow each other so quickly are one entry of the browser's history, in milliseconds.
 const TOGETHER = 700;
 let addressed = 0;
-// The selected call of the step: its index, or null.
-let call = null;
 
-function readAddress() {
+export function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
   const step = given.get("step");
   const wanted = step === "end" ? Infinity : Number.parseInt(step ?? "", 10);
@@ -19,12 +23,12 @@ function readAddress() {
   };
 }
 
-function writeAddress() {
+export function writeAddress() {
   const parts = new URLSearchParams();
-  parts.set("step", position > run.visits.length ? "end" : String(position));
-  if (call !== null) parts.set("call", String(call));
+  parts.set("step", view.position > run.visits.length ? "end" : String(view.position));
+  if (view.call !== null) parts.set("call", String(view.call));
   if (search.value) parts.set("q", search.value);
-  if (chosen) parts.set("theme", dark() ? "dark" : "light");
+  if (view.themed) parts.set("theme", dark() ? "dark" : "light");
   const address = `#${parts}`;
   if (address === location.hash) return;
   const now = performance.now();
@@ -33,32 +37,16 @@ function writeAddress() {
   addressed = now;
 }
 
-// Show what the address says.
-function followAddress() {
-  const { step, call: at, words, theme } = readAddress();
-  if (theme === "dark" || theme === "light") {
-    chosen = true;
-    document.documentElement.dataset.theme = theme;
-  }
-  if (!hasRun) return;
-  if (words !== search.value) {
-    search.value = words;
-    searchFor(words);
-  }
-  call = at;
-  go(step ?? last());
-  showCall();
-}
-
-function selectCall(index) {
-  call = index;
+export function selectCall(index) {
+  view.call = index;
   showCall();
   writeAddress();
 }
 
-// Bring the selected call of the step into sight.
-function showCall() {
+// Bring the selected view.call of the step into sight.
+export function showCall() {
+  const detail = byId("detail");
   for (const one of detail.querySelectorAll("[data-call]"))
-    one.classList.toggle("selected", one.dataset.call === String(call));
+    one.classList.toggle("selected", one.dataset.call === String(view.call));
   detail.querySelector(".pair.selected")?.scrollIntoView({ block: "nearest" });
 }

@@ -1,13 +1,20 @@
 // The live page: the records as they come, a clock while nothing comes, and whether the writer of the records lives.
 
+import { byId, live } from "../base/given.js";
+import { duration, number } from "../base/text.js";
+import { view } from "../base/view.js";
+import { statusText } from "../detail/ending.js";
+import { came, secondsNow, silentSeconds } from "../run/clock.js";
+import { append, lastPosition, run } from "../run/run.js";
+import { search, searchFor } from "../run/searching.js";
+import { showHeader } from "./header.js";
+import { show } from "./player.js";
+
 // Failed connections in a row after which the server is gone: a browser waits some seconds before each.
 const PATIENCE = 5;
 // Seconds without a record that are worth a word; and heartbeats that may be missing.
 const QUIET = 10;
 const MISSED = 3;
-
-// When the last record and the last but heartbeats came, in milliseconds of the page's clock.
-const came = { any: 0, news: 0 };
 
 function showConnection(kind, text) {
   const node = byId("connection");
@@ -16,7 +23,7 @@ function showConnection(kind, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-function listen() {
+export function listen() {
   const source = new EventSource(live);
   showConnection("waiting", "connecting");
   const gone = () => {
@@ -70,21 +77,6 @@ function showSilence() {
   if (byId("status").textContent !== status) showHeader();
 }
 
-function silentSeconds(since) {
-  const waited = (performance.now() - since) / 1000;
-  const began = Date.parse(run.start.began ?? "");
-  // The records of a run that another process wrote may be old when they come.
-  const age = Number.isNaN(began) || run.time === null ? 0 : Date.now() / 1000 - began / 1000 - run.time;
-  return since === came.any ? Math.max(waited, age) : waited;
-}
-
-// The run's clock at the moment: its last known second and the time since.
-function secondsNow() {
-  if (run.result) return run.result.seconds ?? 0;
-  const known = Math.max(run.time ?? 0, run.visits.at(-1)?.spent?.seconds ?? 0);
-  return live === null || run.over !== null || run.silent ? known : known + (performance.now() - came.any) / 1000;
-}
-
 let drawn = true;
 
 function receive(event) {
@@ -104,9 +96,9 @@ function receive(event) {
 }
 
 function refresh() {
-  const before = position;
-  if (following) position = last();
-  if (found) searchFor(search.value);
+  const before = view.position;
+  if (view.following) view.position = lastPosition();
+  if (view.found) searchFor(search.value);
   showHeader();
-  show(before === position);
+  show(before === view.position);
 }

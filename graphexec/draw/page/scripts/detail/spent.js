@@ -1,5 +1,9 @@
 // The usage of each limit as bars; without a limit, the number alone.
 
+import { element } from "../base/dom.js";
+import { number, visible } from "../base/text.js";
+import { run } from "../run/run.js";
+
 const COUNTED = [
   ["iterations", "iterations"],
   ["model_calls", "model calls"],
@@ -12,18 +16,18 @@ const COUNTED = [
 ];
 const ALWAYS = new Set(["iterations", "model_calls", "tool_calls", "tokens", "seconds"]);
 
-function spentBars(spent) {
+export function spentBars(spent) {
   if (!spent) return null;
   const limits = run.start.limits ?? {};
   const bars = COUNTED.filter(([key]) => ALWAYS.has(key) || spent[key] > 0 || typeof limits[key] === "number").map(
-    ([key, label]) => bar(label, spent[key] ?? 0, limits[key]),
+    ([key, label]) => limitBar(label, spent[key] ?? 0, limits[key]),
   );
   const own = new Set([...Object.keys(limits.budgets ?? {}), ...Object.keys(spent.budgets ?? {})]);
-  for (const name of own) bars.push(bar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
+  for (const name of own) bars.push(limitBar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
   return element("div", { class: "bars", role: "group", "aria-label": "usage and limits" }, ...bars);
 }
 
-function bar(label, spent, limit) {
+function limitBar(label, spent, limit) {
   const bounded = typeof limit === "number";
   const shown = label === "seconds" ? rounded(spent) : number(spent);
   const part = bounded ? Math.min(1, limit > 0 ? spent / limit : 1) : 0;

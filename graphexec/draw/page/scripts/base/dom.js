@@ -1,4 +1,7 @@
-// Text: all content is shown as text, never as HTML.
+// Elements: all content is shown as text, never as HTML.
+
+import { characters, number, visible } from "./text.js";
+import { view } from "./view.js";
 
 const SHOWN = 4000;
 const MARKS = 300;
@@ -8,22 +11,8 @@ const LONG = 50_000;
 const SHORT = 60;
 // The names of the blocks that the reader has opened.
 const opened = new Set();
-// The search's pattern, if there is one.
-let pattern = null;
 
-// Control characters, bidi marks and invisible characters.
-const UNSEEN =
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
-
-function visible(text) {
-  return text.replace(/\r\n/g, "\n").replace(UNSEEN, (one) => {
-    const code = one.codePointAt(0);
-    if (code < 0x20) return String.fromCharCode(0x2400 + code);
-    return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
-  });
-}
-
-function element(name, attributes = {}, ...children) {
+export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
@@ -34,24 +23,22 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-function span(kind, text) {
+export function span(kind, text) {
   const made = element("span", { class: kind, dir: "auto" });
   fill(made, String(text));
   return made;
 }
 
-function characters(text) {
-  const pairs = text.match(/[\ud800-\udbff][\udc00-\udfff]/g);
-  return text.length - (pairs ? pairs.length : 0);
-}
-
 // Make a block of text; a long one shows its first part and a button for the rest.
-function block(text, { name, kind = "" }) {
+export function block(text, { name, kind = "" }) {
   if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
   const hidden = text.length > SHOWN && !opened.has(name);
   const beyond =
-    hidden && pattern !== null && text.slice(SHOWN).search(pattern) >= 0 && text.slice(0, SHOWN).search(pattern) < 0;
+    hidden &&
+    view.pattern !== null &&
+    text.slice(SHOWN).search(view.pattern) >= 0 &&
+    text.slice(0, SHOWN).search(view.pattern) < 0;
   pre.classList.toggle("long", text.length > LONG);
   if (!hidden || beyond) {
     fill(pre, text);
@@ -74,15 +61,15 @@ function block(text, { name, kind = "" }) {
 }
 
 // Set the text of a node and mark the matches of the search.
-function fill(node, text) {
+export function fill(node, text) {
   const shown = visible(text);
-  if (pattern === null) {
+  if (view.pattern === null) {
     node.textContent = shown;
     return;
   }
   const parts = [];
   let from = 0;
-  for (const found of shown.matchAll(new RegExp(pattern.source, "giu"))) {
+  for (const found of shown.matchAll(new RegExp(view.pattern.source, "giu"))) {
     if (parts.length >= 2 * MARKS) break;
     parts.push(shown.slice(from, found.index), element("mark", {}, found[0]));
     from = found.index + found[0].length;
@@ -91,7 +78,7 @@ function fill(node, text) {
 }
 
 // Show data as names and values; deeply nested data as JSON.
-function data(value, name, depth = 0) {
+export function dataView(value, name, depth = 0) {
   if (typeof value === "string")
     return depth > 0 && value.length <= SHORT && !value.includes("\n")
       ? span("value", value || "empty")
@@ -104,13 +91,13 @@ function data(value, name, depth = 0) {
   if (depth >= 4 || entries.length > 60) return block(JSON.stringify(value, null, 2), { name, kind: "value" });
   const list = element("dl", { class: "data" });
   for (const [key, one] of entries)
-    list.append(element("dt", {}, visible(key)), element("dd", {}, data(one, `${name}.${key}`, depth + 1)));
+    list.append(element("dt", {}, visible(key)), element("dd", {}, dataView(one, `${name}.${key}`, depth + 1)));
   return list;
 }
 
 // Make a collapsible part, whose content is made when it is opened: by the click, since the browser reports that the
 // part is open only after it has shown it.
-function collapsible(title, name, make, { open = false } = {}) {
+export function collapsible(title, name, make, { open = false } = {}) {
   const known = opened.has(name) || (open && !opened.has(`-${name}`));
   const summary = element("summary", {}, title);
   const part = element("details", { open: known }, summary);
@@ -129,20 +116,6 @@ function collapsible(title, name, make, { open = false } = {}) {
   return part;
 }
 
-function number(value) {
-  return typeof value === "number"
-    ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 })
-    : String(value);
-}
-
-// As in the other pictures.
-function duration(seconds) {
-  if (typeof seconds !== "number") return "";
-  if (seconds < 0.001) return "under 1 ms";
-  if (seconds < 0.1) return `${Math.round(seconds * 1000)} ms`;
-  return seconds < 10 ? `${seconds.toFixed(2)} s` : `${number(Math.round(seconds))} s`;
-}
-
-function plural(count, word, several = `${word}s`) {
-  return `${number(count)} ${count === 1 ? word : several}`;
+export function isEmpty(value) {
+  return value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length);
 }

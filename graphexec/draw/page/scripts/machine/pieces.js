@@ -1,12 +1,19 @@
 // Pieces and embedded graphs: boxes that fold. A folded box shows its name and the number of its visits.
 
+import { byId, hasRun, picture } from "../base/given.js";
+import { number, plural } from "../base/text.js";
+import { view } from "../base/view.js";
+import { run } from "../run/run.js";
+import { drawing, labels, lines, nodes } from "./drawing.js";
+import { currentNode } from "./machine.js";
+
 // By path: the box's nodes, its toggle, its rectangle, and whether it is folded.
 const foldable = new Map();
 const SVG = "http://www.w3.org/2000/svg";
 // Points along a line when its entry into a folded box is sought.
 const SAMPLES = 60;
 
-function readPieces(clusters) {
+export function readPieces(clusters) {
   // Above the lines, and below the labels of edges.
   const above = document.createElementNS(SVG, "g");
   drawing.querySelector("g.edge-label")?.before(above);
@@ -46,11 +53,11 @@ function readPieces(clusters) {
 function fold(pieces, folded) {
   for (const piece of pieces) piece.folded = folded;
   drawPieces();
-  countPieces(position);
+  countPieces(view.position);
 }
 
 // Fold all boxes, or unfold them if all are folded.
-function turnPieces() {
+export function turnPieces() {
   const pieces = [...foldable.values()];
   fold(
     pieces,
@@ -65,7 +72,7 @@ function ownerOf(node) {
 }
 
 // Return what shows a node: its own shape, or the folded box around it.
-function shownAs(node) {
+export function shownAs(node) {
   return ownerOf(node)?.toggle ?? nodes.get(node);
 }
 
@@ -127,7 +134,7 @@ function addTip(group, panel) {
 }
 
 // Show the visits of each box until a position.
-function countPieces(position) {
+export function countPieces(position) {
   if (!foldable.size) return;
   const visits = run.visits.slice(0, position);
   const here = currentNode(position);
@@ -141,21 +148,4 @@ function countPieces(position) {
     const visited = hasRun ? `, visited ${plural(count, "time")}` : "";
     piece.toggle.setAttribute("aria-label", `${piece.name}: ${plural(piece.members.length, "node")}${visited}`);
   }
-}
-
-// Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
-// belong to the edge between the other nodes.
-function edgeAt(index) {
-  if (!badged.size || !run.visits[index]) return edgeOf(run.visits[index]?.moved);
-  let first = index;
-  while (first > 0 && badged.has(run.visits[first].node)) first -= 1;
-  let final = index;
-  while (badged.has(run.visits[final]?.moved?.target) && final + 1 < run.visits.length) final += 1;
-  const moved = run.visits[final]?.moved;
-  if (!moved) return undefined;
-  const begun = run.visits[first].node;
-  const source = badged.has(begun) ? picture.start : begun;
-  return picture.arrows.findIndex(
-    (arrow) => arrow.source === source && arrow.outcome === moved.outcome && arrow.target === moved.target,
-  );
 }

@@ -1,0 +1,43 @@
+// Strings for the reader: numbers, durations, and text whose invisible characters can be seen.
+
+// Control characters, bidi marks and invisible characters.
+const UNSEEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
+
+export function visible(text) {
+  return text.replace(/\r\n/g, "\n").replace(UNSEEN, (one) => {
+    const code = one.codePointAt(0);
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
+export function characters(text) {
+  const pairs = text.match(/[\ud800-\udbff][\udc00-\udfff]/g);
+  return text.length - (pairs ? pairs.length : 0);
+}
+
+export const LINE = 200;
+
+export function inline(value) {
+  if (typeof value === "string") return value.slice(0, LINE).replace(/\s+/g, " ").trim();
+  return (JSON.stringify(value) ?? "").slice(0, LINE);
+}
+
+export function number(value) {
+  return typeof value === "number"
+    ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 })
+    : String(value);
+}
+
+// As in the other pictures.
+export function duration(seconds) {
+  if (typeof seconds !== "number") return "";
+  if (seconds < 0.001) return "under 1 ms";
+  if (seconds < 0.1) return `${Math.round(seconds * 1000)} ms`;
+  return seconds < 10 ? `${seconds.toFixed(2)} s` : `${number(Math.round(seconds))} s`;
+}
+
+export function plural(count, word, several = `${word}s`) {
+  return `${number(count)} ${count === 1 ? word : several}`;
+}

@@ -1,0 +1,16 @@
+// The state of the view: what the reader has selected.
+
+import { live } from "./given.js";
+
+export const view = {
+  position: 0,
+  // The selected call of the step: its index, or null.
+  call: null,
+  // A live page shows the newest step until the reader moves.
+  following: live !== null,
+  // Whether the reader has chosen a theme.
+  themed: false,
+  // The search's pattern and the positions that have a match, or null.
+  pattern: null,
+  found: null,
+};

@@ -1,0 +1,60 @@
+// The header: the question, the state of the run, and its totals.
+
+import { element } from "../base/dom.js";
+import { byId, hasRun, picture } from "../base/given.js";
+import { duration, number, plural, visible } from "../base/text.js";
+import { statusText } from "../detail/ending.js";
+import { secondsNow } from "../run/clock.js";
+import { run } from "../run/run.js";
+
+export function askedFor() {
+  const input = run.start.input;
+  if (input === undefined || input === null) return "";
+  const words = typeof input === "object" && "input" in input ? input.input : input;
+  return typeof words === "string" ? words : JSON.stringify(words);
+}
+
+export function nameOf(one) {
+  return typeof one === "string" ? one : (one?.name ?? JSON.stringify(one));
+}
+
+export function showHeader() {
+  const words = askedFor();
+  byId("asked").textContent = hasRun
+    ? visible(words.slice(0, 600)) || "Run"
+    : `State machine starting at ${visible(picture.start)}`;
+  const result = run.result;
+  byId("status").hidden = !hasRun;
+  byId("status").textContent = statusText();
+  byId("status").className = `badge ${result ? result.status : run.over === null && !run.silent ? "running" : "error"}`;
+  byId("fault").hidden = !run.over;
+  byId("fault").textContent = visible(run.over ?? "");
+  const known = [run.start.model, run.start.agent, run.start.tools?.map(nameOf).join(", ")];
+  byId("known").textContent = hasRun
+    ? known
+        .filter(Boolean)
+        .map((one) => visible(nameOf(one)))
+        .join(" · ")
+    : `${plural(picture.boxes.length, "node")} · ${plural(picture.arrows.length, "edge")}`;
+  byId("totals").replaceChildren(...totals());
+  byId("proof").textContent = visible((picture.caption ?? []).join(" "));
+}
+
+function totals() {
+  if (!hasRun) return [];
+  const spent = run.result?.spent?.iterations === undefined ? (run.visits.at(-1)?.spent ?? {}) : run.result.spent;
+  const shown = [
+    ["steps", number(run.visits.length)],
+    ["model calls", number(spent.model_calls ?? 0)],
+    ["tool calls", number(spent.tool_calls ?? 0)],
+    ["tokens", number(spent.tokens ?? 0)],
+    ["cached tokens", spent.cached_tokens > 0 ? number(spent.cached_tokens) : ""],
+    ["cost", spent.cost > 0 ? number(spent.cost) : ""],
+    ["time", duration(secondsNow())],
+  ];
+  return shown
+    .filter(([, value]) => value !== "")
+    .map(([label, value]) =>
+      element("div", {}, element("dt", {}, label), element("dd", { id: label === "time" ? "time" : null }, value)),
+    );
+}

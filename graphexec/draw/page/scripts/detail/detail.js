@@ -1,0 +1,150 @@
+// One step: the node's input, its requests and replies, its outcome, and the usage of limits.
+
+import { collapsible, dataView, element, isEmpty, span } from "../base/dom.js";
+import { live, looks, picture } from "../base/given.js";
+import { duration, number, visible } from "../base/text.js";
+import { view } from "../base/view.js";
+import { nameOf } from "../controls/header.js";
+import { secondsOf } from "../run/calls.js";
+import { edgeOf } from "../run/edges.js";
+import { run, visitAt } from "../run/run.js";
+import { copyButton, recordLines } from "./copying.js";
+import { endParts } from "./ending.js";
+import { requestParts } from "./exchange.js";
+import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
+import { spentBars } from "./spent.js";
+
+export const detail = document.getElementById("detail");
+// The parts of the state that the shown content depends on.
+export let shown = [];
+
+// Replace the content only if it has changed, so that text that the reader has selected stays selected.
+export function showDetail(position, again) {
+  const top = again ? detail.scrollTop : 0;
+  const visit = visitAt(position);
+  const wanted = [
+    position,
+    visit ? visit.records.length : run.visits.length,
+    visit?.moved,
+    visit ? visit.iteration : run.visits[0],
+    run.start,
+    run.result,
+    run.over,
+    view.pattern?.source,
+  ];
+  if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
+  shown = wanted;
+  const parts = visit ? visitParts(visit, position) : position > run.visits.length ? endParts() : startParts();
+  detail.replaceChildren(...parts.filter(Boolean));
+  detail.scrollTop = top;
+}
+
+function startParts() {
+  const tools = run.start.tools ?? [];
+  return [
+    heading("start", "", "before step 1"),
+    spentBars(run.visits[0]?.before ?? run.result?.spent),
+    section("Input", run.start.input === undefined ? null : dataView(run.start.input, "input")),
+    section(
+      "Tools",
+      tools.length ? element("p", { class: "chips" }, ...tools.map((tool) => span("chip", nameOf(tool)))) : null,
+    ),
+  ];
+}
+
+function visitParts(visit, position) {
+  const iteration = visit.iteration ?? visit.iterations;
+  const where = [
+    `step ${number(position)}`,
+    iteration ? `iteration ${number(iteration)}` : "",
+    duration(secondsOf(visit)),
+  ];
+  const asks = visit.records.length > 0;
+  return [
+    heading(
+      visit.node,
+      looks.get(visit.node)?.look ?? "pure",
+      where.filter(Boolean).join(" · "),
+      looks.get(visit.node)?.lines?.[0],
+    ),
+    spentBars(visit.spent),
+    givenPart(position, !asks),
+    ...requestParts(visit, position),
+    ...failureParts(visit, position),
+    visit.moved ? outcomePart(visit, position, !asks) : waiting(),
+    element(
+      "div",
+      { class: "copies" },
+      copyButton("copy records", () => recordLines(visit)),
+    ),
+  ];
+}
+
+// The input of a visit: that of the run, or a link to the step before, whose outcome it is.
+function givenPart(position, open) {
+  const before = visitAt(position - 1)?.moved;
+  if (before) {
+    const title = `${visible(before.outcome)} from ${visible(before.node)}, `;
+    return section("Input", element("p", { class: "faint" }, title, stepLink(position - 1)));
+  }
+  const value = run.start.input;
+  if (isEmpty(value)) return null;
+  const name = `${position} given`;
+  return section(
+    "Input",
+    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value) }),
+  );
+}
+
+// The parts of a step that show an exception, and replies that could not be parsed.
+function failureParts(visit, position) {
+  const parts = (visit.moved?.steps ?? []).flatMap((step, index) => [
+    section("The reply could not be parsed", dataView(step.tool_input, `${position} parse ${index}`), {
+      kind: "failed",
+    }),
+    section("Told the model", dataView(step.observation, `${position} told ${index}`), { kind: "failed" }),
+  ]);
+  if (visit.failure) parts.push(errorPart(visit.failure.error, `${position} error`, duration(visit.failure.seconds)));
+  return parts;
+}
+
+function outcomePart(visit, position, open) {
+  const { outcome: name, target, value } = visit.moved;
+  const arrow = edgeOf(visit.moved);
+  const line = element(
+    "p",
+    { class: "leads" },
+    span("chip now", name),
+    " → ",
+    span(`target ${looks.get(target)?.look ?? "pure"}`, target),
+    arrow !== undefined && picture.arrows[arrow].exhausts
+      ? element("span", { class: "faint" }, " a limit is used up")
+      : null,
+  );
+  return section(
+    "Outcome",
+    [
+      line,
+      isEmpty(value)
+        ? null
+        : collapsible("data", `${position} outcome`, () => dataView(withoutLog(value), `${position} outcome`), {
+            open: open || small(value) || holds(value),
+          }),
+    ].filter(Boolean),
+    { kind: "outcome" },
+  );
+}
+
+// The log of an action repeats the reply, which is above.
+function withoutLog(value) {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
+  const { log: _, ...others } = value;
+  const actions = others.actions?.map?.(({ log: _one, ...rest }) => rest);
+  return actions ? { ...others, actions } : others;
+}
+
+function waiting() {
+  const open = live && run.over === null;
+  const text = run.result ? "The run ended here." : open ? "Waiting for the next record." : "The records end here.";
+  return element("p", { class: "faint waiting" }, text);
+}

@@ -1,0 +1,87 @@
+// The end of a run: its answer, its failures, and its steps.
+
+import { block, collapsible, dataView, element, span } from "../base/dom.js";
+import { live } from "../base/given.js";
+import { inline, number, plural, visible } from "../base/text.js";
+import { failedPositions } from "../run/failures.js";
+import { run } from "../run/run.js";
+import { errorPart, heading, section, stepLink } from "./parts.js";
+import { spentBars } from "./spent.js";
+import { stoppingParts } from "./stopping.js";
+
+export function statusText() {
+  const result = run.result;
+  if (!result && live && run.silent) return "no sign of life";
+  if (!result) return !live ? "not finished" : run.over === null ? "running" : "incomplete";
+  if (result.status === "stopped")
+    return `stopped by ${visible(String(result.limit?.limit ?? result.reason ?? "a limit")).replaceAll("_", " ")}`;
+  return visible(String(result.status));
+}
+
+export function limitText(limit) {
+  const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were requested` : "";
+  return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`;
+}
+
+export function endParts() {
+  const { status, output, limit, error, reason, steps, spent, unread } = run.result;
+  return [
+    heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
+    spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
+    error ? errorPart(error, "error") : null,
+    failedLinks(),
+    ...stoppingParts(),
+    section(
+      status === "stopped" ? "Generated answer" : "Answer",
+      output === null || output === undefined ? null : dataView(output, "answer"),
+      { kind: "answer", aside: reason === "finished" || limit ? "" : visible(String(reason ?? "")) },
+    ),
+    section("Not read, since the model invented it", unread ? block(unread, { name: "unread" }) : null),
+    section(
+      "Steps",
+      steps?.length
+        ? collapsible(
+            stepsTitle(steps),
+            "steps",
+            () =>
+              element(
+                "ol",
+                { class: "done" },
+                ...steps.slice(0, 200).map((step, index) => doneStep(step, index)),
+                steps.length > 200
+                  ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more; see the list of steps`)
+                  : "",
+              ),
+            { open: steps.length <= 8 },
+          )
+        : null,
+    ),
+  ];
+}
+
+// Replies that could not be parsed are steps, but no tool calls.
+function stepsTitle(steps) {
+  const unread = steps.filter((step) => step.status === "parse_error").length;
+  const calls = plural(steps.length - unread, "tool call");
+  return unread ? `${calls}, ${plural(unread, "reply", "replies")} not parsed` : calls;
+}
+
+// Links to the steps that failed.
+function failedLinks() {
+  const positions = failedPositions();
+  if (!positions.length) return null;
+  const links = positions.slice(0, 50).flatMap((one, index) => [index ? ", " : "", stepLink(one)]);
+  const more = positions.length > 50 ? [` and ${number(positions.length - 50)} more`] : [];
+  return section(`${plural(positions.length, "step")} failed`, element("p", {}, ...links, ...more));
+}
+
+function doneStep(step, index) {
+  const failed = step.status && step.status !== "ok";
+  return element(
+    "li",
+    {},
+    element("div", { class: "call" }, span("tool", step.tool), dataView(step.tool_input, `done ${index} input`, 1)),
+    element("div", { class: failed ? "bad" : "" }, dataView(step.observation, `done ${index}`, 1)),
+    step.unread ? element("div", { class: "faint" }, "not read: ", span("unread", inline(step.unread))) : null,
+  );
+}

@@ -1,0 +1,171 @@
+// The requests of a step and their replies: of models, tools, persons and the world.
+
+import { block, collapsible, dataView, element, span } from "../base/dom.js";
+import { characters, duration, number, plural, visible } from "../base/text.js";
+import { selectCall } from "../controls/address.js";
+import { requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { earlier, prompts } from "../run/prompts.js";
+import { copyButtons } from "./copying.js";
+import { section, shortInput, tracebackPart } from "./parts.js";
+
+export function requestParts(visit, position) {
+  const parts = [];
+  let first = 0;
+  for (const [index, request] of requestsOf(visit).entries()) {
+    const name = `${position} ${index}`;
+    parts.push(...request.notices.map((record, at) => noticePart(record, `${name} ${at}`)));
+    if (request.calls.length > 1) parts.push(callBars(request, first));
+    for (const [at, one] of request.calls.entries()) {
+      const contents = callParts(one, `${name}.${one.member}`).filter(Boolean);
+      parts.push(element("div", { class: "pair", "data-call": first + at }, ...contents));
+    }
+    first += request.calls.length;
+  }
+  return parts;
+}
+
+function callParts({ effect, notices, streamed, answer, reply }, name) {
+  return [
+    effect ? effectPart(effect, `${name} asked`) : null,
+    ...notices.map((record, at) => noticePart(record, `${name} ${at}`)),
+    reply
+      ? replyPart(reply, name, [duration(reply.seconds), nestedUsage(answer.within)].filter(Boolean).join(" · "))
+      : null,
+    streamed && !reply
+      ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "incomplete" })
+      : null,
+  ];
+}
+
+function noticePart(record, name) {
+  return section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" });
+}
+
+// The usage of nested runs.
+function nestedUsage(within) {
+  const counts = [
+    ["model_calls", "model call"],
+    ["tool_calls", "tool call"],
+  ].filter(([key]) => within?.[key] > 0);
+  return counts.length ? `nested runs: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
+}
+
+// The calls of one request below each other, each with a bar from its start to its end; `first` is the first's index.
+function callBars(request, first) {
+  const times = request.calls.map(timesOf);
+  const known = times.filter(Boolean);
+  const began = Math.min(...known.map((one) => one.began));
+  const long = spanOf(request) || 1;
+  const failures = request.calls.filter(({ reply }) => reply?.status && reply.status !== "ok").length;
+  const lines = request.calls.map(({ effect, reply }, index) => {
+    const filled = element("span", { "data-bar": String(first + index) });
+    if (times[index]) {
+      filled.style.marginInlineStart = `${((times[index].began - began) / long) * 100}%`;
+      filled.style.width = `${Math.max(((times[index].ended - times[index].began) / long) * 100, 0.5)}%`;
+    }
+    if (reply?.status && reply.status !== "ok") filled.className = "full";
+    const one = effect ?? reply;
+    const line = element(
+      "button",
+      { class: "bar", type: "button", "data-call": first + index },
+      span("label", effect?.tool === undefined ? (one.effect ?? "") : `${one.tool}(${shortInput(effect.tool_input)})`),
+      element("span", { class: "count" }, times[index] ? duration(times[index].seconds) : "no reply yet"),
+      element("span", { class: "track" }, filled),
+    );
+    line.addEventListener("click", () => selectCall(first + index));
+    return line;
+  });
+  const wrong = failures ? `, ${number(failures)} of ${number(request.calls.length)} failed` : "";
+  const title = `${plural(request.calls.length, "call")} ${request.atOnce ? "at once" : "in turn"}${wrong}`;
+  return section(title, element("div", { class: "bars together" }, ...lines), { aside: duration(spanOf(request)) });
+}
+
+function effectPart(effect, name) {
+  if (effect.prompt) return section("Asked the model", promptPart(effect, name), { kind: "model" });
+  if (effect.tool !== undefined)
+    return section("Called", [span("tool", effect.tool), dataView(effect.tool_input, name)], { kind: "tools" });
+  if (effect.question !== undefined)
+    return section("Asked a person", block(effect.question ?? "", { name }), { kind: "person" });
+  return section(
+    `Requested: ${visible(effect.effect ?? "")}`,
+    effect.value === undefined ? element("p", { class: "faint" }, "no further data") : dataView(effect.value, name),
+    { kind: "effect" },
+  );
+}
+
+function promptPart(effect, name) {
+  const { kept, messages } = prompts.get(effect);
+  const before = kept
+    ? collapsible(`${plural(kept, "message")} as before`, `${name} before`, () =>
+        element(
+          "div",
+          {},
+          ...messages.slice(0, kept).map((one, index) => messagePart(one, `${name} kept ${index}`, false)),
+        ),
+      )
+    : null;
+  return [
+    copyButtons(effect),
+    before,
+    ...messages
+      .slice(kept)
+      .map((one, index) => messagePart(one, `${name} ${index}`, kept > 0 || index > 0 || one.before !== null)),
+  ].filter(Boolean);
+}
+
+function messagePart(one, name, isNew) {
+  const calls = toolCalls(one.tool_calls ?? [], name);
+  // The text of an observation has the labels of its images.
+  const images = (one.images ?? []).filter((label) => !`${earlier(one)}${one.content}`.includes(label));
+  const start = one.before
+    ? collapsible(`${number(one.kept)} characters as before`, `${name} start`, () =>
+        block(earlier(one), { name: `${name} earlier` }),
+      )
+    : null;
+  return element(
+    "div",
+    { class: `message ${one.before || isNew ? "new" : ""}` },
+    element("span", { class: "role" }, visible(one.role ?? ""), one.call_id ? ` · ${visible(one.call_id)}` : ""),
+    start,
+    one.content ? block(one.content, { name }) : null,
+    ...images.map((label) => element("div", {}, visible(label))),
+    ...calls,
+  );
+}
+
+function toolCalls(calls, name) {
+  return calls.map((call, index) => {
+    const given = dataView(call.arguments, `${name} call ${index}`);
+    return element("div", { class: "call" }, span("tool", call.name), given);
+  });
+}
+
+function replyPart(reply, name, seconds) {
+  if (reply.observation !== undefined) {
+    const failed = reply.status && reply.status !== "ok";
+    const contents = [dataView(reply.observation, name), tracebackPart(reply.traceback, name)];
+    return section("Observation", contents.filter(Boolean), {
+      kind: failed ? "failed" : "reply",
+      aside: [visible(reply.tool ?? ""), reply.status, visible(reply.error ?? ""), seconds].filter(Boolean).join(" · "),
+    });
+  }
+  if (reply.content === undefined)
+    return section("Reply", dataView(reply.value, name), { kind: "reply", aside: seconds });
+  const cached = reply.cached_tokens ? `, ${number(reply.cached_tokens)} cached` : "";
+  const tokens =
+    reply.prompt_tokens || reply.completion_tokens
+      ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens${cached}`
+      : "";
+  const calls = toolCalls(reply.tool_calls ?? [], name);
+  const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
+  const thoughts = reply.reasoning
+    ? collapsible(`reasoning, ${number(characters(reply.reasoning))} characters`, `${name} reasoning`, () =>
+        block(reply.reasoning, { name: `${name} reasoning text` }),
+      )
+    : null;
+  return section(
+    "Reply",
+    [thoughts, reply.content || !calls.length ? block(reply.content, { name }) : null, ...calls].filter(Boolean),
+    { kind: "reply", aside: aside.filter(Boolean).join(" · ") },
+  );
+}

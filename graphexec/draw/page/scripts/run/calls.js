@@ -1,0 +1,77 @@
+// The calls of a visit, with their replies and times.
+
+// Return the requests of a visit with their calls: the effect, the reports about it, and the reply. A report about no
+// call is a request of its own.
+export function requestsOf(visit) {
+  const requests = [];
+  const open = new Map();
+  let request = null;
+  for (const record of visit.records) {
+    const { sequence = null, member = 0 } = record.call ?? {};
+    if (record.event === "reported") {
+      const call = record.effects?.length ? open.get(member) : undefined;
+      if (record.news === "ReplyDelta") {
+        if (call) call.streamed += record.text ?? "";
+      } else if (call) call.notices.push(record);
+      else requests.push({ sequence: null, calls: [], notices: [record], atOnce: false });
+      continue;
+    }
+    if (record.event === "failed") {
+      if (record.call && open.has(member)) open.get(member).failure = record;
+      continue;
+    }
+    const asked = record.event === "asked";
+    // Records without call ids come in the order of the calls.
+    if (request === null || request.sequence !== sequence || (asked && sequence === null)) {
+      request = { sequence, calls: [], notices: [], atOnce: false };
+      requests.push(request);
+      open.clear();
+    }
+    for (const [at, one] of ((asked ? record.effects : record.replies) ?? []).entries()) {
+      let call = asked ? undefined : open.get(member + at);
+      if (!call) {
+        call = {
+          member: member + at,
+          effect: null,
+          notices: [],
+          streamed: "",
+          answer: null,
+          reply: null,
+          failure: null,
+        };
+        request.calls.push(call);
+      }
+      if (asked) {
+        request.atOnce ||= open.size > 0;
+        call.effect = one;
+        open.set(call.member, call);
+      } else {
+        call.answer = record;
+        call.reply = one;
+        open.delete(call.member);
+      }
+    }
+  }
+  for (const one of requests) one.calls.sort((left, right) => left.member - right.member);
+  return requests;
+}
+
+// Return the start and end of a call on the run's clock, or null for a call without a reply.
+export function timesOf({ reply, failure }) {
+  const { began, seconds } = reply ?? failure ?? {};
+  return began === undefined ? null : { began, ended: began + seconds, seconds };
+}
+
+// Return the seconds from the start of a request's first call to the end of its last one.
+export function spanOf({ calls }) {
+  const times = calls.map(timesOf).filter(Boolean);
+  if (times.length < 2) return times[0]?.seconds ?? null;
+  return Math.max(...times.map((one) => one.ended)) - Math.min(...times.map((one) => one.began));
+}
+
+export function secondsOf(visit) {
+  const spans = requestsOf(visit)
+    .map(spanOf)
+    .filter((seconds) => seconds !== null);
+  return spans.length ? spans.reduce((sum, seconds) => sum + seconds, 0) : null;
+}

@@ -1,0 +1,41 @@
+// The prompts of a run: each effect's is rebuilt from what is new in it.
+
+// The full prompt of each effect; and the last prompt, which the next one continues.
+export const prompts = new Map();
+let prompt = [];
+// The settings of the last request, from which the next one differs.
+export let settings = {};
+
+export function remember(effect) {
+  const { kept, messages } = effect.prompt;
+  const continued = prompt[kept];
+  const added = messages.map((message, index) => ({
+    ...message,
+    before: index === 0 && message.kept ? continued : null,
+  }));
+  prompt = [...prompt.slice(0, kept), ...added];
+  settings = { ...settings, ...effect.request };
+  prompts.set(effect, { kept, messages: prompt, settings });
+}
+
+// Return the part of a message that repeats the one that it continues.
+export function earlier(message) {
+  const parts = [];
+  let wanted = message.kept ?? 0;
+  for (let one = message.before; one && wanted > 0; one = one.before) {
+    const kept = one.kept ?? 0;
+    if (wanted > kept) {
+      parts.push(beginning(one.content, wanted - kept));
+      wanted = kept;
+    }
+  }
+  return parts.reverse().join("");
+}
+
+// Return the first characters of a text: JavaScript's own length counts surrogates.
+function beginning(text, count) {
+  if (!/[\ud800-\udbff]/.test(text)) return text.slice(0, count);
+  let end = 0;
+  for (let left = count; left > 0 && end < text.length; left -= 1) end += text.codePointAt(end) > 0xffff ? 2 : 1;
+  return text.slice(0, end);
+}

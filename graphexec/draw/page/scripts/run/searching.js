@@ -1,0 +1,59 @@
+// The search: the steps whose text has a match and that fulfil the conditions of the filter.
+
+import { view } from "../base/view.js";
+import { fulfils, readFilter } from "./filter.js";
+import { lastPosition, run } from "./run.js";
+
+export const search = document.getElementById("search");
+// Fields that the search ignores.
+const UNSEARCHED = new Set(["spent", "event", "call", "within", "began", "seconds", "time", "request"]);
+
+export function gather(value, texts) {
+  if (typeof value === "string") texts.push(value);
+  else if (typeof value === "number") texts.push(String(value));
+  else if (value !== null && typeof value === "object")
+    for (const [key, one] of Object.entries(value)) if (!UNSEARCHED.has(key)) gather(one, texts);
+}
+
+// Return the text of a visit for the search; of a prompt, only its new part.
+function searchedIn(visit) {
+  if (visit.searched === null) {
+    const texts = [visit.node];
+    for (const record of visit.records) gather(record, texts);
+    if (visit.moved) gather({ ...visit.moved, node: null }, texts);
+    visit.searched = texts.join("\n");
+  }
+  return visit.searched;
+}
+
+export function searchFor(words) {
+  const { conditions, phrase } = readFilter(words);
+  view.pattern = phrase ? new RegExp(phrase.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu") : null;
+  view.found = words ? positionsWith(view.pattern, conditions) : null;
+}
+
+// Return the positions whose text has a match, and whose visits fulfil all conditions.
+function positionsWith(wanted, conditions) {
+  const all = [];
+  const has = (text) => wanted === null || wanted.test(text);
+  const free = !conditions.length;
+  if (free && has(searchable(run.start, ["input", "tools", "model", "agent"]))) all.push(0);
+  run.visits.forEach((visit, index) => {
+    if (fulfils(visit, conditions) && has(searchedIn(visit))) all.push(index + 1);
+  });
+  if (free && run.result && has(searchable(run.result, ["output", "error", "reason"]))) all.push(lastPosition());
+  return all;
+}
+
+function searchable(record, keys) {
+  const texts = [];
+  for (const key of keys) gather(record[key], texts);
+  return texts.join("\n");
+}
+
+// Return the next or previous match from a position, wrapping around.
+export function matchFrom(position, forward) {
+  if (!view.found?.length) return null;
+  if (forward) return view.found.find((one) => one > position) ?? view.found[0];
+  return view.found.findLast((one) => one < position) ?? view.found.at(-1);
+}

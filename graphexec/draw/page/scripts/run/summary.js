@@ -1,0 +1,45 @@
+// A visit in one line.
+
+import { inline, plural } from "../base/text.js";
+import { requestsOf } from "./calls.js";
+import { failureText, hasFailed } from "./failures.js";
+
+// Return a one-line summary of a visit.
+export function gist(visit) {
+  if (hasFailed(visit)) return failureText(visit);
+  let summary = "";
+  for (const { calls, notices } of requestsOf(visit)) {
+    const replies = calls.map((call) => call.reply).filter(Boolean);
+    const streamed = calls.map((call) => (call.reply ? "" : call.streamed)).join("");
+    const asked = requestSummary(calls.map((call) => call.effect).filter(Boolean));
+    const reported = [...calls.flatMap((call) => call.notices), ...notices].map((record) => record.text);
+    summary = replySummary(replies) || (asked || summary) + streamed || reported[0] || summary;
+  }
+  return summary || valueSummary(visit.moved?.value);
+}
+
+function requestSummary(effects) {
+  return effects
+    .map((effect) => (effect.tool ? `${effect.tool}(${inline(effect.tool_input)})` : (effect.question ?? "")))
+    .filter(Boolean)
+    .join(", ");
+}
+
+// Summarize the replies; if some failed, those only.
+function replySummary(all) {
+  const wrong = all.filter((reply) => reply.status && reply.status !== "ok");
+  const replies = wrong.length ? wrong : all;
+  const contents = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
+  const calls = replies.flatMap((reply) =>
+    (reply.tool_calls ?? []).map((call) => `${call.name}(${inline(call.arguments)})`),
+  );
+  return [...contents, ...calls].filter(Boolean).join(", ");
+}
+
+function valueSummary(value) {
+  if (value === null || typeof value !== "object") return inline(value ?? "");
+  const actions = value.actions?.map?.((action) => `${action.tool}(${inline(action.tool_input)})`);
+  const output = value.output ?? value.return_values?.output ?? value.return_values;
+  if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
+  return value.run?.steps ? plural(value.run.steps, "tool call") : "";
+}
