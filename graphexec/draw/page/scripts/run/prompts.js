@@ -1,21 +1,19 @@
 // The prompts of a run: each effect's is rebuilt from what is new in it.
 
-// The full prompt of each effect; and the last prompt, which the next one continues.
+// The full prompt of each effect, with the settings of its request.
 export const prompts = new Map();
-let prompt = [];
-// The settings of the last request, from which the next one differs.
-export let settings = {};
 
-export function remember(effect) {
+// Rebuild a prompt and its settings, which continue those of the run's last request.
+export function remember(effect, of) {
   const { kept, messages } = effect.prompt;
-  const continued = prompt[kept];
+  const continued = of.prompt[kept];
   const added = messages.map((message, index) => ({
     ...message,
     before: index === 0 && message.kept ? continued : null,
   }));
-  prompt = [...prompt.slice(0, kept), ...added];
-  settings = { ...settings, ...effect.request };
-  prompts.set(effect, { kept, messages: prompt, settings });
+  of.prompt = [...of.prompt.slice(0, kept), ...added];
+  of.settings = { ...of.settings, ...effect.request };
+  prompts.set(effect, { kept, messages: of.prompt, settings: of.settings });
 }
 
 // Return the part of a message that repeats the one that it continues.

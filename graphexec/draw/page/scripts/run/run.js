@@ -1,45 +1,57 @@
 // The run: its records in order, grouped into visits of nodes.
 
-import { looks, picture } from "../base/given.js";
+import { picture } from "../base/given.js";
 import { edgeOf } from "./edges.js";
 import { remember } from "./prompts.js";
 
 // `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
 // `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
-export const run = {
-  start: {},
-  visits: [],
-  result: null,
-  count: 0,
-  iterations: null,
-  over: null,
-  time: null,
-  silent: false,
-};
+// `edges` are the indices of the machine's arrows by source and outcome; `prompt` and `settings` are those of the last
+// request to a model.
+export function makeRun(machine) {
+  return {
+    arrows: machine.arrows,
+    edges: new Map(machine.arrows.map((arrow, index) => [`${arrow.source} ${arrow.outcome}`, index])),
+    metered: new Set(machine.boxes.filter((box) => box.metered).map((box) => box.name)),
+    start: {},
+    visits: [],
+    result: null,
+    count: 0,
+    iterations: null,
+    over: null,
+    time: null,
+    silent: false,
+    prompt: [],
+    settings: {},
+  };
+}
 
-export function append(record) {
-  run.count += 1;
-  run.time = record.time ?? run.time;
-  if (record.spent) numberVisit(record);
+// The run of the page; functions of a run are about this one by default.
+export const run = makeRun(picture);
+
+export function append(record, to = run) {
+  to.count += 1;
+  to.time = record.time ?? to.time;
+  if (record.spent) numberVisit(record, to);
   switch (record.event) {
     case "start":
-      run.start = record;
+      to.start = record;
       break;
     case "result":
-      run.result = record;
+      to.result = record;
       break;
     case "alive":
       break;
     case "entered":
-      run.visits.push({ ...visitOf(record.node, record.spent), entered: record });
-      if (looks.get(record.node)?.metered) run.visits.at(-1).iteration = run.iterations + 1;
+      to.visits.push({ ...visitOf(record.node, record.spent, to), entered: record });
+      if (to.metered.has(record.node)) to.visits.at(-1).iteration = to.iterations + 1;
       break;
     default:
-      addToVisit(record);
+      addToVisit(record, to);
   }
 }
 
-function visitOf(node, spent) {
+function visitOf(node, spent, of) {
   return {
     node,
     entered: null,
@@ -51,31 +63,31 @@ function visitOf(node, spent) {
     failed: null,
     searched: null,
     iteration: null,
-    iterations: run.iterations,
+    iterations: of.iterations,
   };
 }
 
 // The usage shows whether the visit of a metered node consumed an iteration. If a node requests nothing and its edge
 // resets the budget, the usage does not show it: the visit counts.
-function numberVisit(record) {
-  const visit = run.visits.at(-1);
+function numberVisit(record, of) {
+  const visit = of.visits.at(-1);
   const spent = record.spent.iterations ?? 0;
-  run.iterations ??= spent;
-  if (!visit || visit.iteration !== run.iterations + 1) return;
+  of.iterations ??= spent;
+  if (!visit || visit.iteration !== of.iterations + 1) return;
   // The cost of an interrupted run's last visit may be unknown.
   if (record.event === "result" && record.status !== "answered" && record.status !== "stopped") return;
-  const resets = picture.arrows[edgeOf(visit.moved)]?.resets ?? [];
-  if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) run.iterations += 1;
+  const resets = of.arrows[edgeOf(visit.moved, of)]?.resets ?? [];
+  if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) of.iterations += 1;
   else visit.iteration = null;
 }
 
-function addToVisit(record) {
-  let visit = run.visits.at(-1);
+function addToVisit(record, to) {
+  let visit = to.visits.at(-1);
   // A report without an effect may come after the last move.
   const late = record.event === "reported" && visit !== undefined;
   if (!late && (visit === undefined || visit.moved !== null)) {
-    visit = visitOf(record.node ?? run.start.machine?.start ?? "", visit?.spent);
-    run.visits.push(visit);
+    visit = visitOf(record.node ?? to.start.machine?.start ?? "", visit?.spent, to);
+    to.visits.push(visit);
   }
   visit.searched = null;
   visit.failed = null;
@@ -84,11 +96,11 @@ function addToVisit(record) {
   if (record.event === "moved") {
     visit.moved = record;
     // A limit prevented the visit.
-    if (picture.arrows[edgeOf(record)]?.exhausts && !visit.records.length) visit.iteration = null;
+    if (to.arrows[edgeOf(record, to)]?.exhausts && !visit.records.length) visit.iteration = null;
     return;
   }
   visit.records.push(record);
-  if (record.event === "asked") for (const effect of record.effects ?? []) if (effect.prompt) remember(effect);
+  if (record.event === "asked") for (const effect of record.effects ?? []) if (effect.prompt) remember(effect, to);
 }
 
 // Positions: 0 is the start, then one for each visit, then the end, if the run has ended.

@@ -1,0 +1,106 @@
+"""The parts that every page has: style, drawing, data and scripts in one file, with a strict content policy."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from graphexec.draw.formats.svg import svg
+from graphexec.draw.layout.placement import paths_of
+from graphexec.draw.model.picture import Picture
+from graphexec.draw.model.style import DARK, LIGHT, Palette, style
+from graphexec.draw.model.text import sanitize_line
+from graphexec.draw.page.encoding import script_json
+from graphexec.draw.runs.data import Record
+
+# In their order: the later ones adapt the earlier ones to the screen.
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "screens")
+# The script sets this attribute on a dark page: the reader's choice, or else the system's.
+_DARK = ":root[data-theme=dark]"
+
+
+def assemble(body: str, script: str, *, title: str, data: Record, live: bool = False) -> str:
+    """Return a page: the content of its body, its script, and the data that the script reads.
+
+    The policy allows the script and the styles of the page alone, and a `live` page requests to its own server.
+    """
+    css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
+    return Template(_read("document.html")).substitute(
+        title=escape(title),
+        policy=_policy(script, css, body, live=live),
+        css=css,
+        body=body,
+        data=script_json(data),
+        script=script,
+    )
+
+
+def body_of(name: str, **parts: str) -> str:
+    """Return the body of a page, from its file and the parts that the file names."""
+    return Template(_read(f"{name}.html")).substitute(parts)
+
+
+def drawing_of(picture: Picture) -> str:
+    """Return the drawing of a machine for a page, which has its style and shows its caption.
+
+    Raises `InputError` if pygraphviz is not installed.
+    """
+    return re.sub("<style>.*?</style>", "", svg(replace(picture, caption=())), count=1, flags=re.DOTALL)
+
+
+def machine_data(picture: Picture) -> Record:
+    """Return the data of a machine for a page's script: its picture, and the nodes in each of its boxes."""
+    return {"picture": picture.to_data(), "clusters": _clusters(picture)}
+
+
+def _clusters(picture: Picture) -> dict[str, list[str]]:
+    """Return the nodes in the box of each piece and embedded graph, by its path; outer boxes come first."""
+    return {
+        sanitize_line(".".join(path)): [box.name for box in picture.boxes if box.path[: len(path)] == path]
+        for path in paths_of(picture)
+    }
+
+
+def _colours(palette: Palette, selector: str) -> str:
+    names = ("paper", "ink", "faint", "line", "cluster", "red", "orange", "grey", "heat", "current")
+    rules = [f"--{name}:{getattr(palette, name)}" for name in names]
+    for look, colours in palette.nodes.items():
+        rules += [f"--{look}:{colours.stroke}", f"--{look}-fill:{colours.fill}"]
+    return f"{selector}{{{';'.join(rules)}}}"
+
+
+def _policy(script: str, css: str, body: str, *, live: bool) -> str:
+    """Return the content security policy: the page's own script and style, and for a live page its own server."""
+    widths = sorted(set(re.findall(' style="([^"]*)"', body)))
+    styles = " ".join([_hash(css), *(["'unsafe-hashes'"] if widths else []), *map(_hash, widths)])
+    rules: Mapping[str, str] = {
+        "default-src": "'none'",
+        "script-src": _hash(script),
+        "style-src": styles,
+        "img-src": "data:",
+        "connect-src": "'self'" if live else "'none'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{rule} {sources}" for rule, sources in rules.items())
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _read_styles() -> str:
+    return "".join(_read(f"styles/{name}.css") for name in _STYLES)
+
+
+@cache
+def _read(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")

@@ -1,0 +1,64 @@
+"""JSON for the page: what JavaScript can read, and what a script element can hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, cast
+
+from graphexec.draw.runs.data import Record, to_json_data
+from graphexec.messages.images import Image, restore_object
+
+# The largest integer that JavaScript represents exactly.
+_MOST = 2**53
+# The maximum depth of nested data; and bits of an integer, below Python's limit on decimal conversion.
+_DEEP = 60
+_LONG = 2000
+# Characters that could end the script element that holds the data, or begin a comment in it.
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
+
+
+def record_json(record: Record) -> str:
+    """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
+
+    Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot express become their
+    `repr`. Never raises.
+    """
+    return json.dumps(readable(record), allow_nan=False)
+
+
+def script_json(data: Record) -> str:
+    """Return JSON in ASCII that cannot end an HTML script element."""
+    return re.sub("[<>&]", lambda found: _ESCAPES[found[0]], record_json(data))
+
+
+# Any: JSON values are arbitrary.
+def readable(value: Any, depth: int = 0) -> Any:
+    """Return data as the page shows it: see `record_json`."""
+    match value:
+        case None | bool() | str():
+            return value
+        case _ if depth > _DEEP:
+            return "…"
+        case dict():
+            # Type checkers do not know the members of an arbitrary value.
+            restored = restore_object(cast("Record", value))
+            if isinstance(restored, Image):
+                return f"[image: {restored}]"
+            return {_text(name): readable(one, depth + 1) for name, one in restored.items()}
+        case list() | tuple():
+            return [readable(one, depth + 1) for one in cast("Sequence[Any]", value)]
+        case float():
+            return value if isfinite(value) else str(value)
+        case int() if value.bit_length() > _LONG:
+            return hex(value)
+        case int():
+            return value if -_MOST <= value <= _MOST else str(value)
+        case _:
+            return readable(to_json_data(value), depth + 1)
+
+
+def _text(name: object) -> str:
+    return name if isinstance(name, str) else json.dumps(readable(name), allow_nan=False)
