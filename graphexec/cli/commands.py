@@ -136,6 +136,7 @@ app.command(
         "Examples:",
         'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
         "graphexec view trace.jsonl --timeline  # on the terminal",
+        "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
         "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
     )
 )(view)

@@ -1,4 +1,4 @@
-"""The command `view`: a run as a page, as text, or live while it happens."""
+"""The command `view`: a run as a page, as text, or live while it happens; or two runs side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import webbrowser
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from shlex import quote
@@ -34,11 +34,12 @@ _VIEWS, _LIVE, _OUTPUT = "Other views", "Live view", "Output"
 
 
 def view(
-    trace: Annotated[
-        str,
+    traces: Annotated[
+        list[str],
         typer.Argument(
             metavar="TRACE",
-            help="The file of graphexec run --record, or the output of --json; - is the standard input.",
+            help="The file of graphexec run --record, or the output of --json; - is the standard input. Of two, one "
+            "page shows both runs side by side.",
             show_default=False,
         ),
     ],
@@ -87,13 +88,15 @@ def view(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run: write its page, open it in the browser, and print its path."""
+    """Show a run, or compare two: write the page, open it in the browser, and print its path."""
     with exit_on_error(debug=debug):
         views = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
         if len(views) > 1:
             raise UsageError(f"--{views[0]} and --{views[1]} exclude each other; leave one out")
         if port is not None and not live:
             raise UsageError("--port needs --live; add --live")
+        _check_count(traces, views)
+        trace = traces[0]
         if live:
             if output is not None:
                 raise UsageError("--live cannot write a file; leave out -o")
@@ -105,7 +108,12 @@ def view(
         from graphexec.cli.records import load_recording
 
         recording = load_recording(trace)
-        if timeline:
+        if len(traces) > 1:
+            from graphexec.draw.page.comparison import comparison
+
+            other = load_recording(traces[1])
+            _show_page(comparison(recording, other, _names_of(traces)), output, opened=not no_open)
+        elif timeline:
             from graphexec.draw.runs.timeline import timeline as draw_timeline
 
             symbols = symbols_for(sys.stdout)
@@ -122,12 +130,32 @@ def view(
         else:
             from graphexec.draw.page import html
 
-            page = html(recording.machine, recording)
-            place = make_temporary_file() if output is None else output
-            write(page, place, private=True)
-            print_path(place, sys.stdout)
-            if not no_open:
-                open_in_browser(place.resolve().as_uri())
+            _show_page(html(recording.machine, recording), output, opened=not no_open)
+
+
+def _check_count(traces: Sequence[str], views: Sequence[str]) -> None:
+    if len(traces) == 1:
+        return
+    if views:
+        raise UsageError(f"--{views[0]} shows one run; name one trace, or leave out --{views[0]} to compare two")
+    if len(traces) > 2:  # noqa: PLR2004 - a page compares two runs
+        raise UsageError(f"{len(traces)} traces are named; name one to show its run, or two to compare theirs")
+    if traces == ["-", "-"]:
+        raise UsageError("the standard input can only be read once; name a file to compare it with")
+
+
+def _names_of(traces: Sequence[str]) -> tuple[str, str]:
+    """Return the names of two files on a page: the last parts of their paths, or all if those are equal."""
+    one, other = ("standard input" if trace == "-" else Path(trace).name for trace in traces)
+    return (one, other) if one != other else (traces[0], traces[1])
+
+
+def _show_page(page: str, output: Path | None, *, opened: bool) -> None:
+    place = make_temporary_file() if output is None else output
+    write(page, place, private=True)
+    print_path(place, sys.stdout)
+    if opened:
+        open_in_browser(place.resolve().as_uri())
 
 
 def _check_suffix(trace: str, view: str, output: Path) -> None:

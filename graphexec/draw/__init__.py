@@ -1,7 +1,8 @@
 """Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
 `draw` returns a picture as text, `save` writes it to a file; `graph.draw(path)`, `executor.draw(path)` and
-`result.draw(path)` call them. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
+`result.draw(path)` call them. `compare_runs` returns the page of two runs. The text formats need only the core; SVG,
+PNG and HTML need the extra `draw`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from graphexec.draw.model.marks import COLOURS, Mark, Marks, marks_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.model.pieces import PieceView, show_pieces
 from graphexec.draw.page import html
+from graphexec.draw.page.comparison import comparison
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -43,6 +45,7 @@ __all__ = [
     "PieceView",
     "Recorder",
     "Recording",
+    "compare_runs",
     "draw",
     "format_of",
     "marks_of",
@@ -162,6 +165,17 @@ def save(
     with FileIO(file, "wb", opener=open_private if shown else None) as out:
         write_all(out, content)
     return file
+
+
+def compare_runs(run: AnyRun, other: AnyRun, *, names: tuple[str, str] = ("first run", "second run")) -> str:
+    """Return an HTML page that shows two runs side by side and opens with the first step that differs.
+
+    The steps are aligned, and the differences of prompts, replies, observations and outcomes are marked word by word.
+    Ids, times and counts of tokens are no difference. `names` says what the runs are called on the page.
+
+    Raises `InputError` for what is not a run, and if the extra `draw` is not installed.
+    """
+    return comparison(recording_of(run), recording_of(other), names)
 
 
 def format_of(file: Path) -> str:

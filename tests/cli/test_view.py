@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from graphexec.draw import Recording
+from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page import html
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
@@ -80,6 +80,17 @@ def test_timeline_and_sequence_are_printed(capsys: pytest.CaptureFixture[str], f
     assert command(capsys, "view", TRACE, "--sequence").out == sequence_mermaid(RECORDING)
     assert command(capsys, "view", TRACE, "--timeline", "-o", "run.txt").out == ""
     assert (folder / "run.txt").read_text(encoding="utf-8") == timeline(RECORDING)
+
+
+def test_two_traces_make_one_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
+    (folder / "sub").mkdir()
+    other = record_run("not a reply")
+    (folder / "sub" / TRACE).write_text(other, encoding="utf-8")
+    ended = command(capsys, "view", TRACE, f"sub/{TRACE}", "-o", "both.html")
+    assert (ended.code, ended.out, ended.err) == (0, "both.html\n", "")
+    assert visited == [(folder / "both.html").as_uri()]
+    page = compare_runs(RECORDING, Recording.from_json_lines(other), names=(TRACE, f"sub/{TRACE}"))
+    assert (folder / "both.html").read_text(encoding="utf-8") == page
 
 
 def page_of(recording: Recording) -> str:
@@ -212,6 +223,12 @@ def test_invalid_trace_names_file_and_line(
         ([TRACE, "--live", "-o", "run.html"], "--live cannot write a file; leave out -o"),
         (["-", "--live"], "the standard input cannot be followed; name the file"),
         ([".", "--live"], ". is a folder; name the file"),
+        ([TRACE, TRACE, "--timeline"], "--timeline shows one run; name one trace, or leave out --timeline to compare"),
+        ([TRACE, TRACE, "--live"], "--live shows one run; name one trace, or leave out --live to compare two"),
+        ([TRACE] * 3, "3 traces are named; name one to show its run, or two to compare theirs"),
+        (["-", "-"], "the standard input can only be read once; name a file to compare it with"),
+        ([TRACE, "no.jsonl"], "no.jsonl cannot be read: there is no such file"),
+        ([TRACE, TRACE, "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
         (
             [TRACE, "-o", "nowhere/run.html", "--no-open"],
             "nowhere/run.html cannot be written: there is no folder ",

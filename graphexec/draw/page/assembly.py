@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from string import Template
 
 from graphexec.draw.formats.svg import svg
@@ -17,11 +16,12 @@ from graphexec.draw.layout.placement import paths_of
 from graphexec.draw.model.picture import Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
+from graphexec.draw.page.bundle import read_file
 from graphexec.draw.page.encoding import script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "screens")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "screens")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 
@@ -32,7 +32,7 @@ def assemble(body: str, script: str, *, title: str, data: Record, live: bool = F
     The policy allows the script and the styles of the page alone, and a `live` page requests to its own server.
     """
     css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
-    return Template(_read("document.html")).substitute(
+    return Template(read_file("document.html")).substitute(
         title=escape(title),
         policy=_policy(script, css, body, live=live),
         css=css,
@@ -44,7 +44,7 @@ def assemble(body: str, script: str, *, title: str, data: Record, live: bool = F
 
 def body_of(name: str, **parts: str) -> str:
     """Return the body of a page, from its file and the parts that the file names."""
-    return Template(_read(f"{name}.html")).substitute(parts)
+    return Template(read_file(f"{name}.html")).substitute(parts)
 
 
 def drawing_of(picture: Picture) -> str:
@@ -98,9 +98,4 @@ def _hash(text: str) -> str:
 
 @cache
 def _read_styles() -> str:
-    return "".join(_read(f"styles/{name}.css") for name in _STYLES)
-
-
-@cache
-def _read(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
+    return "".join(read_file(f"styles/{name}.css") for name in _STYLES)

@@ -13,6 +13,12 @@ _EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MU
 
 
 @cache
+def read_file(name: str) -> str:
+    """Return the text of a file of this package."""
+    return files("graphexec.draw.page").joinpath(name).read_text("utf-8")
+
+
+@cache
 def bundle(entry: str) -> str:
     """Return a module of the folder `scripts` and all that it imports, each module after those it imports.
 
@@ -29,7 +35,7 @@ def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
     if name in begun:
         return
     begun.add(name)
-    source = files(__package__).joinpath("scripts", name).read_text("utf-8")
+    source = read_file(f"scripts/{name}")
     for path in _IMPORT.findall(source):
         _collect(normpath(join(dirname(name), path)), texts, begun)
     texts[name] = _EXPORT.sub("", _IMPORT.sub("", source))

@@ -8,16 +8,14 @@ import { onKey, onSearch } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
 import { drawRows, list } from "./controls/steps.js";
-import { followSystem, system, turnTheme } from "./controls/theme.js";
+import { beginTheme, followTheme } from "./controls/theme.js";
 import { readDrawing } from "./machine/drawing.js";
 import { readPieces } from "./machine/pieces.js";
 import { append, lastPosition } from "./run/run.js";
 import { search, searchFor } from "./run/searching.js";
 
 function begin() {
-  followSystem();
-  system.addEventListener("change", followSystem);
-  byId("theme").addEventListener("click", turnTheme);
+  beginTheme();
   addEventListener("keydown", onKey);
   document.body.classList.toggle("without-run", !hasRun);
   readDrawing(picture, hasRun ? choose : null);
@@ -59,11 +57,8 @@ function onLink(event) {
 
 // Show what the address says.
 function followAddress() {
-  const { step, call: at, words, theme } = readAddress();
-  if (theme === "dark" || theme === "light") {
-    view.themed = true;
-    document.documentElement.dataset.theme = theme;
-  }
+  const { step, call: at, words } = readAddress();
+  followTheme();
   if (!hasRun) return;
   if (words !== search.value) {
     search.value = words;

@@ -126,18 +126,9 @@ export function diffWords(before, after) {
     parts.flatMap((part, index) => {
       const next = parts[index + 1];
       if (part.kind === "ins" && parts[index - 1]?.kind === "del") return [];
-      return part.kind === "del" && next?.kind === "ins" ? diffLines(part, next) : [part];
+      return part.kind === "del" && next?.kind === "ins" ? diffTexts(part.text, next.text, WORD) : [part];
     }),
   );
-}
-
-/**
- * @param {TextPart} removed
- * @param {TextPart} added
- */
-function diffLines(removed, added) {
-  const small = removed.text.length + added.text.length <= LONG_TEXT;
-  return small ? diffTexts(removed.text, added.text, WORD) : [removed, added];
 }
 
 /**

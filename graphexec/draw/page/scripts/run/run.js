@@ -6,13 +6,13 @@ import { remember } from "./prompts.js";
 
 // `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
 // `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
-// `edges` are the indices of the machine's arrows by source and outcome; `prompt` and `settings` are those of the last
+// `boxes` are the machine's nodes by name, `edges` the indices of its arrows by source and outcome; `prompt` and `settings` are those of the last
 // request to a model.
 export function makeRun(machine) {
   return {
     arrows: machine.arrows,
     edges: new Map(machine.arrows.map((arrow, index) => [`${arrow.source} ${arrow.outcome}`, index])),
-    metered: new Set(machine.boxes.filter((box) => box.metered).map((box) => box.name)),
+    boxes: new Map(machine.boxes.map((box) => [box.name, box])),
     start: {},
     visits: [],
     result: null,
@@ -44,7 +44,7 @@ export function append(record, to = run) {
       break;
     case "entered":
       to.visits.push({ ...visitOf(record.node, record.spent, to), entered: record });
-      if (to.metered.has(record.node)) to.visits.at(-1).iteration = to.iterations + 1;
+      if (to.boxes.get(record.node)?.metered) to.visits.at(-1).iteration = to.iterations + 1;
       break;
     default:
       addToVisit(record, to);

@@ -1,0 +1,160 @@
+// The selected pair: what both steps did, with the differences of their texts marked, and what they used.
+
+import { diffWords } from "../base/diff.js";
+import { block, collapsible, element, fill, span } from "../base/dom.js";
+import { byId } from "../base/given.js";
+import { characters, duration, number } from "../base/text.js";
+import { view } from "../base/view.js";
+import { heading, section } from "../detail/parts.js";
+import { visitUsage } from "./content.js";
+import { contentsOf, files, pairs, runs, SIDES } from "./pairing.js";
+import { signed, statusOf } from "./totals.js";
+
+// Equal text of more characters between two differences is folded, but for so many at each of its ends.
+const [FOLDED, KEPT] = [600, 160];
+// The characters of a difference that are shown at first.
+const SHOWN_CHANGE = 4000;
+
+/** Show the selected pair. */
+export function showPair() {
+  const pair = pairs[view.position];
+  const [left, right] = contentsOf(pair);
+  const host = byId("detail");
+  host.replaceChildren(...[pairHeading(pair), usageTable(pair), ...textParts(left, right)].filter(Boolean));
+  host.scrollTop = 0;
+}
+
+function pairHeading(pair) {
+  const { kind, positions, visits, differs } = pair;
+  const names = kind === "step" ? visits.map((visit) => visit?.node) : kind === "end" ? runs.map(statusOf) : ["start"];
+  const shown = [...new Set(names.filter((name) => name !== undefined))];
+  const look = visits[0] ? runs[0].boxes.get(visits[0].node)?.look : runs[1].boxes.get(visits[1]?.node)?.look;
+  const where = positions.map((position, side) =>
+    position === null ? "" : `step ${number(position)} in ${SIDES[side]}`,
+  );
+  const only = kind === "step" ? positions.indexOf(null) : -1;
+  const state = only >= 0 ? `only in ${SIDES[1 - only]}` : differs ? "different" : "the same";
+  return heading(shown.join(" / "), look ?? "", where.filter(Boolean).join(" · "), state);
+}
+
+// The time, tokens and cost of both steps, with the difference.
+function usageTable({ kind, visits }) {
+  if (kind !== "step") return null;
+  const used = visits.map((visit) => visit && visitUsage(visit));
+  const measures = [
+    ["seconds", "time", duration],
+    ["prompt", "prompt tokens", number],
+    ["completion", "completion tokens", number],
+    ["cost", "cost", number],
+  ].filter(([key]) => used.some((one) => one?.[key]));
+  if (!measures.length) return null;
+  const rows = used.map((one, side) => [
+    SIDES[side],
+    measures.map(([key, , write]) => (one?.[key] ? write(one[key]) : "–")),
+  ]);
+  if (used.every(Boolean))
+    rows.push([
+      "difference",
+      measures.map(([key, , write]) => signed((used[1][key] ?? 0) - (used[0][key] ?? 0), write)),
+    ]);
+  return element(
+    "table",
+    { class: "used" },
+    element("caption", { class: "unseen" }, "what the steps used"),
+    element(
+      "thead",
+      {},
+      element("tr", {}, element("td"), ...measures.map(([, title]) => element("th", { scope: "col" }, title))),
+    ),
+    element(
+      "tbody",
+      {},
+      ...rows.map(([name, cells]) =>
+        element("tr", {}, element("th", { scope: "row" }, name), ...cells.map((cell) => element("td", {}, cell))),
+      ),
+    ),
+  );
+}
+
+// The texts of both sides in their order: those that differ beside each other, equal ones once.
+function textParts(left, right) {
+  const others = new Map((right ?? []).map((part) => [part.key, part]));
+  const keys = new Set((left ?? []).map(({ key }) => key));
+  const both = (left ?? []).map((part) => [part, others.get(part.key) ?? null]);
+  const added = (right ?? []).filter(({ key }) => !keys.has(key)).map((part) => [null, part]);
+  return [...both, ...added].map(([one, other]) => {
+    const { key, title, kind } = one ?? other;
+    const name = `${view.position} ${key}`;
+    if (one && other && one.text === other.text && one.title === other.title)
+      return section(title, equalText(one.text, name), { kind, aside: "the same" });
+    const titles = [...new Set([one, other].filter(Boolean).map((part) => part.title))].join(" / ");
+    const only = one && other ? "" : `only in ${one ? SIDES[0] : SIDES[1]}`;
+    return section(titles, differentTexts(one?.text, other?.text), { kind, aside: only || "different" });
+  });
+}
+
+function equalText(text, name) {
+  return text.length <= FOLDED
+    ? block(text, { name })
+    : collapsible(`${number(characters(text))} characters`, name, () => block(text, { name }));
+}
+
+function differentTexts(left, right) {
+  const pieces = diffWords(left ?? "", right ?? "");
+  return element(
+    "div",
+    { class: "both" },
+    ...[left, right].map((text, side) => {
+      const change = side ? "ins" : "del";
+      const own = pieces.filter(({ kind }) => kind === "same" || kind === change);
+      const shown =
+        text === undefined
+          ? element("p", { class: "faint" }, "nothing")
+          : element("pre", { class: "text", dir: "auto", tabindex: "0" }, ...own.flatMap(pieceNodes));
+      return element(
+        "div",
+        { class: "side-text", role: "group", "aria-label": `${SIDES[side]}: ${files[side]}` },
+        element("span", { class: "role" }, SIDES[side]),
+        shown,
+      );
+    }),
+  );
+}
+
+// The nodes of a piece; of a long one, its ends or its beginning, and a button for the rest.
+function pieceNodes({ kind, text }, at, all) {
+  if (kind === "same") {
+    if (text.length <= FOLDED) return [plain(text)];
+    const [before, after] = [at === 0 ? 0 : KEPT, at === all.length - 1 ? 0 : KEPT];
+    return cut(text, before, after, plain);
+  }
+  const change = (some) => {
+    const node = element(kind, {});
+    fill(node, some);
+    return node;
+  };
+  return text.length <= SHOWN_CHANGE ? [change(text)] : cut(text, SHOWN_CHANGE, 0, change);
+}
+
+function plain(text) {
+  const node = element("span", {});
+  fill(node, text);
+  return node;
+}
+
+// Return the first and last characters of a text, made by `make`, around a button that shows those between.
+function cut(text, before, after, make) {
+  const [from, to] = [wholeAt(text, before), wholeAt(text, text.length - after)];
+  const hidden = text.slice(from, to);
+  const label = `show ${number(characters(hidden))} more characters`;
+  const button = element("button", { type: "button", class: "more" }, label);
+  button.addEventListener("click", () => button.replaceWith(make(hidden)));
+  return [from > 0 ? make(text.slice(0, from)) : null, button, to < text.length ? make(text.slice(to)) : null].filter(
+    Boolean,
+  );
+}
+
+// Return a place in a text that is not within a surrogate pair.
+function wholeAt(text, at) {
+  return at > 0 && /[\udc00-\udfff]/.test(text[at] ?? "") ? at - 1 : at;
+}

@@ -1,0 +1,243 @@
+"""The page of two runs: their alignment, the differences of their texts, and the keys."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from graphexec.draw import Recording, compare_runs
+from graphexec.draw.page.bundle import bundle
+from graphexec.errors import InputError
+from graphexec.messages import ModelReply, Reasoning
+from tests.draw.browser import chromium, open_page
+from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+browser_test = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def compared(
+    browser: Browser, folder: Path, left: Recording, right: Recording, address: str = "", **options: Any
+) -> Generator[Page]:
+    file = folder / "both.html"
+    file.write_text(compare_runs(left, right, names=("a.jsonl", "b.jsonl")), encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
+        yield one.page
+        assert one.faults == []
+        assert [url for url in one.requests if not url.startswith(("file:", "data:"))] == []
+
+
+def shopping(second: str = "I look at shop 1.", *, slower: float = 0.0, shops: Sequence[int] = range(3)) -> Recording:
+    """Record a run that fetches the pages of shops; the text of its second reply is at step 5."""
+    turns: list[Turn] = []
+    for at, shop in enumerate(shops):
+        text = second if at == 1 else f"I look at shop {shop}."
+        turns.append((1.0 + slower, calling(("fetch", {"url": f"https://shop{shop}.example"}), text=text)))
+    return record([*turns, (2.0, answering("Shop 2."))], "Which shop is the cheapest?")
+
+
+def known(page: Page) -> str:
+    return page.locator("#known").inner_text()
+
+
+def selected(page: Page) -> str:
+    return page.locator("#detail .where").inner_text()
+
+
+@browser_test
+def test_first_difference_is_selected(browser: Browser, tmp_path: Path) -> None:
+    other = shopping("I look at the second shop 1.")
+    with compared(browser, tmp_path, shopping("I look at the first shop 1."), other) as page:
+        assert selected(page) == "step 5 in A · step 5 in B"
+        assert page.locator("#detail h2").inner_text() == "plan"
+        assert [one.inner_text() for one in page.locator("del, ins").all()] == ["first", "second"]
+        assert [one.inner_text() for one in page.locator(".side-text .text").all()] == [
+            "I look at the first shop 1.",
+            "I look at the second shop 1.",
+        ]
+        assert page.locator(".row.current.differs").get_attribute("data-position") == "5"
+
+
+@browser_test
+def test_ids_and_times_are_no_difference(browser: Browser, tmp_path: Path) -> None:
+    with compared(browser, tmp_path, shopping(), shopping(slower=0.5)) as page:
+        assert known(page) == "The runs do not differ, except in ids, times and tokens."
+        assert page.locator(".row.differs").count() == 0
+        assert page.locator('tr:has-text("difference") [data-total=time]').inner_text() == "+1.50 s"
+        page.keyboard.press("n")
+        assert page.locator("#position").inner_text() == "0 differences"
+
+
+@browser_test
+def test_keys_visit_the_differences(browser: Browser, tmp_path: Path) -> None:
+    with compared(browser, tmp_path, shopping("Shop 1?"), shopping("Shop 1!")) as page:
+        assert known(page) == "2 steps differ"
+        assert page.locator("#position").inner_text() == "difference 1 of 2"
+        page.keyboard.press("n")
+        # The reply is in the prompt of the next request.
+        assert selected(page) == "step 9 in A · step 9 in B"
+        assert "PROMPT: ASSISTANT" in page.locator("#detail").inner_text()
+        assert "step=9" in page.url
+        page.reload()
+        assert selected(page) == "step 9 in A · step 9 in B"
+        page.keyboard.press("n")
+        assert "step=5" in page.url
+        page.keyboard.press("N")
+        assert "step=9" in page.url
+        page.keyboard.press("Home")
+        assert page.locator("#detail h2").inner_text() == "start"
+        page.keyboard.press("ArrowRight")
+        assert selected(page) == "step 1 in A · step 1 in B"
+        page.keyboard.press("End")
+        assert page.locator("#detail h2").inner_text() == "answered"
+
+
+@browser_test
+def test_additional_steps_stand_alone(browser: Browser, tmp_path: Path) -> None:
+    with compared(browser, tmp_path, shopping(shops=(0, 1, 3)), shopping(shops=(0, 1, 2, 3))) as page:
+        assert "4 steps only in B" in known(page)
+        alone = page.locator(".row.added")
+        assert alone.count() == 4
+        alone.first.click()
+        assert page.locator("#detail .chip").first.inner_text() == "only in B"
+        assert page.locator("#detail del").count() == 0
+        # What follows the additional steps is beside its own kind again.
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        assert selected(page) == "step 14 in A · step 18 in B"
+
+
+@browser_test
+def test_machine_shows_both_paths(browser: Browser, tmp_path: Path) -> None:
+    with compared(browser, tmp_path, failed_run(), sixty_steps()) as page:
+        assert page.locator("#drawing .edge.only-right").count() > 0
+        assert page.locator("#drawing .edge.only-left").count() == 0
+        assert "A ×1, B ×16" in (page.locator("#drawing").text_content() or "")
+        page.locator("[data-node=dispatch_tools]").first.click()
+        assert page.locator("#detail h2").inner_text() == "dispatch_tools"
+        assert page.locator("#drawing .node.current").get_attribute("data-node") == "dispatch_tools"
+
+
+@browser_test
+def test_different_machines_are_compared_by_nodes(browser: Browser, tmp_path: Path) -> None:
+    own = shopping()
+    start = own.records[0]
+    arrows = start["machine"]["arrows"][1:]
+    other = Recording(({**start, "machine": {**start["machine"], "arrows": arrows}}, *own.records[1:]))
+    with compared(browser, tmp_path, own, other) as page:
+        assert page.locator("#machines").is_visible()
+        assert page.locator("#drawing .edge.taken").count() > 4
+        assert page.locator("#drawing .only-left, #drawing .only-right").count() == 0
+        assert page.locator(".row .side:not(.none)").count() > 4
+        assert page.locator(".row.differs").count() == 0
+
+
+@browser_test
+@pytest.mark.parametrize("count", [1, 5])
+def test_unfinished_runs_are_compared(browser: Browser, tmp_path: Path, count: int) -> None:
+    whole = shopping()
+    with compared(browser, tmp_path, Recording(whole.records[:count]), whole, "#step=0") as page:
+        assert page.locator("[data-total=outcome]").first.inner_text() == "not finished"
+        page.keyboard.press("End")
+        assert "not finished / answered" in page.locator("#detail h2").inner_text()
+
+
+@browser_test
+def test_long_texts_are_cut(browser: Browser, tmp_path: Path) -> None:
+    words = "many equal words " * 4000
+    left, right = (
+        record([(1.0, ModelReply(f"{words}{middle} {words}", reasoning=(Reasoning(own * 6000),)))], "?")
+        for middle, own in (("one", "🙂 "), ("two", "ω "))
+    )
+    with compared(browser, tmp_path, left, right) as page:
+        reasoning, reply = (page.locator("#detail .part", has_text=title).first for title in ("Reasoning", "Reply"))
+        assert len(reply.inner_text()) < 1000
+        assert reply.locator("del").inner_text() == "one"
+        reply.locator(".more").first.click()
+        assert len(reply.inner_text()) > 60_000
+        assert reasoning.locator("del").inner_text() == "🙂 " * 1333
+        reasoning.locator("button").first.click()
+        assert "".join(reasoning.locator("del").all_inner_texts()) == "🙂 " * 6000
+
+
+@browser_test
+def test_text_of_a_run_is_no_markup(browser: Browser, tmp_path: Path) -> None:
+    odd = '<img src=x onerror="alert(1)"></script>\u202e\u0000'
+    with compared(browser, tmp_path, shopping("plain"), shopping(odd)) as page:
+        assert "<img src=x" in page.locator("#detail ins").first.inner_text()
+        assert page.locator("#detail img").count() == 0
+
+
+@browser_test
+@pytest.mark.parametrize(("size", "scheme"), [((390, 844), "dark"), ((1000, 800), "light")])
+def test_page_fits_small_screens(browser: Browser, tmp_path: Path, size: tuple[int, int], scheme: str) -> None:
+    with compared(browser, tmp_path, shopping("a"), shopping("b"), size=size, scheme=scheme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert page.locator("#detail ins").is_visible()
+
+
+def test_only_runs_are_compared() -> None:
+    with pytest.raises(InputError, match="is not a run"):
+        compare_runs(failed_run(), 1)  # type: ignore[arg-type]
+
+
+def evaluated(browser: Browser, module: str, call: str, cases: object) -> Any:
+    """Return what JavaScript makes of the cases, with the functions of one module."""
+    page = browser.new_page()
+    try:
+        return page.evaluate(f"(cases) => {{ {bundle(module)}; return cases.map((one) => {call}); }}", cases)
+    finally:
+        page.close()
+
+
+def random_words(letters: str, count: int) -> list[list[str]]:
+    """Return pairs of random strings."""
+    chance = random.Random(19)
+    return [["".join(chance.choices(letters, k=chance.randrange(12))) for _ in range(2)] for _ in range(count)]
+
+
+@browser_test
+def test_alignment_has_every_step_once(browser: Browser) -> None:
+    cases = random_words("abcABC", 500)
+    steps = "[...text].map((letter) => ({content: letter, kind: letter.toLowerCase(), node: letter.toLowerCase()}))"
+    call = f"alignSteps(...one.map((text) => {steps}))"
+    for (one, other), pairs in zip(cases, evaluated(browser, "compare/alignment.js", call, cases), strict=True):
+        assert [left for left, _ in pairs if left is not None] == [*range(len(one))]
+        assert [right for _, right in pairs if right is not None] == [*range(len(other))]
+        both = [(one[left], other[right]) for left, right in pairs if None not in (left, right)]
+        assert all(left.lower() == right.lower() for left, right in both)
+
+
+@browser_test
+def test_alignment_takes_linear_time(browser: Browser) -> None:
+    call = """(() => {
+        const steps = (seed) => Array.from({ length: one }, (_, at) => {
+          const content = String((at * seed) % 7919);
+          return { content: content + seed, kind: content, node: content };
+        });
+        const [left, right] = [steps(3), steps(5)];
+        let least = Infinity;
+        for (let time = 0; time < 3; time += 1) {
+          const began = performance.now();
+          alignSteps(left, right);
+          least = Math.min(least, performance.now() - began);
+        }
+        return least;
+    })()"""
+    few, many = evaluated(browser, "compare/alignment.js", call, [2500, 10_000])
+    assert many / few < 10
