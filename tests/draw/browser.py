@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -59,10 +60,16 @@ def refuse(one: Opened, dialog: Dialog) -> None:
 
 @contextmanager
 def open_page(
-    browser: Browser, address: str, *, size: tuple[int, int] = (1440, 900), scheme: Literal["light", "dark"] = "light"
+    browser: Browser,
+    address: str,
+    *,
+    size: tuple[int, int] = (1440, 900),
+    scheme: Literal["light", "dark"] = "light",
+    # Any: what Playwright's contexts take, such as `has_touch`.
+    **options: Any,
 ) -> Generator[Opened]:
     """Open a new page; console messages, exceptions and dialogs are errors."""
-    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, **options)
     one = Opened(page)
     page.on("request", lambda request: one.requests.append(request.url))
     page.on("console", lambda message: one.faults.append(message.text))
@@ -73,3 +80,13 @@ def open_page(
         yield one
     finally:
         page.close()
+
+
+@contextmanager
+def open_text(browser: Browser, folder: Path, text: str, address: str = "", **options: Any) -> Generator[Page]:
+    """Open a page from a file, as `open_page` does; the test fails if the page has an error."""
+    file = folder / "page.html"
+    file.write_text(text, encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
+        yield one.page
+        assert one.faults == []

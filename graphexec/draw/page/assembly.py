@@ -21,7 +21,7 @@ from graphexec.draw.page.encoding import script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "screens")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "keys", "screens")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 

@@ -4,7 +4,7 @@ import { byId, given, hasRun, live, picture } from "./base/given.js";
 import { view } from "./base/view.js";
 import { readAddress, showCall } from "./controls/address.js";
 import { showHeader } from "./controls/header.js";
-import { onKey, onSearch } from "./controls/keys.js";
+import { onKey, onSearch, showHelp } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
 import { drawRows, list } from "./controls/steps.js";
@@ -17,6 +17,7 @@ import { search, searchFor } from "./run/searching.js";
 function begin() {
   beginTheme();
   addEventListener("keydown", onKey);
+  byId("help").addEventListener("click", showHelp);
   document.body.classList.toggle("without-run", !hasRun);
   readDrawing(picture, hasRun ? choose : null);
   readPieces(given.clusters);

@@ -1,4 +1,4 @@
-// The keyboard.
+// The keys of the page of a run.
 
 import { hasRun } from "../base/given.js";
 import { view } from "../base/view.js";
@@ -6,55 +6,75 @@ import { turnPieces } from "../machine/pieces.js";
 import { lastPosition } from "../run/run.js";
 import { search, searchFor } from "../run/searching.js";
 import { writeAddress } from "./address.js";
+import { pressKey, showKeys } from "./keymap.js";
 import { move, play, show, toFailure, toMatch } from "./player.js";
 import { list, listed } from "./steps.js";
 import { turnTheme } from "./theme.js";
 
-const KEYS = {
-  ArrowLeft: () => move(view.position - 1),
-  k: () => move(view.position - 1),
-  ArrowRight: () => move(view.position + 1),
-  j: () => move(view.position + 1),
-  e: () => toFailure(true),
-  E: () => toFailure(false),
-  Home: () => move(0),
-  End: () => move(lastPosition()),
-  " ": play,
-  "/": () => search.focus(),
-  d: turnTheme,
-  f: turnPieces,
+/** @type {import("./keymap.js").KeyGroup} */
+const STEPS = {
+  title: "Steps",
+  keys: [
+    { names: ["ArrowRight", "j"], text: "next step", act: () => move(view.position + 1) },
+    { names: ["ArrowLeft", "k"], text: "previous step", act: () => move(view.position - 1) },
+    { names: ["Home"], text: "start of the run", act: () => move(0) },
+    { names: ["End"], text: "end of the run", act: () => move(lastPosition()) },
+    { names: ["e"], text: "next step that failed", act: () => toFailure(true) },
+    { names: ["E"], text: "previous step that failed", act: () => toFailure(false) },
+    { names: ["Space"], text: "play or pause", act: play },
+    { names: ["/"], text: "search", act: () => search.focus() },
+  ],
 };
+/** @type {import("./keymap.js").KeyGroup} */
+const SEARCH = {
+  title: "In the search",
+  within: search,
+  only: true,
+  keys: [
+    { names: ["Enter"], text: "next match", act: () => toMatch(true) },
+    { names: ["Shift+Enter"], text: "previous match", act: () => toMatch(false) },
+    { names: ["Escape"], text: "end the search", act: endSearch },
+  ],
+};
+/** @type {import("./keymap.js").KeyGroup} */
+const LIST = {
+  title: "In the list of steps",
+  within: list,
+  keys: [
+    { names: ["ArrowDown"], text: "next step in the list", act: () => moveInList(true) },
+    { names: ["ArrowUp"], text: "previous step in the list", act: () => moveInList(false) },
+  ],
+};
+/** @type {import("./keymap.js").KeyGroup} */
+const PAGE = {
+  title: "Page",
+  keys: [
+    { names: ["f"], text: "fold or unfold all boxes of the drawing", act: turnPieces },
+    { names: ["d"], text: "dark or light theme", act: turnTheme },
+    { names: ["?"], text: "these keys", act: showHelp },
+  ],
+};
+const KEYS = hasRun ? [STEPS, SEARCH, LIST, PAGE] : [PAGE];
 
-export function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const target = event.target;
-  if (target === search) return onSearchKey(event);
-  if (event.key === " " && target.closest("button, summary, select")) return;
-  if (target.closest("select, input") && !["/", "d", "f", " "].includes(event.key)) return;
-  if (target === list && (event.key === "ArrowUp" || event.key === "ArrowDown")) {
-    event.preventDefault();
-    return inList(event.key === "ArrowDown");
-  }
-  const act = event.key === "d" || event.key === "f" || hasRun ? KEYS[event.key] : undefined;
-  if (!act) return;
-  event.preventDefault();
-  act();
+export function showHelp() {
+  showKeys(KEYS);
 }
 
-function inList(down) {
+/** @param {KeyboardEvent} event */
+export function onKey(event) {
+  pressKey(event, KEYS);
+}
+
+/** @param {boolean} down */
+function moveInList(down) {
   const wanted = down ? listed.find((one) => one > view.position) : listed.findLast((one) => one < view.position);
   if (wanted !== undefined) move(wanted);
 }
 
-function onSearchKey(event) {
-  if (event.key === "Escape") {
-    search.value = "";
-    onSearch();
-    search.blur();
-  } else if (event.key === "Enter") {
-    toMatch(!event.shiftKey);
-  } else return;
-  event.preventDefault();
+function endSearch() {
+  search.value = "";
+  onSearch();
+  search.blur();
 }
 
 export function onSearch() {

@@ -1,0 +1,167 @@
+"""The page is used with the keyboard alone: each key does what the dialog of `?` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec.draw import picture_of
+from graphexec.draw.page import html
+from graphexec.executor import AGENT_EXECUTOR
+from tests.draw.browser import chromium, open_text
+from tests.draw.debugged import sixty_steps
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser: Browser, tmp_path: Path) -> Generator[Page]:
+    """The page of a run of 60 steps, of which 5 failed."""
+    recording = sixty_steps()
+    with open_text(browser, tmp_path, html(recording.machine, recording)) as opened:
+        yield opened
+
+
+def where(page: Page) -> str:
+    return page.locator("#position").inner_text()
+
+
+def focused(page: Page) -> str:
+    name: str = page.evaluate("document.activeElement.id || document.activeElement.localName")
+    return name
+
+
+def documented(page: Page) -> dict[str, list[str]]:
+    """Return the keys that the dialog lists, by the titles of their groups."""
+    page.keyboard.press("?")
+    found = {
+        group.locator("h3").inner_text(): [str(key.get_attribute("data-key")) for key in group.locator("kbd").all()]
+        for group in page.locator("#keys section").all()
+    }
+    page.keyboard.press("Escape")
+    return found
+
+
+# What a key does from step 30: in which place it is pressed, and what can be seen then.
+def position_after(key: str, place: str = "#detail", start: int = 30) -> Callable[[Page], str]:
+    def press(page: Page) -> str:
+        page.goto(f"{page.url.split('#')[0]}#step={start}")
+        page.locator(place).focus()
+        page.keyboard.press(key)
+        return where(page)
+
+    return press
+
+
+def matches_after(*keys: str) -> Callable[[Page], str]:
+    def press(page: Page) -> str:
+        position_after("Home")(page)
+        page.locator("#search").fill("503")
+        for key in keys:
+            page.locator("#search").focus()
+            page.keyboard.press(key)
+        shown = f"{page.locator('#matches').inner_text()}, {page.locator('#search').input_value()}, {focused(page)}"
+        page.locator("#search").fill("")
+        return shown
+
+    return press
+
+
+def theme_after(page: Page) -> str:
+    position_after("d")(page)
+    return str(page.locator("html").get_attribute("data-theme"))
+
+
+def dialog_after(page: Page) -> str:
+    position_after("?")(page)
+    shown = page.locator("#keys h2").inner_text()
+    page.keyboard.press("Escape")
+    return shown
+
+
+def playing_after(page: Page) -> str:
+    position_after("Space")(page)
+    shown = page.locator("#play").inner_text()
+    page.keyboard.press("Space")
+    return f"{shown}, {page.locator('#play').inner_text()}"
+
+
+def focus_after(key: str) -> Callable[[Page], str]:
+    def press(page: Page) -> str:
+        position_after(key)(page)
+        return focused(page)
+
+    return press
+
+
+EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
+    "Steps": {
+        "ArrowRight": (position_after("ArrowRight"), "31 / 60"),
+        "j": (position_after("j"), "31 / 60"),
+        "ArrowLeft": (position_after("ArrowLeft"), "29 / 60"),
+        "k": (position_after("k"), "29 / 60"),
+        "Home": (position_after("Home"), "start"),
+        "End": (position_after("End"), "end"),
+        "e": (position_after("e"), "33 / 60"),
+        "E": (position_after("E"), "29 / 60"),
+        "Space": (playing_after, "pause, play"),
+        "/": (focus_after("/"), "search"),
+    },
+    "In the search": {
+        "Enter": (matches_after("Enter", "Enter"), "2 of 6, 503, search"),
+        "Shift+Enter": (matches_after("Enter", "Shift+Enter"), "6 of 6, 503, search"),
+        "Escape": (matches_after("Escape"), ", , body"),
+    },
+    "In the list of steps": {
+        "ArrowDown": (position_after("ArrowDown", "#list"), "31 / 60"),
+        "ArrowUp": (position_after("ArrowUp", "#list"), "29 / 60"),
+    },
+    "Page": {
+        "f": (position_after("f"), "30 / 60"),
+        "d": (theme_after, "dark"),
+        "?": (dialog_after, "Keyboard"),
+    },
+}
+
+
+def test_every_documented_key_works(page: Page) -> None:
+    assert documented(page) == {title: [*keys] for title, keys in EFFECTS.items()}
+    shown = {title: {key: act(page) for key, (act, _) in keys.items()} for title, keys in EFFECTS.items()}
+    assert shown == {title: {key: effect for key, (_, effect) in keys.items()} for title, keys in EFFECTS.items()}
+
+
+def test_dialog_gives_the_focus_back(page: Page) -> None:
+    page.locator("#help").click()
+    assert page.locator("#keys").evaluate("dialog => dialog.contains(document.activeElement)")
+    page.keyboard.press("ArrowLeft")
+    assert where(page) == "end"
+    page.keyboard.press("Escape")
+    page.locator("#keys").wait_for(state="detached")
+    assert focused(page) == "help"
+    page.locator("#help").press("Enter")
+    page.locator("#keys .close").click()
+    assert focused(page) == "help"
+    page.keyboard.press("?")
+    page.mouse.click(5, 5)
+    page.locator("#keys").wait_for(state="detached")
+
+
+def test_machine_alone_has_no_keys_of_steps(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, html(picture_of(AGENT_EXECUTOR))) as page:
+        assert [*documented(page)] == ["Page"]
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("d")
+        assert page.locator("html").get_attribute("data-theme") == "dark"
