@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec.draw import picture_of
+from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
 from tests.draw.browser import chromium, open_text
-from tests.draw.debugged import sixty_steps
+from tests.draw.debugged import failed_run, sixty_steps
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -165,3 +165,22 @@ def test_machine_alone_has_no_keys_of_steps(browser: Browser, tmp_path: Path) ->
         page.keyboard.press("ArrowRight")
         page.keyboard.press("d")
         assert page.locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_keys_of_two_runs_select_pairs(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, compare_runs(sixty_steps(), failed_run())) as page:
+        listed = documented(page)
+        assert listed.pop("Page") == ["f", "d", "?"]
+        [keys] = listed.values()
+        address = page.url.split("#")[0]
+        shown: dict[str, str] = {}
+        for key in keys:
+            page.goto(f"{address}#step=2")
+            page.keyboard.press(key)
+            shown[key] = page.url.partition("step=")[2]
+        assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {
+            "ArrowRight": 1, "ArrowDown": 1, "j": 1, "ArrowLeft": -1, "ArrowUp": -1, "k": -1,
+        }  # fmt: skip
+        assert shown["Home"] == "0"
+        assert len({shown[key] for key in ("Home", "End", "n", "N", "e", "E")}) > 3
+        assert "2" not in shown.values()

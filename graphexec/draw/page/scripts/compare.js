@@ -9,6 +9,7 @@ import { pairList, showPairs } from "./compare/list.js";
 import { differing, pairs } from "./compare/pairing.js";
 import { readPaths, showPaths } from "./compare/paths.js";
 import { showTotals } from "./compare/totals.js";
+import { pressKey, showKeys } from "./controls/keymap.js";
 import { beginTheme, followTheme, turnTheme } from "./controls/theme.js";
 import { turnPieces } from "./machine/pieces.js";
 import { hasFailed } from "./run/failures.js";
@@ -28,30 +29,42 @@ const ACTS = {
   last: () => select(pairs.length - 1),
 };
 
-/** @type {Record<string, () => void>} */
-const SHORTCUTS = {
-  ArrowLeft: ACTS.back,
-  ArrowUp: ACTS.back,
-  k: ACTS.back,
-  ArrowRight: ACTS.forward,
-  ArrowDown: ACTS.forward,
-  j: ACTS.forward,
-  n: ACTS["next-difference"],
-  N: ACTS["previous-difference"],
-  e: () => select(neighbour(failedPairs, true)),
-  E: () => select(neighbour(failedPairs, false)),
-  Home: ACTS.first,
-  End: ACTS.last,
-  d: turnTheme,
-  f: turnPieces,
-};
+/** @type {import("./controls/keymap.js").KeyGroup[]} */
+const COMPARISON_KEYS = [
+  {
+    title: "Pairs of steps",
+    keys: [
+      { names: ["ArrowRight", "ArrowDown", "j"], text: "next pair", act: ACTS.forward },
+      { names: ["ArrowLeft", "ArrowUp", "k"], text: "previous pair", act: ACTS.back },
+      { names: ["Home"], text: "first pair", act: ACTS.first },
+      { names: ["End"], text: "last pair", act: ACTS.last },
+      { names: ["n"], text: "next difference", act: ACTS["next-difference"] },
+      { names: ["N"], text: "previous difference", act: ACTS["previous-difference"] },
+      { names: ["e"], text: "next pair with a step that failed", act: () => select(neighbour(failedPairs, true)) },
+      { names: ["E"], text: "previous pair with a step that failed", act: () => select(neighbour(failedPairs, false)) },
+    ],
+  },
+  {
+    title: "Page",
+    keys: [
+      { names: ["f"], text: "fold or unfold all boxes of the drawing", act: turnPieces },
+      { names: ["d"], text: "dark or light theme", act: turnTheme },
+      { names: ["?"], text: "these keys", act: showComparisonHelp },
+    ],
+  },
+];
+
+function showComparisonHelp() {
+  showKeys(COMPARISON_KEYS);
+}
 
 function beginComparison() {
   beginTheme();
   showTotals();
   readPaths(select);
   for (const [id, act] of Object.entries(ACTS)) byId(id).addEventListener("click", act);
-  addEventListener("keydown", onShortcut);
+  addEventListener("keydown", (event) => pressKey(event, COMPARISON_KEYS));
+  byId("help").addEventListener("click", showComparisonHelp);
   pairList.addEventListener("click", (event) => {
     const row = event.target.closest("[data-position]");
     if (row) select(Number(row.dataset.position));
@@ -98,14 +111,6 @@ function followStep() {
   const index = Number.isNaN(wanted) ? (differentPairs[0] ?? 0) : wanted;
   view.position = Math.min(Math.max(index, 0), pairs.length - 1);
   showSelected();
-}
-
-function onShortcut(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select, input, .text")) return;
-  const act = SHORTCUTS[event.key];
-  if (!act || (event.target.closest("summary, [role=button]") && event.key === "Enter")) return;
-  event.preventDefault();
-  act();
 }
 
 beginComparison();
