@@ -369,7 +369,7 @@ def test_step_shows_prompt_reply_and_usage(chrome: Browser, answered_run: Record
             if "prompt" in effect
         ]
         assert asked.locator("pre").all_text_contents() == [prompts[1]]
-        asked.locator("summary").click()
+        asked.locator(".prompt summary").click()
         asked.locator("pre").nth(1).wait_for()
         kept = asked.locator("pre").first.text_content()
         assert prompts[0] == kept
@@ -417,7 +417,7 @@ def test_prompts_are_rebuilt_by_code_points(chrome: Browser, tmp_path: Path) -> 
     with page_of(chrome, tmp_path, draw_page(recording)) as one:
         one.page.locator("#slider").fill("9")
         asked = one.page.locator("#detail .part.model")
-        asked.locator("summary").click()
+        asked.locator(".prompt summary").click()
         asked.locator("pre").nth(1).wait_for()
         earlier, new = asked.locator("pre").all_text_contents()
         assert earlier.count("\U0001f30d") == 3
@@ -567,10 +567,10 @@ def test_message_prompts_are_rebuilt(chrome: Browser, tmp_path: Path) -> None:
         asked = one.page.locator("#detail .part.model")
         roles = [role.split(" ")[0] for role in asked.locator(".message.new .role").all_text_contents()]
         assert roles == ["assistant", "tool", "tool"]
-        asked.locator("summary").click()
+        asked.locator(".prompt summary").click()
         kept = asked.locator(".message:not(.new)")
         kept.first.wait_for()
-        assert kept.locator(".role").all_text_contents() == ["system", "user"]
+        assert kept.locator(".role b").all_text_contents() == ["system", "user"]
         assert kept.last.locator("pre").text_content() == QUESTION
 
 

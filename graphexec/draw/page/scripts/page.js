@@ -58,7 +58,7 @@ function onLink(event) {
 
 // Show what the address says.
 function followAddress() {
-  const { step, call: at, words } = readAddress();
+  const { step, call: at, against, words } = readAddress();
   followTheme();
   if (!hasRun) return;
   if (words !== search.value) {
@@ -66,6 +66,7 @@ function followAddress() {
     searchFor(words);
   }
   view.call = at;
+  view.against = against;
   go(step ?? lastPosition());
   showCall();
 }

@@ -41,3 +41,16 @@ export function duration(seconds) {
 export function plural(count, word, several = `${word}s`) {
   return `${number(count)} ${count === 1 ? word : several}`;
 }
+
+// Return a date as the reader writes it, with the date in UTC.
+export function dateText(written) {
+  const date = new Date(written);
+  if (Number.isNaN(date.getTime())) return written;
+  return `${date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })} (${written})`;
+}
+
+// Return the time of day some seconds after a date, or "" if one of them is not known.
+export function timeText(written, seconds) {
+  const date = new Date(Date.parse(written ?? "") + (seconds ?? Number.NaN) * 1000);
+  return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString(undefined, { timeStyle: "medium" });
+}

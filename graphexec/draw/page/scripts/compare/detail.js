@@ -1,7 +1,8 @@
 // The selected pair: what both steps did, with the differences of their texts marked, and what they used.
 
 import { diffWords } from "../base/diff.js";
-import { block, collapsible, element, fill, span } from "../base/dom.js";
+import { differenceNodes } from "../base/difference.js";
+import { block, collapsible, element } from "../base/dom.js";
 import { byId } from "../base/given.js";
 import { characters, duration, number } from "../base/text.js";
 import { view } from "../base/view.js";
@@ -10,10 +11,8 @@ import { visitUsage } from "./content.js";
 import { contentsOf, files, pairs, runs, SIDES } from "./pairing.js";
 import { signed, statusOf } from "./totals.js";
 
-// Equal text of more characters between two differences is folded, but for so many at each of its ends.
-const [FOLDED, KEPT] = [600, 160];
-// The characters of a difference that are shown at first.
-const SHOWN_CHANGE = 4000;
+// Equal texts of more characters are folded.
+const FOLDED = 600;
 
 /** Show the selected pair. */
 export function showPair() {
@@ -110,7 +109,7 @@ function differentTexts(left, right) {
       const shown =
         text === undefined
           ? element("p", { class: "faint" }, "nothing")
-          : element("pre", { class: "text", dir: "auto", tabindex: "0" }, ...own.flatMap(pieceNodes));
+          : element("pre", { class: "text", dir: "auto", tabindex: "0" }, ...differenceNodes(own));
       return element(
         "div",
         { class: "side-text", role: "group", "aria-label": `${SIDES[side]}: ${files[side]}` },
@@ -119,42 +118,4 @@ function differentTexts(left, right) {
       );
     }),
   );
-}
-
-// The nodes of a piece; of a long one, its ends or its beginning, and a button for the rest.
-function pieceNodes({ kind, text }, at, all) {
-  if (kind === "same") {
-    if (text.length <= FOLDED) return [plain(text)];
-    const [before, after] = [at === 0 ? 0 : KEPT, at === all.length - 1 ? 0 : KEPT];
-    return cut(text, before, after, plain);
-  }
-  const change = (some) => {
-    const node = element(kind, {});
-    fill(node, some);
-    return node;
-  };
-  return text.length <= SHOWN_CHANGE ? [change(text)] : cut(text, SHOWN_CHANGE, 0, change);
-}
-
-function plain(text) {
-  const node = element("span", {});
-  fill(node, text);
-  return node;
-}
-
-// Return the first and last characters of a text, made by `make`, around a button that shows those between.
-function cut(text, before, after, make) {
-  const [from, to] = [wholeAt(text, before), wholeAt(text, text.length - after)];
-  const hidden = text.slice(from, to);
-  const label = `show ${number(characters(hidden))} more characters`;
-  const button = element("button", { type: "button", class: "more" }, label);
-  button.addEventListener("click", () => button.replaceWith(make(hidden)));
-  return [from > 0 ? make(text.slice(0, from)) : null, button, to < text.length ? make(text.slice(to)) : null].filter(
-    Boolean,
-  );
-}
-
-// Return a place in a text that is not within a surrogate pair.
-function wholeAt(text, at) {
-  return at > 0 && /[\udc00-\udfff]/.test(text[at] ?? "") ? at - 1 : at;
 }

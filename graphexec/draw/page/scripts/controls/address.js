@@ -14,6 +14,7 @@ export function readAddress() {
   return {
     step: Number.isNaN(wanted) ? null : wanted,
     call: Number.isNaN(at) ? null : at,
+    against: given.get("against") ?? "",
     words: given.get("q") ?? "",
   };
 }
@@ -22,6 +23,7 @@ export function writeAddress() {
   changeAddress({
     step: view.position > run.visits.length ? "end" : String(view.position),
     call: view.call === null ? null : String(view.call),
+    against: view.against || null,
     q: search.value || null,
   });
 }

@@ -1,7 +1,7 @@
 // What can be copied: a request to the model as JSON, curl or Python, a value, and the records of a step.
 
 import { element } from "../base/dom.js";
-import { earlier, prompts } from "../run/prompts.js";
+import { prompts, wholeContent } from "../run/prompts.js";
 import { run } from "../run/run.js";
 
 // Return a button that copies the text that `make` returns.
@@ -30,14 +30,13 @@ async function copyText(text) {
   }
 }
 
+// Return the buttons that copy a request.
 export function copyButtons(effect) {
-  return element(
-    "div",
-    { class: "copies", role: "group", "aria-label": "copy this request" },
+  return [
     copyButton("copy JSON", () => JSON.stringify(requestBody(effect), null, 2)),
     copyButton("copy curl", () => asCurl(effect)),
     copyButton("copy Python", () => asPython(effect)),
-  );
+  ];
 }
 
 // Return a request in OpenAI's format.
@@ -60,10 +59,6 @@ function requestBody(effect) {
 
 function asChoice(name) {
   return name === "none" || name === "required" ? name : { type: "function", function: { name } };
-}
-
-function wholeContent(message) {
-  return `${earlier(message)}${message.content}`;
 }
 
 function asMessage(message) {

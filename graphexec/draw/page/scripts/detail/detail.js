@@ -2,7 +2,7 @@
 
 import { collapsible, dataView, element, isEmpty, span } from "../base/dom.js";
 import { live, looks, picture } from "../base/given.js";
-import { duration, number, visible } from "../base/text.js";
+import { dateText, duration, number, timeText, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
@@ -12,6 +12,7 @@ import { copyButton, recordLines } from "./copying.js";
 import { endParts } from "./ending.js";
 import { requestParts } from "./exchange.js";
 import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
+import { toolPart } from "./request.js";
 import { spentBars } from "./spent.js";
 
 export const detail = document.getElementById("detail");
@@ -31,6 +32,7 @@ export function showDetail(position, again) {
     run.result,
     run.over,
     view.pattern?.source,
+    view.against,
   ];
   if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
   shown = wanted;
@@ -45,11 +47,30 @@ function startParts() {
     heading("start", "", "before step 1"),
     spentBars(run.visits[0]?.before ?? run.result?.spent),
     section("Input", run.start.input === undefined ? null : dataView(run.start.input, "input")),
-    section(
-      "Tools",
-      tools.length ? element("p", { class: "chips" }, ...tools.map((tool) => span("chip", nameOf(tool)))) : null,
-    ),
+    section("Tools", tools.length ? tools.map((tool) => toolPart(toolOf(tool), `start ${nameOf(tool)}`)) : null),
+    section("Run", runFacts()),
   ];
+}
+
+// In records of version 1, tools are names.
+function toolOf(tool) {
+  return typeof tool === "string" ? { name: tool } : tool;
+}
+
+// Show which run it is: its id, its date, and how its requests were made.
+function runFacts() {
+  const { began, model, agent, parameters, parent } = run.start;
+  const id = run.visits.find((visit) => visit.entered?.run)?.entered.run;
+  const facts = {
+    id,
+    began: began ? dateText(began) : null,
+    agent,
+    model,
+    parameters,
+    parent,
+  };
+  const known = Object.fromEntries(Object.entries(facts).filter(([, value]) => !isEmpty(value)));
+  return isEmpty(known) ? null : dataView(known, "run");
 }
 
 function visitParts(visit, position) {
@@ -58,6 +79,7 @@ function visitParts(visit, position) {
     `step ${number(position)}`,
     iteration ? `iteration ${number(iteration)}` : "",
     duration(secondsOf(visit)),
+    timeText(run.start.began, visit.records.find((record) => record.time !== undefined)?.time),
   ];
   const asks = visit.records.length > 0;
   return [

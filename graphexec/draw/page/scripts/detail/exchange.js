@@ -4,9 +4,9 @@ import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
 import { requestsOf, spanOf, timesOf } from "../run/calls.js";
-import { earlier, prompts } from "../run/prompts.js";
-import { copyButtons } from "./copying.js";
+import { toolCalls } from "./messages.js";
 import { section, shortInput, tracebackPart } from "./parts.js";
+import { modelPart } from "./request.js";
 
 export function requestParts(visit, position) {
   const parts = [];
@@ -81,7 +81,7 @@ function callBars(request, first) {
 }
 
 function effectPart(effect, name) {
-  if (effect.prompt) return section("Asked the model", promptPart(effect, name), { kind: "model" });
+  if (effect.prompt) return modelPart(effect, name);
   if (effect.tool !== undefined)
     return section("Called", [span("tool", effect.tool), dataView(effect.tool_input, name)], { kind: "tools" });
   if (effect.question !== undefined)
@@ -91,53 +91,6 @@ function effectPart(effect, name) {
     effect.value === undefined ? element("p", { class: "faint" }, "no further data") : dataView(effect.value, name),
     { kind: "effect" },
   );
-}
-
-function promptPart(effect, name) {
-  const { kept, messages } = prompts.get(effect);
-  const before = kept
-    ? collapsible(`${plural(kept, "message")} as before`, `${name} before`, () =>
-        element(
-          "div",
-          {},
-          ...messages.slice(0, kept).map((one, index) => messagePart(one, `${name} kept ${index}`, false)),
-        ),
-      )
-    : null;
-  return [
-    copyButtons(effect),
-    before,
-    ...messages
-      .slice(kept)
-      .map((one, index) => messagePart(one, `${name} ${index}`, kept > 0 || index > 0 || one.before !== null)),
-  ].filter(Boolean);
-}
-
-function messagePart(one, name, isNew) {
-  const calls = toolCalls(one.tool_calls ?? [], name);
-  // The text of an observation has the labels of its images.
-  const images = (one.images ?? []).filter((label) => !`${earlier(one)}${one.content}`.includes(label));
-  const start = one.before
-    ? collapsible(`${number(one.kept)} characters as before`, `${name} start`, () =>
-        block(earlier(one), { name: `${name} earlier` }),
-      )
-    : null;
-  return element(
-    "div",
-    { class: `message ${one.before || isNew ? "new" : ""}` },
-    element("span", { class: "role" }, visible(one.role ?? ""), one.call_id ? ` · ${visible(one.call_id)}` : ""),
-    start,
-    one.content ? block(one.content, { name }) : null,
-    ...images.map((label) => element("div", {}, visible(label))),
-    ...calls,
-  );
-}
-
-function toolCalls(calls, name) {
-  return calls.map((call, index) => {
-    const given = dataView(call.arguments, `${name} call ${index}`);
-    return element("div", { class: "call" }, span("tool", call.name), given);
-  });
 }
 
 function replyPart(reply, name, seconds) {

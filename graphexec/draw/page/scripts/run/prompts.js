@@ -1,6 +1,7 @@
 // The prompts of a run: each effect's is rebuilt from what is new in it.
 
-// The full prompt of each effect, with the settings of its request.
+// The request of each effect to a model: its messages, its settings, its place among the requests of the run, and the
+// position and the node of its step.
 export const prompts = new Map();
 
 // Rebuild a prompt and its settings, which continue those of the run's last request.
@@ -13,7 +14,14 @@ export function remember(effect, of) {
   }));
   of.prompt = [...of.prompt.slice(0, kept), ...added];
   of.settings = { ...of.settings, ...effect.request };
-  prompts.set(effect, { kept, messages: of.prompt, settings: of.settings });
+  prompts.set(effect, {
+    messages: of.prompt,
+    settings: of.settings,
+    index: of.requests.length,
+    position: of.visits.length,
+    node: of.visits.at(-1).node,
+  });
+  of.requests.push(effect);
 }
 
 // Return the part of a message that repeats the one that it continues.
@@ -28,6 +36,11 @@ export function earlier(message) {
     }
   }
   return parts.reverse().join("");
+}
+
+// Return the whole content of a message.
+export function wholeContent(message) {
+  return `${earlier(message)}${message.content}`;
 }
 
 // Return the first characters of a text: JavaScript's own length counts surrogates.

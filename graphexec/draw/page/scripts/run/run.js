@@ -6,8 +6,8 @@ import { remember } from "./prompts.js";
 
 // `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
 // `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
-// `boxes` are the machine's nodes by name, `edges` the indices of its arrows by source and outcome; `prompt` and `settings` are those of the last
-// request to a model.
+// `boxes` are the machine's nodes by name, `edges` the indices of its arrows by source and outcome; `requests` are the
+// effects that ask a model, and `prompt` and `settings` are those of the last one.
 export function makeRun(machine) {
   return {
     arrows: machine.arrows,
@@ -21,6 +21,7 @@ export function makeRun(machine) {
     over: null,
     time: null,
     silent: false,
+    requests: [],
     prompt: [],
     settings: {},
   };

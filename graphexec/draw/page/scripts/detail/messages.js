@@ -1,0 +1,132 @@
+// The messages of a prompt: one, several as a summary, and the difference between those of two prompts.
+
+import { diffLists } from "../base/diff.js";
+import { differenceBlock } from "../base/difference.js";
+import { block, collapsible, dataView, element, span } from "../base/dom.js";
+import { characters, plural, visible } from "../base/text.js";
+import { wholeContent } from "../run/prompts.js";
+import { messageKey, messageText, sizeOf, unnamedImages } from "../run/requests.js";
+
+// The length of a common beginning of two texts above which it is a summary.
+const LONG_BEGINNING = 200;
+
+// Show a message; `before` is the message that it continues, whose text is then a summary.
+export function messagePart(message, name, { kind = "", before = null } = {}) {
+  const content = wholeContent(message);
+  const shared = before ? commonLength(wholeContent(before), content) : 0;
+  const folded = shared > LONG_BEGINNING ? shared : 0;
+  const beginning = content.slice(0, folded);
+  return element(
+    "div",
+    { class: `message ${kind}` },
+    roleLine(message, kind),
+    folded
+      ? collapsible(`${plural(characters(beginning), "character")} as before`, `${name} start`, () =>
+          block(beginning, { name: `${name} earlier` }),
+        )
+      : null,
+    content.length > folded ? block(content.slice(folded), { name }) : null,
+    ...unnamedImages(message).map((label) => element("div", {}, visible(label))),
+    ...toolCalls(message.tool_calls ?? [], name),
+  );
+}
+
+function roleLine(message, kind) {
+  const words = { ins: "added", del: "removed", changed: "changed" }[kind];
+  const facts = [message.call_id ? visible(message.call_id) : "", plural(sizeOf([message]), "character"), words];
+  return element(
+    "div",
+    { class: "role" },
+    element("b", {}, visible(message.role ?? "")),
+    ` · ${facts.filter(Boolean).join(" · ")}`,
+  );
+}
+
+export function toolCalls(calls, name) {
+  return calls.map((call, index) => {
+    const given = dataView(call.arguments, `${name} call ${index}`);
+    return element("div", { class: "call" }, span("tool", call.name), given);
+  });
+}
+
+// Show messages as one summary: their number, such as "40 earlier messages", and their size.
+export function foldedMessages(messages, adjective, name, tokens) {
+  const count = plural(messages.length, `${adjective} message`);
+  return collapsible([count, sizeText(messages, tokens)].join(" · "), name, () =>
+    element("div", {}, ...messages.map((one, index) => messagePart(one, `${name} ${index}`))),
+  );
+}
+
+// Return the size of messages; the number of their tokens, if it is known.
+export function sizeText(messages, tokens) {
+  const size = plural(sizeOf(messages), "character");
+  return tokens ? `${size} · ${plural(tokens, "token")}` : size;
+}
+
+// Return the length of the common beginning of two texts, which ends between two characters.
+function commonLength(one, other) {
+  const shorter = Math.min(one.length, other.length);
+  let length = 0;
+  while (length < shorter && one[length] === other[length]) length += 1;
+  return /[\ud800-\udbff]/.test(one[length - 1] ?? "") ? length - 1 : length;
+}
+
+// Align two lists of messages: those that both have, and those that were removed and added; neighbours of one role are
+// one changed message.
+export function alignMessages(before, after) {
+  const keys = new Map([...before, ...after].map((message) => [message, messageKey(message)]));
+  const parts = diffLists(
+    before.map((message) => keys.get(message)),
+    after.map((message) => keys.get(message)),
+  ) ?? [
+    { kind: "del", items: before },
+    { kind: "ins", items: after },
+  ];
+  const aligned = [];
+  let [x, y] = [0, 0];
+  parts.forEach(({ kind, items }, index) => {
+    if (kind === "same") {
+      aligned.push({ kind, messages: after.slice(y, y + items.length) });
+      [x, y] = [x + items.length, y + items.length];
+    } else if (kind === "del") {
+      const added = parts[index + 1]?.kind === "ins" ? parts[index + 1].items.length : 0;
+      aligned.push(...pairMessages(before.slice(x, x + items.length), after.slice(y, y + added)));
+      [x, y] = [x + items.length, y + added];
+    } else if (parts[index - 1]?.kind !== "del") {
+      aligned.push(...pairMessages([], after.slice(y, y + items.length)));
+      y += items.length;
+    }
+  });
+  return aligned;
+}
+
+// Pair removed and added messages of the same role, in their order.
+function pairMessages(removed, added) {
+  const paired = [];
+  const left = [...removed];
+  for (const message of added) {
+    const at = left.findIndex((one) => one.role === message.role);
+    if (at < 0) paired.push({ kind: "ins", message });
+    else {
+      paired.push(...left.slice(0, at).map((one) => ({ kind: "del", message: one })));
+      paired.push({ kind: "changed", before: left[at], message });
+      left.splice(0, at + 1);
+    }
+  }
+  return [...paired, ...left.map((message) => ({ kind: "del", message }))];
+}
+
+// Show the difference between the messages of two prompts.
+export function messagesDifference(before, after, name) {
+  return alignMessages(before, after).map((part, index) => {
+    const own = `${name} ${index}`;
+    if (part.kind === "same") return foldedMessages(part.messages, "equal", own);
+    if (part.kind !== "changed") return element(part.kind, {}, messagePart(part.message, own, { kind: part.kind }));
+    return element(
+      "div",
+      { class: "message changed" },
+      roleLine(part.message, "changed"),
+      differenceBlock(messageText(part.before), messageText(part.message)),
+    );
+  });
+}

@@ -1,0 +1,166 @@
+// A request to a model: what is new in its prompt, its tools and parameters, or its difference from another request.
+
+import { differenceBlock } from "../base/difference.js";
+import { block, collapsible, dataView, element, isEmpty, span } from "../base/dom.js";
+import { plural } from "../base/text.js";
+import { view } from "../base/view.js";
+import { writeAddress } from "../controls/address.js";
+import { prompts } from "../run/prompts.js";
+import { replyTo, requestBefore, requestName, requestNamed, sizeOf } from "../run/requests.js";
+import { run } from "../run/run.js";
+import { copyButtons } from "./copying.js";
+import { alignMessages, foldedMessages, messagePart, messagesDifference, sizeText } from "./messages.js";
+import { section, stepLink } from "./parts.js";
+
+// The length of instructions above which they are a summary.
+const LONG_INSTRUCTIONS = 600;
+
+export function modelPart(effect, name) {
+  const { messages } = prompts.get(effect);
+  const body = element("div", { class: "prompt" });
+  const fill = () => {
+    const other = requestNamed(view.against, effect);
+    body.replaceChildren(...(other ? differenceParts(other, effect, name) : newParts(effect, name)));
+  };
+  fill();
+  const tools = element("div", { class: "copies" }, ...copyButtons(effect), againstMenu(effect, fill) ?? "");
+  return section("Asked the model", [tools, settingsPart(effect, name), body].filter(Boolean), {
+    kind: "model",
+    aside: `${plural(messages.length, "message")} · ${sizeText(messages, replyTo(effect)?.prompt_tokens)}`,
+  });
+}
+
+// A menu of the requests that this one can be compared with, if there are any.
+function againstMenu(effect, fill) {
+  const others = run.requests.filter((one) => one !== effect);
+  if (!others.length) return null;
+  const before = requestBefore(effect);
+  const choices = [
+    ["", "what is new"],
+    ...(before ? [["before", `compare with the request before (step ${requestName(before)})`]] : []),
+    ...(run.requests[0] === effect ? [] : [["first", `compare with the first (step ${requestName(run.requests[0])})`]]),
+    ...others.map((one) => [requestName(one), `compare with step ${requestName(one)}`]),
+  ];
+  const known = choices.some(([value]) => value === view.against);
+  const menu = element(
+    "select",
+    { class: "against", "aria-label": "compare this prompt with" },
+    ...choices.map(([value, text]) =>
+      element("option", { value, selected: value === (known ? view.against : "") }, text),
+    ),
+  );
+  menu.addEventListener("change", () => {
+    view.against = menu.value;
+    fill();
+    writeAddress();
+  });
+  return menu;
+}
+
+// Show the messages that the request before, or the conversation before this run's question, does not have.
+function newParts(effect, name) {
+  const { messages } = prompts.get(effect);
+  const before = requestBefore(effect);
+  if (!before) return firstParts(messages, name);
+  const old = prompts.get(before).messages;
+  const aligned = alignMessages(old, messages);
+  const removed = aligned.filter(({ kind }) => kind === "del").length;
+  const parts = aligned.map((part, index) => {
+    const own = `${name} ${index}`;
+    if (part.kind === "del") return null;
+    if (part.kind === "same") {
+      // All messages of the request before, whose tokens its reply counts.
+      const tokens = part.messages.length === old.length ? replyTo(before)?.prompt_tokens : 0;
+      return foldedMessages(part.messages, "earlier", own, tokens);
+    }
+    return messagePart(part.message, own, { kind: "new", before: part.before ?? null });
+  });
+  const note = removed
+    ? element(
+        "p",
+        { class: "faint" },
+        `${plural(removed, "message")} of `,
+        stepLink(prompts.get(before).position),
+        " left out",
+      )
+    : null;
+  return [note, ...parts].filter(Boolean);
+}
+
+// Show a first request: the instructions, the conversation before the question as a summary, and the question.
+function firstParts(messages, name) {
+  const start = Math.max(
+    messages.findIndex((one) => one.role !== "system"),
+    0,
+  );
+  const asked = messages.findLastIndex((one) => one.role === "user");
+  const question = Math.max(asked, start);
+  const system = messages.slice(0, start);
+  const earlier = messages.slice(start, question);
+  const folds = system.length > 0 && (earlier.length > 0 || sizeOf(system) > LONG_INSTRUCTIONS);
+  const shown = folds ? messages.slice(question) : [...system, ...messages.slice(question)];
+  return [
+    folds ? foldedMessages(system, "system", `${name} system`) : null,
+    earlier.length ? foldedMessages(earlier, "earlier", `${name} earlier`) : null,
+    ...shown.map((one, index) => messagePart(one, `${name} ${index}`)),
+  ].filter(Boolean);
+}
+
+// Show the difference between two requests: their tools and parameters, and their messages.
+function differenceParts(other, effect, name) {
+  const [before, after] = [prompts.get(other), prompts.get(effect)];
+  const own = `${name} against ${requestName(other)}`;
+  const parts = messagesDifference(before.messages, after.messages, own);
+  const settings = [before.settings, after.settings].map((one) => JSON.stringify(one, null, 2));
+  if (settings[0] !== settings[1])
+    parts.unshift(
+      element(
+        "div",
+        { class: "message changed" },
+        element("div", { class: "role" }, element("b", {}, "tools and parameters"), " · changed"),
+        differenceBlock(settings[0], settings[1]),
+      ),
+    );
+  const legend = element(
+    "p",
+    { class: "faint sides" },
+    element("del", {}, "only in "),
+    stepLink(before.position),
+    element("ins", {}, "only here"),
+  );
+  return [legend, ...parts];
+}
+
+// Show the tools and the parameters of a request as a summary, such as "3 tools, 2 parameters".
+function settingsPart(effect, name) {
+  const { tools = [], ...others } = prompts.get(effect).settings;
+  const parameters = { ...run.start.parameters };
+  for (const [key, value] of Object.entries(others))
+    if (!isEmpty(value) && !(key === "tool_choice" && value === "auto")) parameters[key] = value;
+  const count = Object.keys(parameters).length;
+  const title = [tools.length ? plural(tools.length, "tool") : "", count ? plural(count, "parameter") : ""];
+  if (!tools.length && !count) return null;
+  return collapsible(title.filter(Boolean).join(", "), `${name} settings`, () =>
+    element(
+      "div",
+      { class: "settings" },
+      count ? dataView(parameters, `${name} parameters`) : null,
+      ...tools.map((tool) => toolPart(tool, `${name} ${tool.name}`)),
+    ),
+  );
+}
+
+// Show the definition of a tool; its schema is made on demand.
+export function toolPart(tool, name) {
+  return element(
+    "div",
+    { class: "definition" },
+    span("tool", tool.name),
+    tool.description ? span("described", tool.description) : null,
+    isEmpty(tool.parameters)
+      ? null
+      : collapsible("schema", `${name} schema`, () =>
+          block(JSON.stringify(tool.parameters, null, 2), { name: `${name} schema text` }),
+        ),
+  );
+}

@@ -1,0 +1,173 @@
+"""The prompts of a page in a browser: what is new in them, and the difference between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from graphexec import AgentExecutor, Event, Moved, create_tool_calling_agent
+from graphexec.actions import Run
+from graphexec.draw import Recorder, Recording, recording_of
+from graphexec.draw.page import html
+from graphexec.effects import CallModel
+from graphexec.executor import AGENT_EXECUTOR, Replied
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.models import ScriptedModel
+from graphexec.testing import scripted_tool
+from tests.draw.browser import chromium, open_page
+from tests.draw.recorded import asked_and_answered, record_events
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+QUESTION = "How far is it from Lisbon to Porto by train?"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
+    file = folder / "run.html"
+    file.write_text(html(recording.machine, recording), encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}", size=(1280, 720)) as one:
+        yield one.page
+        assert one.faults == []
+
+
+def with_memory(count: int) -> Recording:
+    """Record a run after a conversation of so many messages."""
+    kinds: Sequence[Any] = (UserMessage, AssistantMessage)
+    history = [kinds[at % 2](f"{at}: " + "What was said about the harbour. " * 6) for at in range(count)]
+    tools = [scripted_tool("fetch", ["313 km"])]
+    model = ScriptedModel([ToolCall("a", "fetch", '{"input": "train"}'), "313 km."])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    return recording_of(executor.run({"input": QUESTION, "chat_history": history}))
+
+
+def asking(*requests: ModelRequest) -> Recording:
+    """Record a run that makes these requests to a model."""
+    events: list[Event[Any]] = []
+    for request in requests:
+        events += asked_and_answered(CallModel(request), ModelReply("Yes."), node="plan")
+        events.append(Moved("plan", Replied(Run({}), ModelReply("Yes.")), "parse"))
+    return record_events(*events)
+
+
+def chat(*messages: Message) -> ChatRequest:
+    return ChatRequest(messages)
+
+
+def in_sight(page: Page, text: str) -> bool:
+    box = page.locator("#detail .message pre", has_text=text).bounding_box()
+    player = page.locator("#player").bounding_box()
+    return box is not None and player is not None and box["y"] + box["height"] <= player["y"]
+
+
+def test_question_is_in_sight_after_forty_messages(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, with_memory(40), "#step=1") as page:
+        folded = page.locator(".prompt summary", has_text="40 earlier messages")
+        assert folded.count() == 1
+        assert folded.inner_text().startswith("40 earlier messages · 8,0")
+        assert in_sight(page, QUESTION)
+        assert page.locator(".prompt .message.new").count() == 0
+        assert page.locator(".prompt .message").count() <= 2
+        assert f"{len(QUESTION)} characters" in page.locator(".prompt .message .role").last.inner_text()
+        folded.click()
+        assert page.locator(".prompt details .message").count() == 40
+
+
+def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, with_memory(40), "#step=5") as page:
+        assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
+        assert page.locator(".prompt .message.new .role b").all_inner_texts() == ["assistant", "tool"]
+        assert in_sight(page, "313 km")
+
+
+def test_dropped_messages_are_named(browser: Browser, tmp_path: Path) -> None:
+    system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
+    with opened(browser, tmp_path, asking(chat(system, one, two), chat(system, two, three)), "#step=2") as page:
+        assert "1 message of step 1 left out" in page.locator(".prompt").inner_text()
+        assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
+
+
+def test_prompts_of_two_steps_are_compared(browser: Browser, tmp_path: Path) -> None:
+    system = SystemMessage("Be helpful.")
+    first = chat(system, UserMessage("Plan a trip to Lisbon in May."), AssistantMessage("Gone soon."))
+    second = chat(system, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
+    with opened(browser, tmp_path, asking(first, chat(system), second), "#step=3") as page:
+        menu = page.locator("select.against")
+        menu.select_option("1")
+        prompt = page.locator(".prompt")
+        assert prompt.locator("pre del").all_inner_texts() == ["Lisbon"]
+        assert prompt.locator("pre ins").all_inner_texts() == ["Porto"]
+        assert prompt.locator("del > .message pre").all_inner_texts() == ["Gone soon."]
+        assert prompt.locator("ins > .message pre").all_inner_texts() == ["And back?"]
+        assert prompt.locator("summary").all_inner_texts() == ["1 equal message · 11 characters"]
+        assert "against=1" in page.url
+        page.reload()
+        assert page.locator(".prompt pre del").inner_text() == "Lisbon"
+        page.locator("select.against").select_option("before")
+        page.keyboard.press("Escape")
+        page.locator("#detail").focus()
+        page.keyboard.press("ArrowLeft")
+        assert page.locator("select.against").input_value() == "before"
+        assert page.locator("del > .message").count() == 2
+
+
+def test_changed_tools_are_compared(browser: Browser, tmp_path: Path) -> None:
+    asked = UserMessage("Go.")
+    specs = [ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("fetch", "search")]
+    recording = asking(ChatRequest((asked,), tools=(specs[0],)), ChatRequest((asked,), tools=(specs[1],)))
+    with opened(browser, tmp_path, recording, "#step=2&against=before") as page:
+        assert page.locator(".prompt pre del").first.inner_text() == "fetch"
+        assert page.locator(".prompt pre ins").first.inner_text() == "search"
+
+
+def test_text_prompt_shows_its_new_end(browser: Browser, tmp_path: Path) -> None:
+    start = "Answer the question. " * 40
+    recording = asking(CompletionRequest(start), CompletionRequest(f"{start}\nObservation: 7"))
+    with opened(browser, tmp_path, recording, "#step=2") as page:
+        assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
+        assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
+
+
+def test_prompt_names_tools_and_parameters(browser: Browser, tmp_path: Path) -> None:
+    specs = tuple(ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("a", "b", "c"))
+    recorder = Recorder(
+        AGENT_EXECUTOR,
+        model="a-model",
+        parameters={"temperature": 0.5, "max_tokens": 256},
+    )
+    for event in asked_and_answered(
+        CallModel(ChatRequest((UserMessage("?"),), tools=specs)), ModelReply("!"), node="plan"
+    ):
+        recorder(event)
+    with opened(browser, tmp_path, recorder.recording, "#step=1") as page:
+        settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
+        settings.click()
+        assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
+        assert "temperature 0.5, max_tokens 256" in page.locator(".settings").inner_text()
+        page.locator(".definition summary", has_text="schema").first.click()
+        assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
