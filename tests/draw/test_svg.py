@@ -32,9 +32,8 @@ from tests.verify import bad_machines
 from tests.verify.machines import graphs
 
 SPACE = "{http://www.w3.org/2000/svg}"
-MACHINES: dict[str, Graph[Any, Any]] = dict(
-    runpy.run_path(str(Path(__file__).parents[2] / "diagrams" / "generate.py"))["machines"]()
-)
+DIAGRAMS = Path(__file__).parents[2] / "diagrams"
+MACHINES: dict[str, Graph[Any, Any]] = dict(runpy.run_path(str(DIAGRAMS / "generate.py"))["machines"]())
 BAD: dict[str, Graph[Any, Any]] = {
     name: machine for name, machine in vars(bad_machines).items() if isinstance(machine, Graph)
 }
@@ -187,6 +186,25 @@ def test_text_fits_into_its_node(name: str) -> None:
             assert abs(x - place.x) + float(words.attrib["textLength"]) / 2 <= place.width / 2
             assert place.min_y <= y - size * 0.75
             assert y + size * 0.25 <= place.min_y + place.height
+
+
+def smallest_text(drawing: str) -> float:
+    """Return the size of the smallest text, in CSS pixels at the natural size of the picture."""
+    root = ET.fromstring(drawing)
+    _, _, wide, high = numbers(root.attrib["viewBox"])
+    assert (wide, high) == (float(root.attrib["width"]), float(root.attrib["height"]))
+    assert "scale" not in drawing
+    return min(float(one.attrib["font-size"]) for one in root.iter(f"{SPACE}text"))
+
+
+@pytest.mark.parametrize("drawing", sorted(DIAGRAMS.rglob("*.svg")), ids=lambda file: file.stem)
+def test_no_text_of_a_committed_diagram_is_under_nine_pixels(drawing: Path) -> None:
+    assert smallest_text(drawing.read_text("utf-8")) >= 9
+
+
+@given(machine=graphs())
+def test_no_text_of_a_random_machine_is_under_nine_pixels(machine: Graph[Any, Any]) -> None:
+    assert smallest_text(svg(with_run(picture_of(machine.verify())))) >= 9
 
 
 def test_labels_of_fifty_nodes_avoid_nodes() -> None:

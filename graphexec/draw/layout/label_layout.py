@@ -68,9 +68,9 @@ def _clashes(
         *(
             f"the label {index} covers the label {other}"
             for other, one in enumerate(labels)
-            if other != index and _overlap(label, one)
+            if other != index and label.overlaps(one)
         ),
-        *(f"the label {index} covers the node {number}" for number, box in enumerate(boxes) if _overlap(label, box)),
+        *(f"the label {index} covers the node {number}" for number, box in enumerate(boxes) if label.overlaps(box)),
         # Its own line may come nearer: that shows which line the label belongs to.
         *(
             f"the line {other} runs through the label {index}"
@@ -132,13 +132,6 @@ def _points(line: Polyline, pieces: int) -> list[Point]:
             f, g, h, i = s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t
             points.append((f * a[0] + g * b[0] + h * c[0] + i * d[0], f * a[1] + g * b[1] + h * c[1] + i * d[1]))
     return points
-
-
-def _overlap(one: Rectangle, other: Rectangle) -> bool:
-    return (
-        abs(one.x - other.x) * 2 < one.width + other.width - 0.5
-        and abs(one.y - other.y) * 2 < one.height + other.height - 0.5
-    )
 
 
 def _passes(trail: _Trail, place: Rectangle, margin: float) -> bool:

@@ -12,7 +12,7 @@ from html import escape
 from string import Template
 
 from graphexec.draw.formats.svg import svg
-from graphexec.draw.layout.placement import paths_of
+from graphexec.draw.layout.graphviz import paths_of
 from graphexec.draw.model.picture import Picture
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line

@@ -1,0 +1,201 @@
+"""Layouts of machines of 60 nodes: compact, without overlaps, and with lines that one can follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import combinations, pairwise
+
+import pytest
+
+from graphexec import END
+from graphexec.draw.formats.svg import svg
+from graphexec.draw.layout.geometry import Layout, Rectangle
+from graphexec.draw.layout.label_layout import clashes
+from graphexec.draw.layout.placement import lay_out
+from graphexec.draw.model.picture import Arrow, Box, Picture
+from tests.draw.machines import LOOKS
+
+pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
+
+NODES = 60
+# Points between a line's end and its node, and around the picture.
+NEAR, MARGIN = 3.0, 20.0
+
+
+def machine(names: Sequence[str], arrows: Sequence[Arrow]) -> Picture:
+    boxes = (Box(name, LOOKS[number % 6], ("asks the model",) * (number % 2)) for number, name in enumerate(names))
+    return Picture(names[0], tuple(boxes), tuple(arrows))
+
+
+NAMES = [f"step_{number}" for number in range(NODES)]
+
+
+def chain() -> Picture:
+    return machine(NAMES, [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, END.name])])
+
+
+def cycle() -> Picture:
+    arrows = [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, NAMES[0]])]
+    return machine(NAMES, [*arrows, Arrow(NAMES[-1], "Finished", END.name)])
+
+
+def endless() -> Picture:
+    """Return a cycle that nothing leaves."""
+    return machine(NAMES, [Arrow(name, "Done", after) for name, after in pairwise([*NAMES, NAMES[0]])])
+
+
+def retries() -> Picture:
+    """Return a chain with steps back, and with limits that lead to the end or to one node."""
+    stop = "stopped_response"
+    back = [Arrow(NAMES[number], "Failed", NAMES[number - 4]) for number in range(4, NODES, 5)]
+    limits = [
+        Arrow(NAMES[number], "LimitReached", (END.name, stop)[number % 2], exhausts=True, limits=("iterations",))
+        for number in range(9, NODES, 5)
+    ]
+    return machine([*NAMES, stop], [*chain().arrows, *back, *limits, Arrow(stop, "StoppedResponse", END.name)])
+
+
+def tree() -> Picture:
+    arrows = [
+        Arrow(name, ("Left", "Right")[child % 2], NAMES[child])
+        for number, name in enumerate(NAMES)
+        for child in (2 * number + 1, 2 * number + 2)
+        if child < NODES
+    ]
+    return machine(NAMES, [*arrows, *(Arrow(name, "Done", END.name) for name in NAMES[NODES // 2 :])])
+
+
+def star() -> Picture:
+    cases = [Arrow(NAMES[0], f"Case{number}", name) for number, name in enumerate(NAMES[1:], 1)]
+    return machine(NAMES, [*cases, *(Arrow(name, "Done", END.name) for name in NAMES[1:])])
+
+
+def agents() -> Picture:
+    """Return six embedded agents, one after the other."""
+    names = [f"agent_{number // 10}.{name}" for number, name in enumerate(NAMES)]
+    return _renamed(retries(), dict(zip(NAMES, names, strict=True)))
+
+
+def embedded() -> Picture:
+    """Return one embedded graph between two nodes, which is too high for one column."""
+    inside = NAMES[1:-1]
+    return _renamed(cycle(), {name: f"research.{name}" for name in inside})
+
+
+def scattered(seed: int) -> Picture:
+    """Return a machine whose nodes lead to a later node, with some arrows to any node."""
+    chosen = random.Random(seed)
+    arrows = [
+        Arrow(NAMES[chosen.randrange(max(0, number - 3), number)], f"To{number}", NAMES[number])
+        for number in range(1, NODES)
+    ]
+    arrows += [Arrow(chosen.choice(NAMES), f"Jump{number}", chosen.choice(NAMES)) for number in range(6)]
+    return machine(NAMES, [*arrows, Arrow(NAMES[-1], "Done", END.name)])
+
+
+def _renamed(picture: Picture, names: Mapping[str, str]) -> Picture:
+    boxes = tuple(dataclasses.replace(box, name=names.get(box.name, box.name)) for box in picture.boxes)
+    arrows = tuple(
+        dataclasses.replace(
+            arrow, source=names.get(arrow.source, arrow.source), target=names.get(arrow.target, arrow.target)
+        )
+        for arrow in picture.arrows
+    )
+    return Picture(names.get(picture.start, picture.start), boxes, arrows)
+
+
+MACHINES: dict[str, Callable[[], Picture]] = {
+    one.__name__: one for one in (chain, cycle, endless, retries, tree, star, agents, embedded)
+}
+SCATTERED: dict[str, Callable[[], Picture]] = {f"scattered {seed}": partial(scattered, seed) for seed in range(6)}
+by_machine = pytest.mark.parametrize("name", [*MACHINES, *SCATTERED])
+
+
+def laid_out(name: str) -> tuple[Picture, Layout]:
+    picture = (MACHINES | SCATTERED)[name]()
+    return picture, lay_out(picture)
+
+
+def away(point: tuple[float, float], place: Rectangle) -> float:
+    """Return the distance of a point from a rectangle."""
+    across, down = abs(point[0] - place.x) - place.width / 2, abs(point[1] - place.y) - place.height / 2
+    return max(across, down, 0.0)
+
+
+@by_machine
+def test_sides_differ_at_most_threefold(name: str) -> None:
+    _, layout = laid_out(name)
+    assert 1 / 3 <= layout.width / layout.height <= 3
+    assert max(layout.width, layout.height) < 3_000
+
+
+@by_machine
+def test_boxes_and_labels_do_not_overlap(name: str) -> None:
+    _, layout = laid_out(name)
+    places = [*layout.boxes, layout.start, *([layout.finish] if layout.finish else [])]
+    assert not any(one.overlaps(other) for one, other in combinations(places, 2))
+    hidden = clashes(layout)
+    if name in SCATTERED:
+        # The lines of an arbitrary graph cross; its labels are free of boxes and of one another.
+        hidden = [clash for clash in hidden if "line" not in clash]
+    assert hidden == []
+
+
+@by_machine
+def test_lines_lead_from_source_to_target(name: str) -> None:
+    picture, layout = laid_out(name)
+    places = dict(zip((box.name for box in picture.boxes), layout.boxes, strict=True))
+    if layout.finish is not None:
+        places[END.name] = layout.finish
+    assert len(layout.arrows) == len(picture.arrows)
+    for arrow, line in zip(picture.arrows, layout.arrows, strict=True):
+        assert len(line.curve) % 3 == 1
+        assert away(line.curve[0], places[arrow.source]) < NEAR, arrow
+        assert away(line.tip, places[arrow.target]) < NEAR, arrow
+        points = (*line.curve, line.tip)
+        inside = Rectangle(layout.width / 2, layout.height / 2, layout.width, layout.height)
+        # The control points of a curve may be in the margin.
+        assert all(away(point, inside) < MARGIN for point in points), arrow
+
+
+@by_machine
+def test_frames_hold_their_nodes_only(name: str) -> None:
+    picture, layout = laid_out(name)
+    assert set(layout.clusters) == {box.path for box in picture.boxes if box.path}
+    for path, frame in layout.clusters.items():
+        for box, place in zip(picture.boxes, layout.boxes, strict=True):
+            assert frame.overlaps(place) == (box.path == path), f"{box.name} and the frame of {path}"
+
+
+@by_machine
+def test_layout_is_deterministic(name: str) -> None:
+    _, layout = laid_out(name)
+    lay_out.cache_clear()
+    assert laid_out(name)[1] == layout
+
+
+def test_chain_reads_in_columns() -> None:
+    picture, layout = laid_out("chain")
+    columns = sorted({place.x for place in layout.boxes})
+    assert 3 <= len(columns) <= 8
+    order = sorted(picture.boxes, key=lambda box: _reading_order(layout.boxes[picture.boxes.index(box)]))
+    assert [box.name for box in order] == NAMES
+
+
+def _reading_order(place: Rectangle) -> tuple[float, float]:
+    return place.x, place.y
+
+
+def test_short_chain_stays_in_one_column() -> None:
+    names = NAMES[:20]
+    layout = lay_out(machine(names, [Arrow(name, "Done", after) for name, after in pairwise([*names, END.name])]))
+    assert len({place.x for place in layout.boxes}) == 1
+
+
+def test_large_machine_is_drawn_whole() -> None:
+    picture = retries()
+    drawing = svg(picture)
+    assert drawing.count("<title>") == len(picture.boxes) + len(picture.arrows)
