@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, AgentFinish, RunResult, Tool, create_react_agent, snapshot_of, tool
@@ -268,13 +268,17 @@ def test_call_in_place_of_a_name_is_recognized(form: str, name: str, more: str) 
 
 
 @given(st.text(), st.lists(st.sampled_from(["a", "A", "echo", "Echo", "straße", "STRASSE", "x y"]), unique=True))
+@example("0" * 200, [])
+@example("0" * 201, [])
 def test_any_unknown_name_has_langchains_sentence(name: str, names: list[str]) -> None:
+    """Of a name without end, which a model may write, the sentence has the first 200 characters."""
     result = reply_of(make_tool_handler(make_tools(*names)), CallTool(name, "x"))
     if name in names:
         assert result == ToolResult("x")
     else:
         assert result.status == "unknown_tool"
-        assert result.observation.startswith(f"{name} is not a valid tool, try one of [{', '.join(names)}].")
+        shown = name if len(name) <= 200 else f"{name[:200]}..."
+        assert result.observation.startswith(f"{shown} is not a valid tool, try one of [{', '.join(names)}].")
 
 
 def test_case_insensitive_lookup_finds_names() -> None:
