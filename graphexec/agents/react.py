@@ -10,7 +10,7 @@ from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import names_of, validate_tools
-from graphexec.agents.reading.answers import make_label_reader
+from graphexec.agents.reading.answers import AnswerReader, hold_back_wrapping, make_label_reader
 from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import FINAL_ANSWER
 from graphexec.agents.reading.text_parsing import make_decision, reject_more, unwrap
@@ -40,9 +40,6 @@ Begin!
 
 Question: {input}
 Thought: {agent_scratchpad}"""
-
-# Extracts the answer while the reply streams.
-make_answer_reader = partial(make_label_reader, FINAL_ANSWER)
 
 # With the colon, because an answer may have a line that begins with the word.
 STOP = ("\nObservation:",)
@@ -75,6 +72,11 @@ def create_react_agent(
         answer=make_answer_reader,
         kind="react",
     )
+
+
+def make_answer_reader() -> AnswerReader:
+    """Make a reader that extracts the answer while the reply streams, without what `read` does not read at its end."""
+    return hold_back_wrapping(make_label_reader(FINAL_ANSWER))
 
 
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from graphexec import (
     tool,
     wrap,
 )
+from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentFinish
 from graphexec.agents import (
     create_chat_agent,
@@ -43,6 +45,8 @@ from graphexec.agents import (
 from graphexec.agents.langchain.xml import escape_tags
 from graphexec.agents.reading.answers import AnswerReader, make_json_reader, make_label_reader
 from graphexec.agents.reading.labels import FINAL_ANSWER, OBSERVATION, Label, may_become
+from graphexec.agents.reading.text_parsing import END_TOKENS
+from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 from graphexec.executor import Acted, LimitReached, Ready, Replied, parse, plan, stopped_response
 from graphexec.kernel import rename
 from graphexec.messages import ModelReply, ModelRequest, ReplyDelta, ToolCall
@@ -355,43 +359,134 @@ WRITTEN: dict[str, tuple[Make, Callable[[str, bool], str]]] = {
 }
 
 
-def is_held_back(rest: str, write: Callable[[str, bool], str], way: bool) -> bool:
+# What ReAct does not read at the end of a reply, and what it does not read there if the reply begins accordingly.
+ENDINGS = "|".join(["\\s", "\ufeff", "\u200b", *map(re.escape, END_TOKENS)])
+UNREAD_ENDING = re.compile(f"(?:{ENDINGS})*+")
+HELD_ENDING = re.compile(f"(?:{ENDINGS}|`|(?ai:</answer>))*+")
+
+
+def is_unread(rest: str, kind: str) -> bool:
+    """Return whether the end of what is written as an answer is not a part of it."""
+    # An observation that the model invents, and all text after it.
+    is_observation = WRITTEN[kind][1] is after_a_label and OBSERVATION.at_line.match(rest.lstrip()) is not None
+    return is_observation or (kind == "ReAct" and UNREAD_ENDING.fullmatch(rest) is not None)
+
+
+def is_ending(rest: str) -> bool:
+    """Return whether ReAct may not read a text at the end of a reply; its last token may be incomplete."""
+    ending = HELD_ENDING.match(rest)
+    assert ending is not None, "the pattern matches the empty string"
+    begun = rest[ending.end() :]
+    return "</answer>".startswith(begun.lower()) or any(token.startswith(begun) for token in END_TOKENS)
+
+
+def is_call(rest: str) -> bool:
+    """Return whether a text is the mark of a call and what follows it, or the beginning of a mark."""
+    marked = any(re.match(re.escape(mark), rest, re.IGNORECASE) for mark in CALL_MARK_PREFIXES)
+    return marked or any(mark.startswith(rest.lower()) for mark in CALL_MARK_PREFIXES)
+
+
+def is_held_back(streamed: str, whole: str, written: str, kind: str, way: bool) -> bool:
     """Return whether the end of an answer is held until the reply is complete; it then comes with the run's end."""
+    write = WRITTEN[kind][1]
+    rest = whole.removeprefix(streamed)
     if write is in_tags:
         # It may become a tag.
-        return not way
+        return not way and rest.lstrip().startswith(("<", "&"))
     if write is as_it_is:
-        # It may be a call written as text.
-        return rest.lstrip()[:1] in {"", "{", "[", "`", "<"}
-    # The line is, or may become, one that only the program may write.
-    line = rest.lstrip().partition("\n")[0]
-    return write is after_a_label and (may_become(OBSERVATION, line) or OBSERVATION.at_line.match(line) is not None)
+        # The whole text may be a call, or what stands before reasoning, such as `assistant:`.
+        visible = rest.lstrip().lstrip("\ufeff\u200b")
+        splitter = ReasoningSplitter()
+        splitter.take(whole)
+        may_be_more = not splitter.in_content or not visible or visible.startswith(("{", "[", "`", "<"))
+        return is_call(rest) or (not streamed and may_be_more)
+    if write is not after_a_label:
+        return False
+    # The last line may become one that only the program may write.
+    _, line_break, line = written.rpartition("\n")
+    if line_break and may_become(OBSERVATION, line):
+        start = max(len(written.lstrip()) - len(line), 0)
+        rest = whole[len(streamed) : start].rstrip()
+    return not rest or (kind == "ReAct" and is_ending(rest))
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
 @given(answer=ANY, way=st.booleans(), cuts=CUTS)
 @example(answer="\nI", way=False, cuts=[])
 @example(answer="\nObservation", way=False, cuts=[])
+@example(answer="\u200b", way=False, cuts=[])
+@example(answer="42</s>", way=False, cuts=[])
+@example(answer="\u200c</", way=False, cuts=[])
+@example(answer="a", way=False, cuts=[])
+@example(answer="-\n1._\u200b\ufeff", way=True, cuts=[])
+@example(answer="42<|im_end|> </s>\ufeff", way=True, cuts=[*range(60)])
 def test_pieces_add_up_to_the_whole_answer(kind: str, answer: str, way: bool, cuts: list[int]) -> None:
     make, write = WRITTEN[kind]
     reply = write(answer, way)
+    written = answer
     if write is as_it_is:
-        answer = reply
+        answer = written = reply
     elif "JSON" not in kind and "structured" not in kind:
         answer = answer.strip()
     whole = whole_answer(make, reply)
     assert whole is not None
-    # An observation that the model invents, and all text after it, is not part of the answer.
-    assert whole == answer or (answer.startswith(whole) and is_held_back(answer.removeprefix(whole), write, way))
+    assert answer.startswith(whole)
+    assert whole == answer or is_unread(answer.removeprefix(whole), kind)
     streamed = stream_text(make, reply, cuts)
     assert whole.startswith(streamed)
-    assert streamed == whole or is_held_back(whole.removeprefix(streamed), write, way)
+    assert streamed == whole or is_held_back(streamed, whole, written, kind, way)
 
 
 def test_held_line_comes_at_the_end() -> None:
     found = pieces(lambda: executor(react, ["Thought: I know.\nFinal Answer: Who?\nI"]))
     assert found[-1] == "\nI"
     assert "".join(found) == "Who?\nI"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        *("{}</s>", "{}\n<|im_end|>", "{} <|eot_id|></s>\n", "{}\u200b", "{}\ufeff\n"),
+        *("```\n{}\n```", "```\n{}\n``` </s>", "<answer>\n{}\n</answer>", "<answer>\n{}</Answer></s>"),
+    ],
+)
+def test_unread_end_of_a_reply_is_not_streamed(reply: str) -> None:
+    found = pieces(lambda: executor(react, [reply.format(f"Final Answer: {ANSWER}")]))
+    assert "".join(found) == ANSWER
+    assert len(found) > 5
+
+
+# What may stand around a reply, whole and in parts.
+WRAPPING = st.sampled_from(
+    [
+        *END_TOKENS,
+        "</answer>",
+        "</Answer>",
+        "<answer>\n",
+        "```",
+        "`",
+        "<",
+        "</",
+        "<|",
+        "<|im_",
+        " ",
+        "\n",
+        "x",
+        "I",
+        "\u200b",
+    ]
+)
+
+
+@given(before=st.sampled_from(["", "```\n", "<answer>\n"]), answer=st.lists(WRAPPING, max_size=8), cuts=CUTS)
+def test_wrapping_is_held_back(before: str, answer: list[str], cuts: list[int]) -> None:
+    written = f"x{''.join(answer)}"
+    reply = f"{before}Final Answer: {written}"
+    whole = whole_answer(react, reply)
+    assert whole is not None
+    streamed = stream_text(react, reply, cuts)
+    assert whole.startswith(streamed)
+    assert streamed == whole or is_held_back(streamed, whole, written, "ReAct", way=False)
 
 
 # Parts of replies, valid and invalid.

@@ -11,6 +11,7 @@ from graphexec._parsing.json import StringDecoder, open_string, read_beginning
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.agents.reading.json_text import find_regions, is_answer, is_decision, read_fields, to_list
 from graphexec.agents.reading.labels import OBSERVATION, Label, find_open_emphasis, may_become
+from graphexec.agents.reading.text_parsing import find_removable_end
 from graphexec.agents.reading.textual_calls import CALL_MARK_PREFIXES
 
 # Takes the text of a reply piece by piece, and returns the text that each piece adds to the final answer.
@@ -112,6 +113,30 @@ def strip_whitespace(read: AnswerReader) -> AnswerReader:
         return visible
 
     return read_stripped
+
+
+def hold_back_wrapping(read: AnswerReader) -> AnswerReader:
+    """Make a reader that holds back what `unwrap` removes at the end of a reply, such as `</s>`, until more follows."""
+    held: list[str] = []
+    # The beginning of what may be a token.
+    begun = ""
+
+    def read_unwrapped(piece: str) -> str:
+        nonlocal begun
+        more = read(piece)
+        if not more:
+            return ""
+        text = begun + more
+        start, token = find_removable_end(text)
+        ending, begun = text[start:token], text[token:]
+        if not start:
+            held.append(ending)
+            return ""
+        released = "".join((*held, text[:start]))
+        held[:] = [ending]
+        return released
+
+    return read_unwrapped
 
 
 def _find_last_line(text: str) -> str:

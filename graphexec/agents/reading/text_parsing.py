@@ -271,3 +271,23 @@ def unwrap(text: str) -> str:
     inner = _strip_answer_tags(_strip_end_tokens(text.strip().strip("\ufeff\u200b").strip()))
     inner = _strip_answer_tags(strip_fence(inner))
     return text if inner == text.strip() else inner
+
+
+_LONGEST_TOKEN = max(map(len, (*END_TOKENS, _ANSWER_END)))
+_REMOVABLE = compile_lazily(rf"(?:[\s`\ufeff\u200b]|(?ai:{_ANSWER_END})|{'|'.join(map(re.escape, END_TOKENS))})++")
+
+
+def find_removable_end(text: str) -> tuple[int, int]:
+    """Return where the end of a text begins that `unwrap` may remove, and where a token begins that may be incomplete.
+
+    Each is the length of the text if there is none.
+    """
+    # Only the first character of a token is `<`.
+    last = text.rfind("<", max(0, len(text) - _LONGEST_TOKEN))
+    begun = text[last:]
+    is_begun = _ANSWER_END.startswith(begun.lower()) or any(one.startswith(begun) for one in END_TOKENS)
+    token = last if last >= 0 and is_begun else len(text)
+    start = token
+    for found in _REMOVABLE().finditer(text, 0, token):
+        start = found.start() if found.end() == token else token
+    return start, token
