@@ -9,6 +9,7 @@ import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
 import { drawRows, list } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
+import { offerValues } from "./detail/values.js";
 import { readDrawing } from "./machine/drawing.js";
 import { readPieces } from "./machine/pieces.js";
 import { append, lastPosition } from "./run/run.js";
@@ -42,6 +43,7 @@ function begin() {
     if (chosenRow) move(Number(chosenRow.dataset.position));
   });
   document.addEventListener("click", onLink);
+  offerValues(byId("detail"));
   addEventListener("resize", () => drawRows(view.position));
   followAddress();
   addEventListener("hashchange", followAddress);

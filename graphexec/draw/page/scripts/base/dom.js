@@ -11,6 +11,8 @@ const LONG = 50_000;
 const SHORT = 60;
 // The names of the blocks that the reader has opened.
 const opened = new Set();
+// The values that elements show, of which some only in part.
+const values = new WeakMap();
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -39,6 +41,7 @@ export function block(text, { name, kind = "" }) {
     view.pattern !== null &&
     text.slice(SHOWN).search(view.pattern) >= 0 &&
     text.slice(0, SHOWN).search(view.pattern) < 0;
+  values.set(pre, text);
   pre.classList.toggle("long", text.length > LONG);
   if (!hidden || beyond) {
     fill(pre, text);
@@ -77,8 +80,26 @@ export function fill(node, text) {
   node.replaceChildren(...parts, shown.slice(from));
 }
 
+// Return the innermost element around a node that shows a value, or null.
+export function elementWithValue(node) {
+  for (let one = node; one; one = one.parentElement) if (values.has(one)) return one;
+  return null;
+}
+
+// Return the text of the value that an element shows: a string, or JSON.
+export function valueText(shown) {
+  const value = values.get(shown);
+  return typeof value === "string" ? value : JSON.stringify(value, null, 2);
+}
+
 // Show data as names and values; deeply nested data as JSON.
 export function dataView(value, name, depth = 0) {
+  const shown = dataElement(value, name, depth);
+  if (!values.has(shown)) values.set(shown, value ?? null);
+  return shown;
+}
+
+function dataElement(value, name, depth) {
   if (typeof value === "string")
     return depth > 0 && value.length <= SHORT && !value.includes("\n")
       ? span("value", value || "empty")

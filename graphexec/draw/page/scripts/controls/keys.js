@@ -2,6 +2,7 @@
 
 import { hasRun } from "../base/given.js";
 import { view } from "../base/view.js";
+import { copyValue } from "../detail/values.js";
 import { turnPieces } from "../machine/pieces.js";
 import { lastPosition } from "../run/run.js";
 import { search, searchFor } from "../run/searching.js";
@@ -22,6 +23,7 @@ const STEPS = {
     { names: ["e"], text: "next step that failed", act: () => toFailure(true) },
     { names: ["E"], text: "previous step that failed", act: () => toFailure(false) },
     { names: ["Space"], text: "play or pause", act: play },
+    { names: ["c"], text: "copy the value with the focus or the pointer", act: copyValue },
     { names: ["/"], text: "search", act: () => search.focus() },
   ],
 };

@@ -1,12 +1,14 @@
-// What can be copied: a request to the model as JSON, curl or Python, a value, and the records of a step.
+// What can be copied: a request to the model as JSON, curl, Python or a test, and records.
 
-import { element } from "../base/dom.js";
+import { block, collapsible, element } from "../base/dom.js";
+import { plural } from "../base/text.js";
 import { prompts, wholeContent } from "../run/prompts.js";
 import { run } from "../run/run.js";
+import { asPytest, isRepeatable } from "./pytest.js";
 
 // Return a button that copies the text that `make` returns.
 export function copyButton(label, make) {
-  const button = element("button", { type: "button", class: "copy" }, label);
+  const button = element("button", { type: "button", class: "copy", "aria-live": "polite" }, label);
   button.addEventListener("click", async () => {
     button.textContent = (await copyText(make())) ? "copied" : "not copied";
     setTimeout(() => (button.textContent = label), 1500);
@@ -36,6 +38,7 @@ export function copyButtons(effect) {
     copyButton("copy JSON", () => JSON.stringify(requestBody(effect), null, 2)),
     copyButton("copy curl", () => asCurl(effect)),
     copyButton("copy Python", () => asPython(effect)),
+    ...(isRepeatable(effect) ? [copyButton("copy pytest", () => asPytest(effect))] : []),
   ];
 }
 
@@ -119,8 +122,15 @@ print(json.dumps(reply.json(), indent=2))
 `;
 }
 
-// Return the records of a visit, one on a line, as they are in the trace.
-export function recordLines(visit) {
-  const all = [visit.entered, ...visit.records, visit.moved].filter(Boolean);
-  return all.map((record) => `${JSON.stringify(record)}\n`).join("");
+// Show records on demand, and copy them as they are in the trace: one on a line.
+export function recordsPart(records, name) {
+  const shown = records.filter(Boolean);
+  const lines = () => shown.map((record) => `${JSON.stringify(record)}\n`).join("");
+  const text = () => shown.map((record) => JSON.stringify(record, null, 2)).join("\n");
+  return element(
+    "div",
+    { class: "records" },
+    element("div", { class: "copies" }, copyButton("copy records", lines)),
+    collapsible(plural(shown.length, "record"), `${name} records`, () => block(text(), { name: `${name} raw` })),
+  );
 }

@@ -8,7 +8,7 @@ import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
 import { edgeOf } from "../run/edges.js";
 import { run, visitAt } from "../run/run.js";
-import { copyButton, recordLines } from "./copying.js";
+import { recordsPart } from "./copying.js";
 import { endParts } from "./ending.js";
 import { requestParts } from "./exchange.js";
 import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
@@ -49,6 +49,7 @@ function startParts() {
     section("Input", run.start.input === undefined ? null : dataView(run.start.input, "input")),
     section("Tools", tools.length ? tools.map((tool) => toolPart(toolOf(tool), `start ${nameOf(tool)}`)) : null),
     section("Run", runFacts()),
+    recordsPart([run.start], "start"),
   ];
 }
 
@@ -94,11 +95,7 @@ function visitParts(visit, position) {
     ...requestParts(visit, position),
     ...failureParts(visit, position),
     visit.moved ? outcomePart(visit, position, !asks) : waiting(),
-    element(
-      "div",
-      { class: "copies" },
-      copyButton("copy records", () => recordLines(visit)),
-    ),
+    recordsPart([visit.entered, ...visit.records, visit.moved], String(position)),
   ];
 }
 

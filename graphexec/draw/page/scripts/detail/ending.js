@@ -5,6 +5,7 @@ import { live } from "../base/given.js";
 import { inline, number, plural, visible } from "../base/text.js";
 import { failedPositions } from "../run/failures.js";
 import { run } from "../run/run.js";
+import { recordsPart } from "./copying.js";
 import { errorPart, heading, section, stepLink } from "./parts.js";
 import { spentBars } from "./spent.js";
 import { stoppingParts } from "./stopping.js";
@@ -56,6 +57,7 @@ export function endParts() {
           )
         : null,
     ),
+    recordsPart([run.result], "end"),
   ];
 }
 

@@ -1,0 +1,164 @@
+"""What can be copied from a page in a browser: values, records, and tests that repeat a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec import (
+    AgentExecutor,
+    ParseError,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+)
+from graphexec.draw import Recording, recording_of
+from graphexec.draw.page import html
+from graphexec.messages import ToolCall
+from graphexec.models import ScriptedModel
+from graphexec.testing import scripted_tool
+from tests.draw.browser import chromium, open_page
+from tests.draw.debugged import failed_run, sixty_steps, twelve_tools
+from tests.draw.test_pieces import check
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+# Line separators, quotes, bidi marks, an astral character and a backslash.
+NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@contextmanager
+def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
+    file = folder / "run.html"
+    file.write_text(html(recording.machine, recording), encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}") as one:
+        one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        yield one.page
+        assert one.faults == []
+
+
+def clipboard(page: Page) -> str:
+    page.locator(".copy", has_text="copied").wait_for()
+    text: str = page.evaluate("navigator.clipboard.readText()")
+    return text
+
+
+def react_run() -> Recording:
+    tools = [scripted_tool("fetch", ["313 km", ValueError(NASTY)])]
+    call = "Action: fetch\nAction Input: train"
+    model = ScriptedModel([call, "nonsense", f"Again.\n{call}\nObservation: invented", f"Final Answer: {NASTY}"])
+    agent = create_react_agent(model, tools)
+    return recording_of(AgentExecutor(agent=agent, tools=tools, handle_parsing_errors=True).run(NASTY))
+
+
+def structured_run() -> Recording:
+    tools = [scripted_tool("fetch", [{"found": [1, None, True, 2.5]}, "x"])]
+    calls = [json.dumps({"action": "fetch", "action_input": {"input": each}}) for each in ("a", "b")]
+    model = ScriptedModel([*calls, '{"action": "final_answer", "answer": "313"}'])
+    return recording_of(AgentExecutor(agent=create_structured_agent(model, tools), tools=tools).run("How far is it?"))
+
+
+def unparsed_run() -> Recording:
+    model = ScriptedModel([[ToolCall("a", "fetch", "{}")], [ToolCall("b", "fetch", "{no json")]])
+    tools = [scripted_tool("fetch", ["313 km"])]
+    with pytest.raises(ParseError) as raised:
+        AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools).run("How far is it?")
+    return recording_of(raised.value)
+
+
+def model_steps(recording: Recording) -> Sequence[int]:
+    visits = [record["node"] for record in recording.records if record["event"] == "entered"]
+    return [at for at, node in enumerate(visits, 1) if node == "plan"]
+
+
+def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    count = 0
+    for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
+        recording = make()
+        for step in model_steps(recording)[-4:]:
+            with opened(browser, tmp_path, recording, f"#step={step}") as page:
+                page.locator(".copy", has_text="copy pytest").click()
+                (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
+                count += 1
+    options = ["-q", "-W", "error", "-p", "no:cacheprovider", f"--rootdir={tests}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(tests)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tests,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTEST_ADDOPTS": ""},
+    )
+    assert f"{count} passed" in done.stdout, done.stdout
+
+
+def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, twelve_tools(), "#step=5") as page:
+        page.locator(".copy", has_text="copy pytest").click()
+        source = clipboard(page)
+    scope: dict[str, object] = {}
+    exec(source.replace('ModelReply("Shop 3 is', 'ModelReply("Shop 4 is'), scope)
+    test = scope["test_step_5"]
+    assert callable(test)
+    with pytest.raises(AssertionError):
+        test()
+
+
+def test_machine_of_ones_own_has_no_copied_test(browser: Browser, tmp_path: Path) -> None:
+    agent = create_tool_calling_agent(ScriptedModel(["Done."]), [])
+    executor = AgentExecutor(agent=agent, tools=[]).plug(check)
+    with opened(browser, tmp_path, recording_of(executor.run("?")), "#step=1") as page:
+        assert page.locator(".copy", has_text="copy JSON").count() == 1
+        assert page.locator(".copy", has_text="copy pytest").count() == 0
+
+
+def test_key_copies_the_value_with_the_focus(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, react_run(), "#step=1") as page:
+        stops = page.locator("#detail [tabindex='0']").count()
+        page.locator(".prompt .message pre").last.focus()
+        page.keyboard.press("c")
+        assert NASTY in clipboard(page)
+        assert page.locator("#detail [tabindex='0']").count() == stops
+
+
+def test_button_copies_the_value_under_the_pointer(browser: Browser, tmp_path: Path) -> None:
+    with opened(browser, tmp_path, twelve_tools(), "#step=3") as page:
+        page.locator(".part.tools .data").first.locator("dt").first.hover()
+        page.locator(".copy.corner").click()
+        assert json.loads(clipboard(page)) == {"url": "https://shop0.example/ok", "seconds": 0.3}
+        page.locator(".part.reply pre").first.hover()
+        page.locator(".copy.corner", has_text="copy").click()
+        assert clipboard(page) == "<html>contents of https://shop0.example/ok</html>"
+
+
+def test_records_are_shown_on_demand(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    with opened(browser, tmp_path, recording, "#step=2") as page:
+        summary = page.locator("#detail .records summary")
+        assert summary.inner_text() == "2 records"
+        summary.click()
+        assert '"event": "moved"' in page.locator(".records pre").inner_text()
+        for address, event in (("#step=0", "start"), ("#step=end", "result")):
+            page.goto(f"{page.url.split('#')[0]}{address}")
+            page.locator(".copy", has_text="copy records").click()
+            assert json.loads(clipboard(page))["event"] == event
