@@ -137,6 +137,7 @@ app.command(
         'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
         "graphexec view trace.jsonl --timeline  # on the terminal",
         "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
+        "graphexec view traces/  # all runs of a folder, with a heat map",
         "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
     )
 )(view)

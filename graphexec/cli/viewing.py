@@ -1,4 +1,4 @@
-"""The command `view`: a run as a page, as text, or live while it happens; or two runs side by side."""
+"""The command `view`: a run as a page, as text, or live while it happens; two runs side by side, or a folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def view(
         typer.Argument(
             metavar="TRACE",
             help="The file of graphexec run --record, or the output of --json; - is the standard input. Of two, one "
-            "page shows both runs side by side.",
+            "page shows both runs side by side. Of a folder, it lists all runs that were recorded in it.",
             show_default=False,
         ),
     ],
@@ -88,7 +88,7 @@ def view(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run, or compare two: write the page, open it in the browser, and print its path."""
+    """Show a run, compare two, or list a folder of them: write the page, open it in the browser, and print its path."""
     with exit_on_error(debug=debug):
         views = [name for name, wanted in (("timeline", timeline), ("sequence", sequence), ("live", live)) if wanted]
         if len(views) > 1:
@@ -97,6 +97,9 @@ def view(
             raise UsageError("--port needs --live; add --live")
         _check_count(traces, views)
         trace = traces[0]
+        folder = len(traces) == 1 and not live and Path(trace).is_dir()
+        if folder and views:
+            raise UsageError(f"{trace} is a folder, and --{views[0]} shows one run; name a trace in it")
         if live:
             if output is not None:
                 raise UsageError("--live cannot write a file; leave out -o")
@@ -105,6 +108,13 @@ def view(
             return
         if output is not None:
             _check_suffix(trace, views[0] if views else "page", output)
+        if folder:
+            from graphexec.cli.records import load_folder
+            from graphexec.draw.page.index import index
+
+            title = f"Runs in {Path(trace).resolve().name}"
+            _show_page(index(title, load_folder(Path(trace))), output, opened=not no_open)
+            return
         from graphexec.cli.records import load_recording
 
         recording = load_recording(trace)

@@ -1,8 +1,8 @@
 """Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
 `draw` returns a picture as text, `save` writes it to a file; `graph.draw(path)`, `executor.draw(path)` and
-`result.draw(path)` call them. `compare_runs` returns the page of two runs. The text formats need only the core; SVG,
-PNG and HTML need the extra `draw`.
+`result.draw(path)` call them. `compare_runs` returns the page of two runs, `index_runs` that of many. The text formats
+need only the core; SVG, PNG and HTML need the extra `draw`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.model.pieces import PieceView, show_pieces
 from graphexec.draw.page import html
 from graphexec.draw.page.comparison import comparison
+from graphexec.draw.page.index import index
 from graphexec.draw.runs.overlay import overlay_runs
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
@@ -48,6 +49,7 @@ __all__ = [
     "compare_runs",
     "draw",
     "format_of",
+    "index_runs",
     "marks_of",
     "picture_of",
     "png",
@@ -176,6 +178,17 @@ def compare_runs(run: AnyRun, other: AnyRun, *, names: tuple[str, str] = ("first
     Raises `InputError` for what is not a run, and if the extra `draw` is not installed.
     """
     return comparison(recording_of(run), recording_of(other), names)
+
+
+def index_runs(runs: Iterable[tuple[str, AnyRun | str]], *, title: str = "Runs") -> str:
+    """Return an HTML page that lists many runs, with a heat map of their machine; each has its own page in it.
+
+    `runs` are pairs of a name and a run, such as `{"first": result, "second": error}.items()`; a string in the place of
+    a run says why it cannot be shown. Runs that name their `parent` lead to a comparison with it.
+
+    Raises `InputError` for what is not a run, and if the extra `draw` is not installed.
+    """
+    return index(title, ((name, run if isinstance(run, str) else recording_of(run)) for name, run in runs))
 
 
 def format_of(file: Path) -> str:

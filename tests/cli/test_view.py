@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import webbrowser
@@ -91,6 +92,29 @@ def test_two_traces_make_one_page(capsys: pytest.CaptureFixture[str], folder: Pa
     assert visited == [(folder / "both.html").as_uri()]
     page = compare_runs(RECORDING, Recording.from_json_lines(other), names=(TRACE, f"sub/{TRACE}"))
     assert (folder / "both.html").read_text(encoding="utf-8") == page
+
+
+def test_folder_makes_one_page(capsys: pytest.CaptureFixture[str], folder: Path, visited: list[str]) -> None:
+    (folder / "cut.jsonl").write_text(RECORDED[:-40], encoding="utf-8")
+    (folder / "notes.jsonl").write_text('{"role": "user"}\n', encoding="utf-8")
+    (folder / "bytes.jsonl").write_bytes(b"\xff\n")
+    (folder / "folder.jsonl").mkdir()
+    (folder / "other.txt").touch()
+    ended = command(capsys, "view", ".", "-o", "runs.html")
+    assert (ended.code, ended.out, ended.err) == (0, "runs.html\n", "")
+    page = (folder / "runs.html").read_text(encoding="utf-8")
+    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page)
+    assert data is not None
+    runs = {run["name"]: run for run in json.loads(data[1])["runs"]}
+    assert {name: run["outcome"] for name, run in runs.items()} == {
+        TRACE: "answered",
+        "cut.jsonl": "unfinished",
+        "notes.jsonl": "damaged",
+        "bytes.jsonl": "damaged",
+        "folder.jsonl": "damaged",
+    }
+    assert runs["notes.jsonl"]["problem"].startswith("line 1 is not a record; ")
+    assert runs["folder.jsonl"]["problem"] == "cannot be read: Is a directory; name a text file"
 
 
 def page_of(recording: Recording) -> str:
@@ -216,7 +240,10 @@ def test_invalid_trace_names_file_and_line(
         (["trace.json"], f"trace.json cannot be read: there is no such file; did you mean {TRACE}?\n"),
         (["trase.jsonl"], f"trase.jsonl cannot be read: there is no such file; did you mean {TRACE}?\n"),
         (["no/t.jsonl"], "no/t.jsonl cannot be read: there is no such file; check the folder no\n"),
-        (["."], ". cannot be read: Is a directory; name a text file\n"),
+        (["empty"], "empty has no .jsonl files; name a folder of traces of graphexec run --record\n"),
+        ([".", "--timeline"], ". is a folder, and --timeline shows one run; name a trace in it\n"),
+        ([".", TRACE], ". cannot be read: Is a directory; name a text file\n"),
+        ([".", "-o", "x.svg"], "x.svg does not have the suffix .html or .htm of a page; name such a file"),
         ([TRACE, "--timeline", "--sequence"], "--timeline and --sequence exclude each other; leave one out"),
         ([TRACE, "--live", "--sequence"], "--sequence and --live exclude each other; leave one out"),
         ([TRACE, "--port", "80"], "--port needs --live; add --live"),
@@ -238,6 +265,7 @@ def test_invalid_trace_names_file_and_line(
 def test_wrong_usage_is_one_line_and_exits_2(
     capsys: pytest.CaptureFixture[str], folder: Path, arguments: list[str], expected: str
 ) -> None:
+    (folder / "empty").mkdir()
     ended = command(capsys, "view", *arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert f"graphexec: {expected}" in ended.err

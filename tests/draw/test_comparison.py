@@ -14,7 +14,7 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page.bundle import bundle
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import chromium, open_text
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
 
 if TYPE_CHECKING:
@@ -34,12 +34,10 @@ def browser() -> Generator[Browser]:
 def compared(
     browser: Browser, folder: Path, left: Recording, right: Recording, address: str = "", **options: Any
 ) -> Generator[Page]:
-    file = folder / "both.html"
-    file.write_text(compare_runs(left, right, names=("a.jsonl", "b.jsonl")), encoding="utf-8")
-    with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
-        yield one.page
-        assert one.faults == []
-        assert [url for url in one.requests if not url.startswith(("file:", "data:"))] == []
+    with open_text(
+        browser, folder, compare_runs(left, right, names=("a.jsonl", "b.jsonl")), address, **options
+    ) as page:
+        yield page
 
 
 def shopping(second: str = "I look at shop 1.", *, slower: float = 0.0, shops: Sequence[int] = range(3)) -> Recording:

@@ -176,6 +176,8 @@ def test_keys_of_two_runs_select_pairs(browser: Browser, tmp_path: Path) -> None
         shown: dict[str, str] = {}
         for key in keys:
             page.goto(f"{address}#step=2")
+            # The page follows the address after the navigation.
+            page.locator("#pair-2[aria-selected=true]").wait_for()
             page.keyboard.press(key)
             shown[key] = page.url.partition("step=")[2]
         assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {

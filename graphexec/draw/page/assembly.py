@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
 from string import Template
+from types import MappingProxyType
 
 from graphexec.draw.formats.svg import svg
 from graphexec.draw.layout.graphviz import paths_of
@@ -21,22 +22,29 @@ from graphexec.draw.page.encoding import script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "keys", "screens")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "index", "keys", "screens")
+# Files with elements that the bodies of several pages have: the buttons of the page, and of its drawing.
+_SHARED = ("page_buttons", "drawing_buttons")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def assemble(body: str, script: str, *, title: str, data: Record, live: bool = False) -> str:
+def assemble(
+    body: str, script: str, *, title: str, data: Record, live: bool = False, held: Mapping[str, str] = _NONE
+) -> str:
     """Return a page: the content of its body, its script, and the data that the script reads.
 
-    The policy allows the script and the styles of the page alone, and a `live` page requests to its own server.
+    `held` are scripts by the ids of the elements that hold them, which the page's script may start. The policy allows
+    the scripts and the styles of the page alone, and a `live` page requests to its own server.
     """
+    holders = [f'<script id="{name}" type="text/plain">{text}</script>' for name, text in held.items()]
     css = f"{style(_DARK)}{_colours(LIGHT, ':root')}{_colours(DARK, _DARK)}{_read_styles()}"
     return Template(read_file("document.html")).substitute(
         title=escape(title),
-        policy=_policy(script, css, body, live=live),
+        policy=_policy([script, *held.values()], css, body, live=live),
         css=css,
-        body=body,
+        body="".join([body, *holders]),
         data=script_json(data),
         script=script,
     )
@@ -44,7 +52,8 @@ def assemble(body: str, script: str, *, title: str, data: Record, live: bool = F
 
 def body_of(name: str, **parts: str) -> str:
     """Return the body of a page, from its file and the parts that the file names."""
-    return Template(read_file(f"{name}.html")).substitute(parts)
+    shared = {part: read_file(f"{part}.html").rstrip() for part in _SHARED}
+    return Template(read_file(f"{name}.html")).substitute(shared, **parts)
 
 
 def drawing_of(picture: Picture) -> str:
@@ -76,13 +85,13 @@ def _colours(palette: Palette, selector: str) -> str:
     return f"{selector}{{{';'.join(rules)}}}"
 
 
-def _policy(script: str, css: str, body: str, *, live: bool) -> str:
-    """Return the content security policy: the page's own script and style, and for a live page its own server."""
+def _policy(scripts: Iterable[str], css: str, body: str, *, live: bool) -> str:
+    """Return the content security policy: the page's own scripts and style, and for a live page its own server."""
     widths = sorted(set(re.findall(' style="([^"]*)"', body)))
     styles = " ".join([_hash(css), *(["'unsafe-hashes'"] if widths else []), *map(_hash, widths)])
     rules: Mapping[str, str] = {
         "default-src": "'none'",
-        "script-src": _hash(script),
+        "script-src": " ".join(map(_hash, scripts)),
         "style-src": styles,
         "img-src": "data:",
         "connect-src": "'self'" if live else "'none'",

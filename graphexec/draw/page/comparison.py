@@ -20,7 +20,7 @@ def comparison(left: Recording, right: Recording, names: tuple[str, str] = ("fir
     difference. The machine is drawn with both paths; if the runs are of different machines, that of the first run with
     its path. Raises `InputError` if pygraphviz is not installed.
     """
-    same = is_same_machine(left.machine, right.machine)
+    same = left.machine.structure == right.machine.structure
     arrows = _with_counts(left.machine, [left, right] if same else [left])
     runs = [{"name": name, "records": list(run.records)} for name, run in zip(names, (left, right), strict=True)]
     return assemble(
@@ -29,16 +29,6 @@ def comparison(left: Recording, right: Recording, names: tuple[str, str] = ("fir
         title=f"{names[0]} and {names[1]}",
         data={**machine_data(left.machine), "records": [], "live": None, "runs": runs, "same": same},
     )
-
-
-def is_same_machine(picture: Picture, other: Picture) -> bool:
-    """Return whether two pictures show the same nodes and edges; their limits may differ."""
-    return _structure(picture) == _structure(other)
-
-
-def _structure(picture: Picture) -> tuple[str, list[str], list[tuple[str, str, str]]]:
-    edges = [(arrow.source, arrow.outcome, arrow.target) for arrow in picture.arrows]
-    return picture.start, [box.name for box in picture.boxes], edges
 
 
 def _with_counts(picture: Picture, runs: Iterable[Recording]) -> Iterable[Arrow]:

@@ -82,7 +82,12 @@ export function startContent(run) {
     part("agent", "Agent", "", agent),
     part("parameters", "Parameters", "model", parameters),
     part("tools", "Tools", "tools", tools),
-    part("limits", "Limits", "", limits),
+    part(
+      "limits",
+      "Limits",
+      "",
+      limits && Object.fromEntries(Object.entries(limits).filter(([, most]) => most !== null)),
+    ),
   ].filter(Boolean);
 }
 

@@ -59,6 +59,6 @@ function statusesOf(visit) {
   return [...statuses, ...(visit.moved?.steps ?? []).map((step) => step.status)];
 }
 
-function compares(order, seconds, value) {
+export function compares(order, seconds, value) {
   return order === ">" ? seconds > value : seconds < value;
 }

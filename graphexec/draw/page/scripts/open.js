@@ -1,0 +1,70 @@
+// The page of several runs, before it shows one of its pages: their index, the run that the address names, or two runs.
+
+import { addressParts } from "./base/address.js";
+
+const held = document.getElementById("data");
+const { title, pictures, runs } = JSON.parse(held.textContent);
+// The names in the address that decide which page is shown.
+const DECIDING = ["run", "with", "machine"];
+const opened = asked();
+
+function asked() {
+  const parts = addressParts();
+  return DECIDING.map((name) => parts.get(name) ?? "").join("\n");
+}
+
+async function openPage() {
+  const parts = addressParts();
+  const [one, other] = ["run", "with"].map((name) => runs.find((run) => run.packed && run.name === parts.get(name)));
+  if (!one) {
+    const machine = Number.parseInt(parts.get("machine") ?? "", 10);
+    const chosen = pictures.find((picture) => picture.machine === machine) ?? null;
+    const listed = runs.map(({ packed, ...facts }) => ({ ...facts, readable: packed !== undefined }));
+    return show("index", chosen ?? pictures[0], { title, pictures, runs: listed, chosen: chosen?.machine ?? null });
+  }
+  const shown = [one, other].filter(Boolean);
+  const records = await Promise.all(shown.map((run) => unpack(run.packed)));
+  document.title = shown.map((run) => run.name).join(" and ");
+  if (!other) return show("page", pictures[one.picture], { records: records[0] });
+  const same = pictures[one.picture].machine === pictures[other.picture].machine;
+  const sides = shown.map((run, side) => ({ name: run.name, records: records[side] }));
+  return show("compare", pictures[one.picture], { records: [], runs: sides, same });
+}
+
+// Show a page: its body, its drawing, its data, and then its script, which the policy of this page allows.
+function show(page, picture, data) {
+  const body = document.getElementById(`${page}-body`).content.cloneNode(true);
+  if (picture) {
+    const drawing = document.getElementById(`drawing-${pictures.indexOf(picture)}`).content.cloneNode(true);
+    for (const note of drawing.querySelectorAll(".notes")) note.textContent = "";
+    body.getElementById("drawing").replaceChildren(drawing);
+  }
+  if (page !== "index") body.querySelector(".asked").prepend(wayBack());
+  document.body.prepend(body);
+  const nothing = { picture: { start: "", boxes: [], arrows: [] }, clusters: {} };
+  held.textContent = JSON.stringify({ ...(picture ?? nothing), records: [], live: null, ...data });
+  const script = document.createElement("script");
+  script.type = "module";
+  script.textContent = document.getElementById(`${page}-script`).textContent;
+  document.body.append(script);
+}
+
+function wayBack() {
+  const link = document.createElement("a");
+  link.href = "#";
+  link.className = "way-back";
+  link.textContent = "all runs";
+  return link;
+}
+
+// Return records that were compressed and encoded in Base64.
+async function unpack(text) {
+  const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+addEventListener("hashchange", () => {
+  if (asked() !== opened) location.reload();
+});
+await openPage();
