@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from graphexec.draw import Recording
+from graphexec.draw.page import html
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
@@ -88,5 +91,18 @@ def open_text(browser: Browser, folder: Path, text: str, address: str = "", **op
     file = folder / "page.html"
     file.write_text(text, encoding="utf-8")
     with open_page(browser, f"{file.as_uri()}{address}", **options) as one:
+        yield one.page
+        assert one.faults == []
+
+
+@contextmanager
+def open_run(
+    browser: Browser, folder: Path, recording: Recording, address: str = "", *, size: tuple[int, int] = (1440, 900)
+) -> Generator[Page]:
+    """Open the page of a run from disk, with access to the clipboard; any error of the page fails the test."""
+    file = folder / "run.html"
+    file.write_text(html(recording.machine, recording), encoding="utf-8")
+    with open_page(browser, f"{file.as_uri()}{address}", size=size) as one:
+        one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         yield one.page
         assert one.faults == []

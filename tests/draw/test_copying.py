@@ -6,8 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +20,10 @@ from graphexec import (
     create_tool_calling_agent,
 )
 from graphexec.draw import Recording, recording_of
-from graphexec.draw.page import html
 from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_run
 from tests.draw.debugged import failed_run, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
 
@@ -37,22 +35,6 @@ pytestmark = pytest.mark.browser
 
 # Line separators, quotes, bidi marks, an astral character and a backslash.
 NASTY = "a\u2028b \"c\" 'd' \u202e \U0001f389 \\n"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@contextmanager
-def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
-    file = folder / "run.html"
-    file.write_text(html(recording.machine, recording), encoding="utf-8")
-    with open_page(browser, f"{file.as_uri()}{address}") as one:
-        one.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-        yield one.page
-        assert one.faults == []
 
 
 def clipboard(page: Page) -> str:
@@ -96,7 +78,7 @@ def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> No
     for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
         recording = make()
         for step in model_steps(recording)[-4:]:
-            with opened(browser, tmp_path, recording, f"#step={step}") as page:
+            with open_run(browser, tmp_path, recording, f"#step={step}") as page:
                 page.locator(".copy", has_text="copy pytest").click()
                 (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
                 count += 1
@@ -113,7 +95,7 @@ def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> No
 
 
 def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, twelve_tools(), "#step=5") as page:
+    with open_run(browser, tmp_path, twelve_tools(), "#step=5") as page:
         page.locator(".copy", has_text="copy pytest").click()
         source = clipboard(page)
     scope: dict[str, object] = {}
@@ -127,13 +109,13 @@ def test_copied_test_notices_another_reply(browser: Browser, tmp_path: Path) -> 
 def test_machine_of_ones_own_has_no_copied_test(browser: Browser, tmp_path: Path) -> None:
     agent = create_tool_calling_agent(ScriptedModel(["Done."]), [])
     executor = AgentExecutor(agent=agent, tools=[]).plug(check)
-    with opened(browser, tmp_path, recording_of(executor.run("?")), "#step=1") as page:
+    with open_run(browser, tmp_path, recording_of(executor.run("?")), "#step=1") as page:
         assert page.locator(".copy", has_text="copy JSON").count() == 1
         assert page.locator(".copy", has_text="copy pytest").count() == 0
 
 
 def test_key_copies_the_value_with_the_focus(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, react_run(), "#step=1") as page:
+    with open_run(browser, tmp_path, react_run(), "#step=1") as page:
         stops = page.locator("#detail [tabindex='0']").count()
         page.locator(".prompt .message pre").last.focus()
         page.keyboard.press("c")
@@ -142,7 +124,7 @@ def test_key_copies_the_value_with_the_focus(browser: Browser, tmp_path: Path) -
 
 
 def test_button_copies_the_value_under_the_pointer(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, twelve_tools(), "#step=3") as page:
+    with open_run(browser, tmp_path, twelve_tools(), "#step=3") as page:
         page.locator(".part.tools .data").first.locator("dt").first.hover()
         page.locator(".copy.corner").click()
         assert json.loads(clipboard(page)) == {"url": "https://shop0.example/ok", "seconds": 0.3}
@@ -153,7 +135,7 @@ def test_button_copies_the_value_under_the_pointer(browser: Browser, tmp_path: P
 
 def test_records_are_shown_on_demand(browser: Browser, tmp_path: Path) -> None:
     recording = sixty_steps()
-    with opened(browser, tmp_path, recording, "#step=2") as page:
+    with open_run(browser, tmp_path, recording, "#step=2") as page:
         summary = page.locator("#detail .records summary")
         assert summary.inner_text() == "2 records"
         summary.click()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec.draw import Recording
-from graphexec.draw.page import html
 from graphexec.draw.runs.visits import visits_of
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_run
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
 
 if TYPE_CHECKING:
@@ -24,27 +20,12 @@ pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Gr
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@contextmanager
-def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
-    file = folder / "run.html"
-    file.write_text(html(recording.machine, recording), encoding="utf-8")
-    with open_page(browser, f"{file.as_uri()}{address}") as one:
-        yield one.page
-        assert one.faults == []
-
-
 def where(page: Page) -> str:
     return page.locator("#position").inner_text()
 
 
 def test_keys_visit_the_failed_steps(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, sixty_steps()) as page:
+    with open_run(browser, tmp_path, sixty_steps()) as page:
         page.keyboard.press("Home")
         seen: list[tuple[str, str]] = []
         for _ in range(5):
@@ -61,7 +42,7 @@ def test_keys_visit_the_failed_steps(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_parse_failure_shows_the_error(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, sixty_steps()) as page:
+    with open_run(browser, tmp_path, sixty_steps()) as page:
         page.keyboard.press("Home")
         while page.locator("#detail h2").inner_text() != "parse":
             page.keyboard.press("e")
@@ -75,7 +56,7 @@ def test_parse_failure_shows_the_error(browser: Browser, tmp_path: Path) -> None
 
 
 def test_failed_run_shows_where_it_failed(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, failed_run()) as page:
+    with open_run(browser, tmp_path, failed_run()) as page:
         assert "failed" in (page.locator("[data-node=plan]").get_attribute("class") or "").split()
         assert page.locator("#drawing .failed").count() == 1
         shown = page.locator("#detail").inner_text()
@@ -90,7 +71,9 @@ def test_failed_run_shows_where_it_failed(browser: Browser, tmp_path: Path) -> N
 
 def test_bars_show_times_of_parallel_calls(browser: Browser, tmp_path: Path) -> None:
     calls = [("fetch", {"url": f"https://{seconds}.example", "seconds": seconds}) for seconds in (1, 2, 3)]
-    with opened(browser, tmp_path, record([(1.0, calling(*calls)), (1.0, answering("done"))], "Fetch three.")) as page:
+    with open_run(
+        browser, tmp_path, record([(1.0, calling(*calls)), (1.0, answering("done"))], "Fetch three.")
+    ) as page:
         page.locator(".row", has_text="dispatch_tools").first.click()
         boxes = [bar.bounding_box() for bar in page.locator("[data-bar]").all()]
         assert len(boxes) == 3
@@ -104,7 +87,7 @@ def test_bars_show_times_of_parallel_calls(browser: Browser, tmp_path: Path) -> 
 
 
 def test_parallel_calls_show_their_failures(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, twelve_tools()) as page:
+    with open_run(browser, tmp_path, twelve_tools()) as page:
         page.keyboard.press("Home")
         page.keyboard.press("e")
         assert "12 calls at once, 2 of 12 failed" in (page.locator("#detail").text_content() or "")
@@ -114,7 +97,7 @@ def test_parallel_calls_show_their_failures(browser: Browser, tmp_path: Path) ->
 
 
 def test_address_names_the_step(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, sixty_steps(), "#step=15&call=0&q=503") as page:
+    with open_run(browser, tmp_path, sixty_steps(), "#step=15&call=0&q=503") as page:
         assert where(page) == "15 / 60"
         assert page.locator("#search").input_value() == "503"
         page.locator("#detail").focus()
@@ -131,7 +114,7 @@ def test_address_names_the_step(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, stopped_run()) as page:
+    with open_run(browser, tmp_path, stopped_run()) as page:
         part = page.locator(".part.stopped")
         shown = part.inner_text()
         assert "search(again) was asked 4 times, with the same result" in shown
@@ -158,7 +141,7 @@ def test_filter_selects_steps(browser: Browser, tmp_path: Path) -> None:
         if call.effect.get("tool") == "fetch"
     ]
     assert slow
-    with opened(browser, tmp_path, recording) as page:
+    with open_run(browser, tmp_path, recording) as page:
         assert len(listed(page, "status:error")) == 5
         assert listed(page, "node:parse status:parse_error") == [
             at for at, visit in enumerate(visits_of(recording), 1) if visit.unasked
@@ -172,8 +155,7 @@ def test_filter_selects_steps(browser: Browser, tmp_path: Path) -> None:
 
 def test_request_is_copied_as_json_and_curl(browser: Browser, tmp_path: Path) -> None:
     recording = sixty_steps()
-    with opened(browser, tmp_path, recording, "#step=9") as page:
-        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with open_run(browser, tmp_path, recording, "#step=9") as page:
 
         def copied(label: str) -> str:
             page.locator(".copy", has_text=label).click()

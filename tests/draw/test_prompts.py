@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import pytest
 from graphexec import AgentExecutor, Event, Moved, create_tool_calling_agent
 from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording, recording_of
-from graphexec.draw.page import html
 from graphexec.effects import CallModel
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import (
@@ -29,7 +27,7 @@ from graphexec.messages import (
 )
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_run
 from tests.draw.recorded import asked_and_answered, record_events
 
 if TYPE_CHECKING:
@@ -39,21 +37,6 @@ pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Gr
 pytestmark = pytest.mark.browser
 
 QUESTION = "How far is it from Lisbon to Porto by train?"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@contextmanager
-def opened(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
-    file = folder / "run.html"
-    file.write_text(html(recording.machine, recording), encoding="utf-8")
-    with open_page(browser, f"{file.as_uri()}{address}", size=(1280, 720)) as one:
-        yield one.page
-        assert one.faults == []
 
 
 def with_memory(count: int) -> Recording:
@@ -86,7 +69,7 @@ def in_sight(page: Page, text: str) -> bool:
 
 
 def test_question_is_in_sight_after_forty_messages(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, with_memory(40), "#step=1") as page:
+    with open_run(browser, tmp_path, with_memory(40), "#step=1", size=(1280, 720)) as page:
         folded = page.locator(".prompt summary", has_text="40 earlier messages")
         assert folded.count() == 1
         assert folded.inner_text().startswith("40 earlier messages · 8,0")
@@ -99,7 +82,7 @@ def test_question_is_in_sight_after_forty_messages(browser: Browser, tmp_path: P
 
 
 def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) -> None:
-    with opened(browser, tmp_path, with_memory(40), "#step=5") as page:
+    with open_run(browser, tmp_path, with_memory(40), "#step=5", size=(1280, 720)) as page:
         assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
         assert page.locator(".prompt .message.new .role b").all_inner_texts() == ["assistant", "tool"]
         assert in_sight(page, "313 km")
@@ -107,7 +90,7 @@ def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) 
 
 def test_dropped_messages_are_named(browser: Browser, tmp_path: Path) -> None:
     system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
-    with opened(browser, tmp_path, asking(chat(system, one, two), chat(system, two, three)), "#step=2") as page:
+    with open_run(browser, tmp_path, asking(chat(system, one, two), chat(system, two, three)), "#step=2") as page:
         assert "1 message of step 1 left out" in page.locator(".prompt").inner_text()
         assert page.locator(".prompt .message.new pre").all_inner_texts() == ["three"]
 
@@ -116,7 +99,7 @@ def test_prompts_of_two_steps_are_compared(browser: Browser, tmp_path: Path) -> 
     system = SystemMessage("Be helpful.")
     first = chat(system, UserMessage("Plan a trip to Lisbon in May."), AssistantMessage("Gone soon."))
     second = chat(system, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
-    with opened(browser, tmp_path, asking(first, chat(system), second), "#step=3") as page:
+    with open_run(browser, tmp_path, asking(first, chat(system), second), "#step=3") as page:
         menu = page.locator("select.against")
         menu.select_option("1")
         prompt = page.locator(".prompt")
@@ -140,7 +123,7 @@ def test_changed_tools_are_compared(browser: Browser, tmp_path: Path) -> None:
     asked = UserMessage("Go.")
     specs = [ToolSpec(name, f"The tool {name}.", {"type": "object"}) for name in ("fetch", "search")]
     recording = asking(ChatRequest((asked,), tools=(specs[0],)), ChatRequest((asked,), tools=(specs[1],)))
-    with opened(browser, tmp_path, recording, "#step=2&against=before") as page:
+    with open_run(browser, tmp_path, recording, "#step=2&against=before") as page:
         assert page.locator(".prompt pre del").first.inner_text() == "fetch"
         assert page.locator(".prompt pre ins").first.inner_text() == "search"
 
@@ -148,7 +131,7 @@ def test_changed_tools_are_compared(browser: Browser, tmp_path: Path) -> None:
 def test_text_prompt_shows_its_new_end(browser: Browser, tmp_path: Path) -> None:
     start = "Answer the question. " * 40
     recording = asking(CompletionRequest(start), CompletionRequest(f"{start}\nObservation: 7"))
-    with opened(browser, tmp_path, recording, "#step=2") as page:
+    with open_run(browser, tmp_path, recording, "#step=2") as page:
         assert page.locator(".prompt pre").all_inner_texts() == ["\nObservation: 7"]
         assert page.locator(".prompt summary").all_inner_texts() == [f"{len(start)} characters as before"]
 
@@ -164,7 +147,7 @@ def test_prompt_names_tools_and_parameters(browser: Browser, tmp_path: Path) -> 
         CallModel(ChatRequest((UserMessage("?"),), tools=specs)), ModelReply("!"), node="plan"
     ):
         recorder(event)
-    with opened(browser, tmp_path, recorder.recording, "#step=1") as page:
+    with open_run(browser, tmp_path, recorder.recording, "#step=1") as page:
         settings = page.locator(".part.model summary", has_text="3 tools, 2 parameters")
         settings.click()
         assert page.locator(".definition .tool").all_inner_texts() == ["a", "b", "c"]
