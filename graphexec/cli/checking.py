@@ -12,7 +12,7 @@ from rich.text import Text
 
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
-from graphexec.cli.files import read, write, write_proof
+from graphexec.cli.files import read, write, write_bytes, write_proof
 from graphexec.cli.runs.advice import replace_limit_code
 from graphexec.cli.terminal import Screen, encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean
@@ -299,6 +299,17 @@ def diff(
         ),
     ],
     *,
+    output: Annotated[
+        Path | None,
+        option(
+            _OUTPUT,
+            "FILE",
+            "Also draw both machines in one picture: added parts are green, removed ones red and dashed. The suffix "
+            "sets the format: .svg, .png, .html, .mmd, .dot, .md, .txt.",
+            "--output",
+            "-o",
+        ),
+    ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
     debug: Debug = False,
@@ -310,8 +321,22 @@ def diff(
         from graphexec.verify import diff as compare
 
         limits = parse_limits(max_iterations, limit or ())
+        picture_format = None if output is None else _format_of(output)
         before, after = machine_at(old), machine_at(new)
         found = compare(before.graph, after.graph, limits_of(after, limits), limits_before=limits_of(before, limits))
+        if output is not None and picture_format is not None:
+            from graphexec.draw import render
+
+            write_bytes(render(found, picture_format), output)
         print(encodable(str(found), sys.stdout))
         if found:
             raise typer.Exit(FAILED)
+
+
+def _format_of(picture: Path) -> str:
+    from graphexec.draw import format_of
+
+    try:
+        return format_of(picture)
+    except InputError as error:
+        raise UsageError(str(error).removesuffix(", or pass the format")) from error

@@ -108,7 +108,7 @@ def _table_changes(
         yield Change("start", "changed", f"was {before.start}, now {after.start}")
     yield from (Change("node", "removed", node.name) for node in nodes.removed)
     for was, now in nodes.changed:
-        yield from _value_changes("node", _aspects(was), _aspects(now), f"{was.name} ")
+        yield from (Change("node", "changed", f"{was.name} {text}") for text in compare_nodes(was, now))
     for node in nodes.added:
         meters = _aspects(node)["metered by"]
         yield Change("node", "added", f"{node.name}, metered by {meters}" if meters else node.name)
@@ -131,11 +131,11 @@ def _proof_changes(before: Verdict, after: Verdict) -> Iterator[Change]:
 
 
 def _value_changes(
-    what: Literal["node", "limit", "bound"], was: Mapping[str, str], now: Mapping[str, str], owner: str = ""
+    what: Literal["node", "limit", "bound"], was: Mapping[str, str], now: Mapping[str, str]
 ) -> Iterator[Change]:
     for name, old in was.items():
         if (new := now.get(name, old)) != old:
-            yield Change(what, "changed", f"{owner}{name}: was {old or 'nothing'}, now {new or 'nothing'}")
+            yield Change(what, "changed", f"{name}: was {old or 'nothing'}, now {new or 'nothing'}")
 
 
 def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
@@ -150,6 +150,11 @@ def _aspects(node: Node[Any, Any]) -> Mapping[str, str]:
         "asks": f"{effects} ({node.least} to {most})" if effects else "",
         "kind": node.kind,
     }
+
+
+def compare_nodes(was: Node[Any, Any], now: Node[Any, Any]) -> list[str]:
+    """Return what differs: `returns: was Acted, now Acted | Ready`."""
+    return [change.text for change in _value_changes("node", _aspects(was), _aspects(now))]
 
 
 def _limits(verdict: Verdict, meters: Iterable[str]) -> dict[str, str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from graphexec.draw import format_of, render
+from graphexec.verify import diff
 from tests.cli.terminals import command
+from tests.verify.writing import PERFECTIONIST, WRITER
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -30,6 +35,29 @@ def test_lost_proof_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.code == 1
     assert "~ verdict was proved, now refuted" in ended.out
     assert "+ node polish" in ended.out
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".html", ".mmd", ".dot", ".md", ".txt"])
+def test_differences_are_drawn_to_a_file(capsys: pytest.CaptureFixture[str], folder: Path, suffix: str) -> None:
+    pytest.importorskip("pygraphviz", reason="pictures are laid out with Graphviz")
+    file = folder / f"changes{suffix}"
+    ended = command(capsys, "diff", "writing:PERFECTIONIST", "writing:WRITER", "-o", str(file))
+    assert (ended.code, ended.err) == (1, "")
+    assert "+ node revise" in ended.out
+    expected = render(diff(PERFECTIONIST, WRITER), format_of(file))
+    assert file.read_bytes() == expected
+
+
+def test_picture_of_equal_machines_exits_0(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert command(capsys, "diff", "writing:WRITER", "writing:WRITER", "-o", "changes.txt").code == 0
+    assert "No difference in nodes" in (folder / "changes.txt").read_text("utf-8")
+
+
+def test_unknown_suffix_exits_2_before_the_proofs(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "diff", "writing:WRITER", "nowhere:x", "-o", "changes.pdf")
+    assert (ended.code, ended.out) == (2, "")
+    assert "the suffix .pdf of changes.pdf is unknown; use one of .mmd" in ended.err
+    assert "pass the format" not in ended.err
 
 
 @pytest.mark.parametrize(

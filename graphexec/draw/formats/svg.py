@@ -60,10 +60,14 @@ def svg(picture: Picture) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
         f'height="{high}" role="img" font-family="{FONT}">',
         f"<desc>{_escape(f'A state machine that starts at {picture.start}: {described}')}</desc>",
-        f"<style>{style()}</style>",
+        f"<style>{style(changes=_has_changes(picture))}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
     return "\n".join([*head, *lines, "</svg>"]) + "\n"
+
+
+def _has_changes(picture: Picture) -> bool:
+    return any(box.change for box in picture.boxes) or any(arrow.change for arrow in picture.arrows)
 
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
@@ -107,7 +111,7 @@ def _escape(words: str) -> str:
 
 
 def _title_of(arrow: Arrow) -> str:
-    label = " ".join(filter(None, (arrow.outcome, chain_text(arrow.badges))))
+    label = " ".join(filter(None, (arrow.heading, chain_text(arrow.badges))))
     return f"{arrow.source} --{label}--> {arrow.target}"
 
 
@@ -118,7 +122,7 @@ def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:
 def _classes(kind: str, one: Box | Arrow) -> str:
     """Return the CSS classes by which the style sheet and the page's script find it."""
     heat = "" if one.heat is None else "taken" if one.heat > 0 else "untaken"
-    return " ".join(word for word in (kind, one.mark or "", heat) if word)
+    return " ".join(word for word in (kind, one.mark or "", one.change or "", heat) if word)
 
 
 def _cluster(path: tuple[str, ...], place: Rectangle) -> str:
@@ -276,7 +280,7 @@ def _sample(entry: Entry, place: Rectangle) -> str:
             return _end_circles(place, 7, 4.5)
         case "badge":
             return text(place.x, place.y + LINE * 0.36, chain_text(["a", "b"]), size=LINE)
-        case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken":
+        case "edge" | "exhausts" | "red" | "orange" | "grey" | "taken" | "untaken" | "added" | "removed" | "changed":
             kind = "edge" if entry == "edge" else f"edge {entry}"
             return f'<g class="{kind}">{_curve(Polyline(curve, (right[0] + _TIP[0], right[1])), None)}</g>'
         case "current" | "failed":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from graphexec.draw.model.marks import Mark
+from graphexec.draw.model.marks import SIGNS, Mark
 from graphexec.draw.model.picture import (
     Arrow,
     Box,
@@ -48,6 +48,10 @@ _LEGEND: Mapping[Entry, str] = {
     "red": _MARKS["red"],
     "orange": _MARKS["orange"],
     "grey": _MARKS["grey"],
+    # Their texts begin with their signs.
+    "added": "",
+    "removed": "",
+    "changed": "",
 }
 
 
@@ -59,7 +63,7 @@ def terminal(picture: Picture) -> str:
     """
     lines = list(_draw_cluster(picture, cluster_tree(picture), _ROOM))
     # `wrap_text` adds a third space between two entries.
-    signs = [f"{_LEGEND[entry]} {legend_text(entry)}  " for entry in legend_of(picture) if entry in _LEGEND]
+    signs = [f"{_LEGEND[entry]} {legend_text(entry)}  ".lstrip() for entry in legend_of(picture) if entry in _LEGEND]
     lines += ["", *wrap_text(signs, _ROOM + 2, count_cells)]
     if picture.caption:
         lines.append("")
@@ -99,7 +103,7 @@ def _node(picture: Picture, numbered: NumberedBox, room: int) -> Iterator[str]:
 def _label(arrow: Arrow) -> str:
     words = (
         *((_MARKS[arrow.mark],) if arrow.mark else ()),
-        arrow.outcome,
+        arrow.heading,
         *(() if _is_long(arrow) else _pieces(arrow)),
     )
     return sanitize_line(" ".join(words))
@@ -139,7 +143,9 @@ def _with_notes(way: str, notes: Sequence[str], room: int, *, last: bool) -> Ite
 def _draw_box(box: Box, room: int, *, leaves: bool) -> Iterator[str]:
     left, right, lower_right, lower_left, across, side, way_out = _FRAMES[box.look]
     states = ((_CURRENT, box.current), (_FAILED, box.failed))
-    signs = (*(sign for sign, has in states if has), *((_MARKS[box.mark],) if box.mark else ()))
+    signs = [sign for sign, has in states if has]
+    signs += [_MARKS[box.mark]] if box.mark else []
+    signs += [SIGNS[box.change]] if box.change else []
     lines = [" ".join((*signs, sanitize_line(box.name)))]
     for texts in (box.lines, box.notes):
         lines += wrap_text(" · ".join(sanitize_lines(*texts)).split(" "), room - 4, count_cells)

@@ -33,6 +33,7 @@ class Palette:
     cluster: str
     red: str
     orange: str
+    green: str
     grey: str
     heat: str
     current: str
@@ -47,6 +48,7 @@ LIGHT = Palette(
     cluster="#f4f6f8",
     red="#c8201e",
     orange="#c25a00",
+    green="#14783c",
     grey="#b0b0b0",
     heat="#0a63b8",
     current="#ffd84d",
@@ -68,6 +70,7 @@ DARK = Palette(
     cluster="#18212b",
     red="#ff6b66",
     orange="#ffa04d",
+    green="#4cc97f",
     grey="#5c6670",
     heat="#5cb3ff",
     current="#8a6d00",
@@ -83,9 +86,15 @@ DARK = Palette(
 )
 
 
-def style(dark: str = "@media (prefers-color-scheme: dark)") -> str:
-    """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules."""
-    return f"{_SHAPES}{_rules(LIGHT)}{dark}{{{_rules(DARK)}}}"
+def style(dark: str = "@media (prefers-color-scheme: dark)", *, changes: bool = True) -> str:
+    """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules.
+
+    Without `changes`, it has no rules for added, removed and changed parts.
+    """
+    light, night = _rules(LIGHT), _rules(DARK)
+    if not changes:
+        return f"{_SHAPES}{light}{dark}{{{night}}}"
+    return f"{_SHAPES}{_CHANGES}{light}{_change_rules(LIGHT)}{dark}{{{night}{_change_rules(DARK)}}}"
 
 
 _SHAPES = (
@@ -103,6 +112,10 @@ _SHAPES = (
     ".gx .notes{font-weight:bold}"
     ".gx .current .outline{stroke-width:3.5}"
     ".gx .failed .outline{stroke-width:3}"
+)
+_CHANGES = (
+    ".gx .added .line,.gx .added .outline,.gx .changed .line,.gx .changed .outline{stroke-width:2.4}"
+    ".gx .removed .line,.gx .removed .outline{stroke-width:1.8;stroke-dasharray:7 3}"
 )
 
 
@@ -125,10 +138,19 @@ def _rules(palette: Palette) -> str:
         f".gx .current .outline{{fill:{palette.current}}}",
         f".gx .failed .outline{{stroke:{palette.red}}}",
     ]
-    for mark in ("red", "orange", "grey"):
-        colour = getattr(palette, mark)
-        rules.append(
-            f".gx .{mark} .line,.gx .{mark} .outline{{stroke:{colour}}}"
-            f".gx .{mark} .tip,.gx .{mark} .label{{fill:{colour}}}"
-        )
-    return "".join(rules)
+    marks = {"red": palette.red, "orange": palette.orange, "grey": palette.grey}
+    return "".join([*rules, *(_coloured(mark, colour) for mark, colour in marks.items())])
+
+
+def _change_rules(palette: Palette) -> str:
+    colours = {"added": palette.green, "removed": palette.red, "changed": palette.orange}
+    return "".join(
+        f"{_coloured(change, colour)}.gx .{change} .title,.gx .{change} .notes{{fill:{colour}}}"
+        for change, colour in colours.items()
+    )
+
+
+def _coloured(kind: str, colour: str) -> str:
+    return (
+        f".gx .{kind} .line,.gx .{kind} .outline{{stroke:{colour}}}.gx .{kind} .tip,.gx .{kind} .label{{fill:{colour}}}"
+    )

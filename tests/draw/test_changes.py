@@ -1,0 +1,134 @@
+"""Pictures of two machines: what was added, removed and changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphexec import Limits
+from graphexec.draw import draw, picture_of, save
+from graphexec.draw.model.changes import picture_of_changes
+from graphexec.draw.model.picture import Picture, legend_of
+from graphexec.errors import InputError
+from graphexec.executor import AGENT_EXECUTOR, STRICT_AGENT_EXECUTOR
+from graphexec.verify import diff
+from tests.draw.debugged import stopped_run
+from tests.kernel.test_drafts import incomplete_diamond
+from tests.verify.writing import PERFECTIONIST, WRITER
+
+FORMATS = ("mermaid", "mermaid-state", "dot", "markdown", "text", "svg", "html")
+FEWER = Limits(iterations=4)
+
+
+def changed() -> Picture:
+    return picture_of_changes(diff(PERFECTIONIST, WRITER, Limits(), limits_before=FEWER))
+
+
+def changes(picture: Picture) -> dict[str, str]:
+    """Return the changes of the nodes and of the edges."""
+    nodes = {box.name: box.change for box in picture.boxes if box.change}
+    lines = {f"{one.source} --{one.outcome}--> {one.target}": one.change for one in picture.arrows if one.change}
+    return {**nodes, **lines}
+
+
+def test_parts_are_marked_by_their_change() -> None:
+    assert changes(changed()) == {
+        "polish": "removed",
+        "revise": "added",
+        "edit --Chapter--> write": "changed",
+        "criticize --Poor--> revise": "changed",
+        "criticize --Poor--> polish": "removed",
+        "polish --Text--> criticize": "removed",
+        "revise --Text--> criticize": "added",
+        "revise --GivenUp--> END": "added",
+    }
+
+
+def test_edge_with_another_target_names_both() -> None:
+    labels = {(arrow.outcome, arrow.target): arrow.lines for arrow in changed().arrows}
+    assert labels["Poor", "revise"] == ("~ Poor", "before: to polish")
+    assert labels["Poor", "polish"] == ("\N{MINUS SIGN} Poor", "now: to revise")
+    assert labels["Chapter", "write"] == ("~ Chapter", "resets revisions", "before: no resets")
+
+
+def test_removed_parts_follow_their_neighbours() -> None:
+    picture = changed()
+    assert [box.name for box in picture.boxes] == ["write", "edit", "criticize", "polish", "revise"]
+    assert [arrow.target for arrow in picture.arrows if arrow.outcome == "Poor"] == ["revise", "polish"]
+
+
+def test_changed_node_says_what_was_changed() -> None:
+    picture = picture_of_changes(diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR))
+    assert changes(picture) == {"parse": "changed", "parse --Ready--> plan": "added"}
+    (parse,) = [box for box in picture.boxes if box.change]
+    assert parse.title == "~ parse"
+    assert " ".join(parse.notes) == "returns: was Acted | AgentFinish, now Acted | AgentFinish | Ready"
+
+
+def test_caption_has_counts_limits_and_bounds() -> None:
+    caption = changed().caption
+    assert caption[:3] == (
+        "1 node added, 1 node removed, 2 edges added, 1 edge removed, 2 edges changed.",
+        "~ limit iterations: was 4, now 15.",
+        "~ verdict was refuted, now proved.",
+    )
+    assert any(line.startswith("~ bound transitions: was no bound, now at most") for line in caption)
+
+
+def test_equal_machines_have_no_changes() -> None:
+    picture = picture_of_changes(diff(WRITER, WRITER))
+    assert changes(picture) == {}
+    assert picture.boxes == picture_of(WRITER.verify()).boxes
+    assert picture.caption[0] == "No difference in nodes, edges, limits and bounds."
+    assert picture.caption[1].startswith("Proved: every run ends")
+    assert not {"added", "removed", "changed"} & set(legend_of(picture))
+
+
+def test_reversed_difference_has_reversed_changes() -> None:
+    turned = {"added": "removed", "removed": "added", "changed": "changed"}
+    there, back = diff(PERFECTIONIST, WRITER), diff(WRITER, PERFECTIONIST)
+    nodes = {box.name: box.change for box in picture_of_changes(there).boxes}
+    assert {box.name: box.change for box in picture_of_changes(back).boxes} == {
+        name: turned[change] if change else None for name, change in nodes.items()
+    }
+
+
+def test_another_start_is_in_the_caption() -> None:
+    picture = picture_of_changes(diff(WRITER, AGENT_EXECUTOR))
+    assert picture.start == "plan"
+    assert "~ start was write, now plan." in picture.caption
+    assert {box.change for box in picture.boxes} == {"added", "removed"}
+
+
+@pytest.mark.parametrize("how", FORMATS)
+def test_every_format_has_signs_without_colour(how: str) -> None:
+    drawn = draw(diff(PERFECTIONIST, WRITER), how)
+    for sign in ("#43;" if how.startswith("mermaid") else "+", "\N{MINUS SIGN}"):
+        assert any(f"{sign} {word}" in drawn for word in ("revise", "polish", "added", "removed"))
+
+
+def test_removed_parts_are_red_and_dashed() -> None:
+    difference = diff(PERFECTIONIST, WRITER)
+    assert 'color="#c8201e", penwidth=2.4, fontcolor="#c8201e", style="filled,dashed"' in draw(difference, "dot")
+    assert "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3" in draw(difference, "mermaid")
+    assert 'class="node pure removed" data-node="polish"' in draw(difference, "svg")
+
+
+def test_unfinished_tables_are_compared() -> None:
+    diamond = incomplete_diamond()
+    for one, other in ((diamond, WRITER), (WRITER, diamond)):
+        assert draw(diff(one, other), "svg").startswith("<svg")
+
+
+def test_difference_has_no_runs_and_marks() -> None:
+    difference = diff(STRICT_AGENT_EXECUTOR, AGENT_EXECUTOR)
+    with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
+        draw(difference, "svg", runs=stopped_run())
+    with pytest.raises(InputError, match="a difference has no runs and no marks of its own"):
+        draw(difference, "svg", marks={AGENT_EXECUTOR.edges[0]: "red"})
+
+
+def test_difference_is_saved_as_pixels(tmp_path: Path) -> None:
+    file = save(diff(PERFECTIONIST, WRITER), tmp_path / "changes.png")
+    assert file.read_bytes().startswith(b"\x89PNG")
