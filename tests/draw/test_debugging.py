@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from graphexec.draw import Recording
 from graphexec.draw.runs.visits import visits_of
 from tests.draw.browser import open_run
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
@@ -179,3 +180,26 @@ def test_request_is_copied_as_json_and_curl(browser: Browser, tmp_path: Path) ->
         compile(copied("copy Python"), "copied.py", "exec")
         events = [json.loads(line)["event"] for line in copied("copy records").splitlines()]
         assert events == ["entered", "asked", "answered", "moved"]
+
+
+def test_bar_counts_the_iteration_of_a_waiting_step(browser: Browser, tmp_path: Path) -> None:
+    records = sixty_steps().records
+    asked = [at for at, record in enumerate(records) if record["event"] == "asked" and record["node"] == "plan"]
+    with open_run(browser, tmp_path, Recording(records[: asked[2] + 1])) as page:
+        assert page.locator("#detail .where").inner_text().endswith("iteration 3")
+        assert page.locator("#detail .bar").first.inner_text().split() == ["iterations", "3", "of", "20"]
+
+
+def test_page_leaves_out_what_it_shows_elsewhere(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    with open_run(browser, tmp_path, recording, "#step=2") as page:
+        # What the node received is the outcome of the step before.
+        assert page.locator("#detail .part").first.inner_text().split("\n")[-1] == "Replied from plan, step 1"
+        for step in range(1, 9):
+            page.goto(f"{page.url.split('#')[0]}#step={step}")
+            assert "log" not in page.locator("#detail dt").all_inner_texts()
+        assert page.locator("#drawing text", has_text="start of a run").count() == 0
+        assert page.locator(".lit").is_visible()
+        assert page.locator("#proof").is_visible()
+        page.set_viewport_size({"width": 390, "height": 844})
+        assert not page.locator("#proof").is_visible()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec import AgentExecutor, create_tool_calling_agent, tool
 from graphexec.draw import Recorder
 from graphexec.kernel import Asked, Reported
 from graphexec.live import serving
-from graphexec.messages import ReplyDelta
+from graphexec.messages import ReplyDelta, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.conversations import Silence
 from tests.cli.conversations import serving as model_serving
@@ -69,6 +71,57 @@ def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> Non
             recorder(later)
         page.locator("#status", has_text="answered").wait_for()
         assert one.faults == []
+
+
+def test_each_tool_is_shown_when_it_ends(browser: Browser) -> None:
+    ends = threading.Event()
+
+    @tool
+    async def quick() -> str:
+        """End at once."""
+        return "quick result"
+
+    @tool
+    async def slow() -> str:
+        """End when the test has seen the other."""
+        assert await asyncio.to_thread(ends.wait, PATIENCE)
+        return "slow result"
+
+    model = ScriptedModel([[ToolCall("a", "quick", "{}"), ToolCall("b", "slow", "{}")], "Done."])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [quick, slow]), tools=[quick, slow])
+    recorder = Recorder(executor.verify(), inputs="q")
+
+    async def follow() -> None:
+        async for event in executor.astream("q"):
+            recorder(event)
+
+    running = threading.Thread(target=asyncio.run, args=(follow(),))
+    with serving(recorder) as url, open_page(browser, url) as one:
+        running.start()
+        try:
+            calls = one.page.locator("#detail .pair")
+            calls.first.locator(".part.reply", has_text="quick result").wait_for()
+            assert calls.last.locator(".part.reply").count() == 0
+            assert one.page.locator("#detail .together .count").last.inner_text() == "no reply yet"
+        finally:
+            ends.set()
+        one.page.locator("#status", has_text="answered").wait_for()
+        assert one.faults == []
+    running.join(PATIENCE)
+
+
+def test_silence_of_a_living_writer_is_named(browser: Browser) -> None:
+    executor = AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(["Done."]), []), tools=[])
+    recorder = Recorder(executor.verify(), inputs="q")
+    recorder(next(executor.stream("q")))
+    with serving(recorder) as url, open_page(browser, "about:blank") as one:
+        one.page.clock.install()
+        one.page.goto(url)
+        connection = one.page.locator("#connection")
+        connection.filter(has_text="live").wait_for()
+        one.page.clock.fast_forward(31_000)
+        connection.filter(has_text="nothing for 3").wait_for()
+        assert one.page.locator("#status").inner_text() == "running"
 
 
 @pytest.mark.slow

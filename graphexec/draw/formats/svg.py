@@ -42,16 +42,17 @@ _TIP = (9.0, 3.4)
 _HEAT = (1.6, 4.4)
 
 
-def svg(picture: Picture) -> str:
+def svg(picture: Picture, *, legend: bool = True) -> str:
     """Draw the picture as SVG. Each edge's `<title>` is its line of the table: `parse --Acted--> dispatch_tools`.
 
-    Raises `InputError` if pygraphviz is not installed.
+    The `legend` is below the drawing. Raises `InputError` if pygraphviz is not installed.
     """
     layout = lay_out(picture)
     inner = max(layout.width, _LEAST_WIDTH)
     lines = _translate((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
     bottom = layout.height + 1.6 * _MARGIN
-    for block, height in (_legend(picture, inner), _caption(picture.caption, inner)):
+    below = [_legend(picture, inner)] if legend else []
+    for block, height in (*below, _caption(picture.caption, inner)):
         lines += _translate(_MARGIN, bottom, block)
         bottom += height
     wide, high = number(inner + 2 * _MARGIN), number(bottom + _MARGIN)

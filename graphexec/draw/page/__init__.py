@@ -33,7 +33,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
     records = () if recording is None else recording.records
     shown = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
     return assemble(
-        body_of("page", drawing=drawing_of(shown)),
+        body_of("page", drawing=drawing_of(shown, legend=recording is None and live is None)),
         bundle("page.js"),
         title=_title(picture, records),
         data={**machine_data(picture), "records": list(records), "live": live},

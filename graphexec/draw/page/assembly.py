@@ -56,12 +56,13 @@ def body_of(name: str, **parts: str) -> str:
     return Template(read_file(f"{name}.html")).substitute(shared, **parts)
 
 
-def drawing_of(picture: Picture) -> str:
+def drawing_of(picture: Picture, *, legend: bool = False) -> str:
     """Return the drawing of a machine for a page, which has its style and shows its caption.
 
+    The page of a run has a legend of its own, for what the run did; without a run, the drawing has one.
     Raises `InputError` if pygraphviz is not installed.
     """
-    return re.sub("<style>.*?</style>", "", svg(replace(picture, caption=())), count=1, flags=re.DOTALL)
+    return re.sub("<style>.*?</style>", "", svg(replace(picture, caption=()), legend=legend), count=1, flags=re.DOTALL)
 
 
 def machine_data(picture: Picture) -> Record:

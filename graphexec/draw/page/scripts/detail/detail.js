@@ -90,13 +90,19 @@ function visitParts(visit, position) {
       where.filter(Boolean).join(" · "),
       looks.get(visit.node)?.lines?.[0],
     ),
-    spentBars(visit.spent),
+    spentBars(spentWith(visit)),
     givenPart(position, !asks),
     ...requestParts(visit, position),
     ...failureParts(visit, position),
     visit.moved ? outcomePart(visit, position, !asks) : waiting(),
     recordsPart([visit.entered, ...visit.records, visit.moved], String(position)),
   ];
+}
+
+// Return the usage of a visit. While it waits, the records do not say yet that it costs an iteration, as the heading does.
+function spentWith(visit) {
+  const pending = visit.iteration !== null && visit.iteration > run.iterations;
+  return pending ? { ...visit.spent, iterations: (visit.spent?.iterations ?? 0) + 1 } : visit.spent;
 }
 
 // The input of a visit: that of the run, or a link to the step before, whose outcome it is.
