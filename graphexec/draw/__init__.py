@@ -1,8 +1,8 @@
 """Pictures of machines, generated from the transition table, with the proof and with runs drawn over them.
 
 `draw` returns a picture as text, `save` writes it to a file; `graph.draw(path)`, `executor.draw(path)` and
-`result.draw(path)` call them. `compare_runs` returns the page of two runs, `index_runs` that of many. The text formats
-need only the core; SVG, PNG and HTML need the extra `draw`.
+`result.draw(path)` call them. `compare_runs` returns the page of two runs, `index_runs` that of many, and `fork` a run
+that goes on from a step of another one. The text formats need only the core; SVG, PNG and HTML need the extra `draw`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from graphexec.draw.forks import Fork, fork
 from graphexec.draw.formats.dot import dot
 from graphexec.draw.formats.markdown import markdown
 from graphexec.draw.formats.mermaid import mermaid, mermaid_state
@@ -42,6 +43,7 @@ __all__ = [
     "FORMATS",
     "SUFFIXES",
     "AnyRun",
+    "Fork",
     "Mark",
     "Marks",
     "Picture",
@@ -50,6 +52,7 @@ __all__ = [
     "Recording",
     "compare_runs",
     "draw",
+    "fork",
     "format_of",
     "index_runs",
     "marks_of",

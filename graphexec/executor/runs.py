@@ -24,6 +24,7 @@ from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.snapshot import Snapshot
+from graphexec.kernel.stepping import begin
 from graphexec.kernel.validation import reachable
 from graphexec.messages import check_access
 from graphexec.runtime.emission import emit, stream_async, stream_sync
@@ -111,6 +112,13 @@ class RunMethods(Generic[T_co]):
         An agent that is a function of yours declares none: then it is empty, and a string is the `input`.
         """
         return self._keys.passed
+
+    def begin(self, inputs: Inputs) -> Snapshot:
+        """Return the first snapshot of a run, for `graphexec.kernel.advance`: nothing is asked yet.
+
+        Raises `InputError` for missing inputs.
+        """
+        return begin(self._graph, Ready(Run(self._prepare(self._keys.name(inputs, self._memory)))))
 
     def run(self, inputs: Inputs | Snapshot, **options: Unpack[RunSettings]) -> RunResult[T_co]:
         """Run to the end and return the result. A run that a limit stops has a result, too, and does not raise.
@@ -294,10 +302,10 @@ class RunMethods(Generic[T_co]):
     ) -> Items[Event[Ending]]:
         given = self._name(inputs)
 
-        def begin() -> Coroutine[Any, Any, Done[Ending]]:
+        def follow_from_here() -> Coroutine[Any, Any, Done[Ending]]:
             return self._follow(given, io, options, emit, tokens=tokens, continues=continues)
 
-        return io.iterate(lambda: stream_sync(begin), lambda: stream_async(begin))
+        return io.iterate(lambda: stream_sync(follow_from_here), lambda: stream_async(follow_from_here))
 
     async def _chunks(self, inputs: Inputs | Snapshot, io: IO, options: RunOptions) -> AsyncGenerator[Chunk, None]:
         start = inputs if isinstance(inputs, Snapshot) else None

@@ -182,17 +182,17 @@ def replay(journal: Journal) -> Iterator[Event[Any]]:
                 answer = next(replies, None)
                 if answer is None:
                     return
-                _restore_charges(item, answer[0])
+                restore_charges(item, answer[0])
     except StopIteration as end:
         yield Done(end.value, execution.snapshot(), journal, call=execution.call())
     finally:
         path.close()
 
 
-def _restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:
+def restore_charges(asked: CallContext[Any] | Batch, answer: object) -> None:
     """Set the recorded charges of the call's nested runs again."""
     if isinstance(asked, Batch):
         if isinstance(answer, MemberReply):
-            _restore_charges(asked.calls[answer.member], answer.reply)
+            restore_charges(asked.calls[answer.member], answer.reply)
     elif isinstance(answer, ChargedReply):
         asked.charged = answer.charged

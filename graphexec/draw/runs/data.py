@@ -164,9 +164,14 @@ def reply_data(effect: Effect[Any], reply: object) -> Record:
                 "prompt_tokens": usage.prompt_tokens,
                 "completion_tokens": usage.completion_tokens,
             }
-            thoughts = "\n\n".join([part.text for part in reasoning if part.text])
-            cached = {"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}
-            return data | cached | ({"reasoning": thoughts} if thoughts else {})
+            rare = {
+                "cached_tokens": usage.cached_tokens or None,
+                "cost": reply.cost,
+                "reasoning": "\n\n".join([part.text for part in reasoning if part.text]) or None,
+                # Some providers want their own form of it back.
+                "reasoning_parts": [asdict(part) for part in reasoning] if any(one.data for one in reasoning) else None,
+            }
+            return data | {name: value for name, value in rare.items() if value is not None}
         case ToolResult():
             return effect_name(effect) | _result_data(reply)
         case _:

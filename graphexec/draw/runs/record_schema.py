@@ -94,6 +94,12 @@ class _Call(TypedDict):
     arguments: str
 
 
+class _Reasoning(TypedDict):
+    text: str
+    data: str
+    provider: str
+
+
 class _Reply(TypedDict):
     effect: str
     began: _Seconds
@@ -107,7 +113,9 @@ class _Reply(TypedDict):
     prompt_tokens: NotRequired[_Count]
     completion_tokens: NotRequired[_Count]
     cached_tokens: NotRequired[_Count]
+    cost: NotRequired[_Money]
     reasoning: NotRequired[str]
+    reasoning_parts: NotRequired[list[_Reasoning]]
 
 
 class _AtNode(TypedDict):

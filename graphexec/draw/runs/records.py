@@ -43,8 +43,9 @@ Their fields:
   (characters of that one that come before `content`); an assistant's also `tool_calls`, a tool's `call_id`; with
   images also `images`, their labels (the images themselves are in `input` and in `observation`)
 - `replies`, each: `effect`, `began`, `seconds` (on the run's clock); of a model also `content`, `tool_calls`,
-  `finish_reason`, `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens` and `reasoning` (what the
-  model wrote before its answer, as far as the provider shows it); of a tool also `tool`, `status`, `error`
+  `finish_reason`, `prompt_tokens`, `completion_tokens`, and if there are any `cached_tokens`, `cost`, `reasoning` (what
+  the model wrote before its answer, as far as the provider shows it) and `reasoning_parts` (each `text`, `data`,
+  `provider`: the form that the provider wants back); of a tool also `tool`, `status`, `error`
   (the class of the exception that it failed with, or `null`), `observation`, and if there are any `traceback`,
   `model_text`, `return_direct`; else `value`
 - `tool_calls`, each: `id`, `name`, `arguments`
@@ -91,7 +92,7 @@ from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, upgrade_rec
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, LimitsError, format_value
 from graphexec.executor.result import RunResult
-from graphexec.kernel.effects import Effect
+from graphexec.kernel.effects import DetachedScope, Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
@@ -186,9 +187,9 @@ class Recorder:
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
-                return self._add(
-                    "asked", node=node, **call_data(call), **self._time(), effects=[self._effect_record(effect)]
-                )
+                # A call that is replayed did not happen now.
+                time = {} if call is not None and isinstance(call.scope, DetachedScope) else self._time()
+                return self._add("asked", node=node, **call_data(call), **time, effects=[self._effect_record(effect)])
             case Answered():
                 return self._answered(event)
             case Reported(node, effect, news, call):

@@ -1,0 +1,118 @@
+"""Runs and forks to compare: their records without ids and times, and executors that count their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from graphexec import AgentExecutor, Asks, Effect, ask, create_tool_calling_agent, node
+from graphexec.draw import AnyRun, Fork, Recording, recording_of
+from graphexec.executor import Ready
+from graphexec.models import ScriptedModel
+from graphexec.models.scripted import ScriptedReply
+from graphexec.testing.clock import run_virtually
+from graphexec.tools import AnyTool
+
+# What two runs that do the same may differ in.
+_OWN = frozenset({"run", "began", "seconds", "time", "parent", "heartbeat", "traceback"})
+
+
+def comparable(records: Iterable[Any]) -> list[Any]:
+    """Return records without ids and times; a fork has other names in its start, and no reports of its parent."""
+    return [_strip(record) for record in records if record["event"] not in ("start", "reported", "alive")]
+
+
+# Any: JSON.
+def _strip(value: Any) -> Any:
+    match value:
+        case {**members}:
+            return {name: _strip(one) for name, one in members.items() if name not in _OWN}
+        case [*items]:
+            return [_strip(one) for one in items]
+        case _:
+            return value
+
+
+def read_back(run: AnyRun) -> Recording:
+    """Return a run as it is when it has been written and read."""
+    return Recording.from_json_lines(recording_of(run).to_json_lines())
+
+
+def scripted(replies: Iterable[ScriptedReply], tools: Iterable[AnyTool], **options: Any) -> AgentExecutor:
+    """Return an executor whose model gives these replies."""
+    known = list(tools)
+    agent = create_tool_calling_agent(ScriptedModel(replies), known)
+    options = {"handle_parsing_errors": True, **options}
+    return AgentExecutor(agent=agent, tools=known, **options)
+
+
+def requests_of(executor: AgentExecutor) -> int:
+    """Return how often a scripted model was asked."""
+    model = executor.agent.model
+    assert isinstance(model, ScriptedModel)
+    return len(model.requests)
+
+
+def record_fork(forked: Fork) -> Recording:
+    """Run a fork under a virtual clock and record it, also if it fails."""
+    recorder = forked.recorder(clock=lambda: 1e9)
+
+    async def watched() -> None:
+        try:
+            async for event in forked.astream():
+                recorder(event)
+        except Exception as error:  # noqa: BLE001 - what a run raises is recorded
+            recorder.failed(error)
+
+    run_virtually(watched())
+    return recorder.recording
+
+
+def steps_of(recording: Recording) -> list[list[Any]]:
+    """Return the records of each step."""
+    steps: list[list[Any]] = []
+    for record in recording.records:
+        if record["event"] == "entered":
+            steps.append([])
+        if steps:
+            steps[-1].append(record)
+    return steps
+
+
+@dataclass(frozen=True)
+class Colour:
+    """A reply that JSON can hold."""
+
+    name: str
+    shade: int
+
+
+class Thing:
+    """A reply that JSON cannot hold."""
+
+    name, shade = "thing", 0
+
+
+@dataclass(frozen=True)
+class AskColour(Effect[Colour]):
+    """Ask for a colour."""
+
+
+@dataclass(frozen=True)
+class AskThing(Effect[Thing]):
+    """Ask for a thing."""
+
+
+@node
+def choose_colour(ready: Ready) -> Asks[AskColour, Ready]:
+    """Note a colour for the model."""
+    colour = yield from ask(AskColour())
+    return Ready(ready.run.with_aside(notes={"colour": f"{colour.name} {colour.shade}"}))
+
+
+@node
+def choose_thing(ready: Ready) -> Asks[AskThing, Ready]:
+    """Note a thing for the model."""
+    thing = yield from ask(AskThing())
+    return Ready(ready.run.with_aside(notes={"thing": thing.name}))
