@@ -120,7 +120,7 @@ def test_result_shows_its_page_in_a_sandbox() -> None:
     assert bundle["text/plain"] == repr(result)
     found = Elements(bundle["text/html"])
     (frame,) = [attributes for tag, attributes in found.found if tag == "iframe"]
-    assert frame["sandbox"] == "allow-scripts"
+    assert (frame["sandbox"], frame["allow"]) == ("allow-scripts", "clipboard-write")
     page = frame["srcdoc"] or ""
     assert page.startswith("<!doctype html>")
     assert "connect-src 'none'" in unescape(page)
@@ -150,7 +150,7 @@ def test_long_run_shows_how_to_write_its_page(monkeypatch: pytest.MonkeyPatch) -
     document = shown(result)["text/html"]
     assert len(document) < 3_000
     # The scripts of the page are a part of its size.
-    says = r'The page of this run has 8\.\d MB, too much for a notebook; result\.draw\("run\.html"\) writes it to a file\.$'
+    says = r'has 8\.\d MB, too much for a notebook; result\.draw\("run\.html"\) writes it to a file\.$'
     assert re.search(says, Elements(document).text)
 
 

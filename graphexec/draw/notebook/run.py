@@ -20,6 +20,9 @@ from graphexec.verify import verify
 MOST_CHARACTERS = 2_000_000
 # Pixels; the lower edge of the frame can be dragged.
 _HEIGHT = 720
+# The frame's document has the notebook's address as its base. Browsers refuse to put a step into an address that is not
+# the document's own, and a link to a step would open the notebook in the frame.
+_BASE = '<base href="about:srcdoc">'
 # Characters of the answer in the line about the ending.
 _ANSWER = 300
 
@@ -46,7 +49,7 @@ def _parts(result: RunResult) -> tuple[str, ...]:
     # A run whose nodes are not pure cannot be followed again; its answer is shown all the same.
     except Exception as error:  # noqa: BLE001
         return ending, remark(f"The run cannot be drawn: {described(error)}")
-    frame = escape(page)
+    frame = escape(page.replace("<head>", f"<head>{_BASE}", 1))
     if len(frame) > MOST_CHARACTERS:
         size = f"{len(page) / 1e6:,.1f} MB"
         return (
@@ -58,7 +61,8 @@ def _parts(result: RunResult) -> tuple[str, ...]:
         "border:1px solid color-mix(in srgb,currentColor 25%,transparent);background:none"
     )
     return (
-        f'<iframe sandbox="allow-scripts" title="the run, step by step" style="{style}" srcdoc="{frame}"></iframe>',
+        f'<iframe sandbox="allow-scripts" allow="clipboard-write" title="the run, step by step" style="{style}" '
+        f'srcdoc="{frame}"></iframe>',
         f"{ending} {remark('·')} {to_file} {remark('writes this page to a file')}",
     )
 
