@@ -66,7 +66,9 @@ function beginComparison() {
   addEventListener("keydown", (event) => pressKey(event, COMPARISON_KEYS));
   byId("help").addEventListener("click", showComparisonHelp);
   pairList.addEventListener("click", (event) => {
-    const row = event.target.closest("[data-position]");
+    const target = /** @type {Element} */ (event.target);
+    /** @type {HTMLElement | null} */
+    const row = target.closest("[data-position]");
     if (row) select(Number(row.dataset.position));
   });
   addEventListener("hashchange", followStep);
@@ -91,12 +93,25 @@ function showSelected() {
   const at = differentPairs.indexOf(position);
   const count = number(differentPairs.length);
   byId("position").textContent = at >= 0 ? `difference ${number(at + 1)} of ${count}` : `${count} differences`;
-  for (const id of ["first", "back"]) byId(id).disabled = position === 0;
-  for (const id of ["forward", "last"]) byId(id).disabled = position === pairs.length - 1;
-  for (const id of ["previous-difference", "next-difference"]) byId(id).disabled = differentPairs.length === 0;
+  for (const id of ["first", "back"]) disable(id, position === 0);
+  for (const id of ["forward", "last"]) disable(id, position === pairs.length - 1);
+  for (const id of ["previous-difference", "next-difference"]) disable(id, differentPairs.length === 0);
+}
+
+/**
+ * @param {string} id
+ * @param {boolean} disabled
+ */
+function disable(id, disabled) {
+  byId(id).toggleAttribute("disabled", disabled);
 }
 
 // Return the next or previous of some positions, wrapping around; the selected one if there are none.
+/**
+ * @param {number[]} positions
+ * @param {boolean} forward
+ * @returns {number}
+ */
 function neighbour(positions, forward) {
   const next = forward
     ? (positions.find((one) => one > view.position) ?? positions[0])

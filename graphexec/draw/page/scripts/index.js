@@ -22,7 +22,9 @@ import { beginTable, showTable } from "./index/table.js";
 import { readDrawing } from "./machine/drawing.js";
 import { readPieces, turnPieces } from "./machine/pieces.js";
 
-const words = byId("search");
+/** @typedef {import("./index/filtering.js").RunFacts} RunFacts */
+
+const words = /** @type {HTMLInputElement} */ (byId("search"));
 
 function beginIndex() {
   beginTheme();
@@ -58,6 +60,7 @@ function showIndex() {
   byId("edge").textContent = arrow ? `took ${visible(arrow.source)} → ${visible(arrow.outcome)} ✕` : "";
 }
 
+/** @param {RunFacts[]} runs */
 function outcomeCounts(runs) {
   const outcomes = new Map();
   for (const { outcome } of runs) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
@@ -65,8 +68,9 @@ function outcomeCounts(runs) {
   return counts.map(([outcome, count]) => `${number(count)} ${outcome}`).join(" · ");
 }
 
+/** @param {RunFacts[]} runs */
 function indexTotals(runs) {
-  const sum = (fact) => runs.reduce((total, run) => total + (run[fact] ?? 0), 0);
+  const sum = (/** @type {string} */ fact) => runs.reduce((total, run) => total + (run[fact] ?? 0), 0);
   return [
     ["errors", number(sum("failures"))],
     ["tokens", number(sum("tokens"))],
@@ -77,12 +81,14 @@ function indexTotals(runs) {
     .map(([label, value]) => element("div", {}, element("dt", {}, visible(label)), element("dd", {}, value)));
 }
 
+/** @param {string} text */
 function filter(text) {
   selection.words = text;
   changeAddress({ q: text || null });
   showIndex();
 }
 
+/** @param {number | null} edge */
 function selectEdge(edge) {
   selection.edge = edge;
   changeAddress({ edge: edge === null ? null : String(edge) });
@@ -90,6 +96,7 @@ function selectEdge(edge) {
 }
 
 // A click on an edge lists the runs that took it, one on a node those that visited it; another click all runs again.
+/** @param {{node?: string, edge?: number}} part */
 function choosePart({ node, edge }) {
   if (edge !== undefined) return selectEdge(edge === selection.edge ? null : edge);
   if (node === "END") return;
@@ -101,7 +108,7 @@ function choosePart({ node, edge }) {
 
 // The machines to choose from, if there are several.
 function listMachines() {
-  const machines = new Map(pictures.map((one) => [one.machine, one]).reverse());
+  const machines = new Map(pictures.map((/** @type {any} */ one) => [one.machine, one]).reverse());
   byId("machine-choice").hidden = machines.size < 2;
   const options = [...machines].reverse().map(([machine, { picture: shown }]) => {
     const runs = allRuns.filter((run) => machineOf(run) === machine).length;
@@ -109,7 +116,7 @@ function listMachines() {
     return element("option", { value: machine, selected: machine === drawnMachine }, visible(label));
   });
   const all = element("option", { value: "", selected: chosen === null }, "all machines");
-  const choice = byId("machines");
+  const choice = /** @type {HTMLSelectElement} */ (byId("machines"));
   choice.append(all, ...options);
   choice.value = chosen === null ? "" : String(chosen);
   choice.addEventListener("change", () => {
@@ -155,9 +162,12 @@ function endFilter() {
 }
 
 // Focus the link of the next or previous row.
+/** @param {number} by */
 function toRow(by) {
-  const links = [...document.querySelectorAll("#table-rows th a:first-child")];
-  const at = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  /** @type {NodeListOf<HTMLElement>} */
+  const found = document.querySelectorAll("#table-rows th a:first-child");
+  const links = [...found];
+  const at = links.findIndex((link) => link.closest("tr")?.contains(document.activeElement));
   links[Math.min(Math.max(at + by, 0), links.length - 1)]?.focus();
 }
 

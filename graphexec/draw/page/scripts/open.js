@@ -2,11 +2,20 @@
 
 import { addressParts } from "./base/address.js";
 
-const held = document.getElementById("data");
-const { title, pictures, runs } = JSON.parse(held.textContent);
+const held = holder("data");
+/** @type {{title: string, pictures: any[], runs: any[]}} */
+const { title, pictures, runs } = JSON.parse(held.textContent ?? "");
 // The names in the address that decide which page is shown.
 const DECIDING = ["run", "with", "machine"];
 const opened = asked();
+
+/**
+ * @param {string} id
+ * @returns {any} an element that holds something for the page
+ */
+function holder(id) {
+  return document.getElementById(id);
+}
 
 function asked() {
   const parts = addressParts();
@@ -32,10 +41,15 @@ async function openPage() {
 }
 
 // Show a page: its body, its drawing, its data, and then its script, which the policy of this page allows.
+/**
+ * @param {"index" | "page" | "compare"} page
+ * @param {any} picture
+ * @param {Record<string, unknown>} data
+ */
 function show(page, picture, data) {
-  const body = document.getElementById(`${page}-body`).content.cloneNode(true);
+  const body = holder(`${page}-body`).content.cloneNode(true);
   if (picture) {
-    const drawing = document.getElementById(`drawing-${pictures.indexOf(picture)}`).content.cloneNode(true);
+    const drawing = holder(`drawing-${pictures.indexOf(picture)}`).content.cloneNode(true);
     for (const note of drawing.querySelectorAll(".notes")) note.textContent = "";
     body.getElementById("drawing").replaceChildren(drawing);
   }
@@ -45,7 +59,7 @@ function show(page, picture, data) {
   held.textContent = JSON.stringify({ ...(picture ?? nothing), records: [], live: null, ...data });
   const script = document.createElement("script");
   script.type = "module";
-  script.textContent = document.getElementById(`${page}-script`).textContent;
+  script.textContent = holder(`${page}-script`).textContent;
   document.body.append(script);
 }
 
@@ -58,6 +72,10 @@ function wayBack() {
 }
 
 // Return records that were compressed and encoded in Base64.
+/**
+ * @param {string} text
+ * @returns {Promise<Record<string, any>[]>}
+ */
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));

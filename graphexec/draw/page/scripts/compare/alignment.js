@@ -7,6 +7,8 @@ import { diffLists } from "../base/diff.js";
  * @typedef {{content: string, kind: string, node: string}} Step
  * The indices of two elements that belong together; null for an element that stands alone.
  * @typedef {[number | null, number | null]} Pair
+ * @typedef {[number, number]} Match
+ * @typedef {{at: number, place: number, before: Pile | null}} Pile
  */
 
 /**
@@ -31,6 +33,11 @@ export function alignSteps(left, right) {
 }
 
 // Return the matches of equal content: the common beginning and end, and what occurs once in the middle of both.
+/**
+ * @param {Step[]} left
+ * @param {Step[]} right
+ * @returns {Match[]}
+ */
 function contentMatches(left, right) {
   const [one, other] = [left, right].map((steps) => steps.map((step) => step.content));
   const most = Math.min(one.length, other.length);
@@ -38,6 +45,7 @@ function contentMatches(left, right) {
   while (first < most && one[first] === other[first]) first += 1;
   let last = 0;
   while (last < most - first && one.at(-1 - last) === other.at(-1 - last)) last += 1;
+  /** @type {Match[]} */
   const matches = Array.from({ length: first }, (_, at) => [at, at]);
   matches.push(...uniqueMatches(one, other, first, last));
   for (let at = last; at > 0; at -= 1) matches.push([one.length - at, other.length - at]);
@@ -46,12 +54,20 @@ function contentMatches(left, right) {
 
 // Return the matches of elements that occur once in both, without the first and last ones: the longest chain that
 // rises in both (patience sorting).
+/**
+ * @param {string[]} one
+ * @param {string[]} other
+ * @param {number} first
+ * @param {number} last
+ * @returns {Match[]}
+ */
 function uniqueMatches(one, other, first, last) {
   const places = new Map();
   for (let at = first; at < other.length - last; at += 1) places.set(other[at], places.has(other[at]) ? -1 : at);
   const counts = new Map();
   for (let at = first; at < one.length - last; at += 1) counts.set(one[at], (counts.get(one[at]) ?? 0) + 1);
   // The ends of the piles, each the smallest place at which a chain of its length ends.
+  /** @type {Pile[]} */
   const piles = [];
   for (let at = first; at < one.length - last; at += 1) {
     const place = places.get(one[at]) ?? -1;
@@ -64,19 +80,27 @@ function uniqueMatches(one, other, first, last) {
     }
     piles[low] = { at, place, before: piles[low - 1] ?? null };
   }
+  /** @type {Match[]} */
   const chain = [];
-  for (let end = piles.at(-1) ?? null; end; end = end.before) chain.push([end.at, end.place]);
+  for (let end = piles.at(-1) ?? null; end !== null; end = end.before) chain.push([end.at, end.place]);
   return chain.reverse();
 }
 
 // Add the matches of kinds between the matches of content; none where too many kinds differ.
+/**
+ * @param {Step[]} left
+ * @param {Step[]} right
+ * @param {Match[]} anchors
+ * @returns {Match[]}
+ */
 function kindMatches(left, right, anchors) {
   const [one, other] = [left, right].map((steps) => steps.map((step) => step.kind));
+  /** @type {Match[]} */
   const matches = [];
   let [a, b] = [0, 0];
   for (const [nextA, nextB] of [...anchors, [left.length, right.length]]) {
     for (const { kind, items } of diffLists(one.slice(a, nextA), other.slice(b, nextB)) ?? []) {
-      if (kind === "same") matches.push(...items.map((_, at) => [a + at, b + at]));
+      if (kind === "same") for (const at of items.keys()) matches.push([a + at, b + at]);
       if (kind !== "ins") a += items.length;
       if (kind !== "del") b += items.length;
     }

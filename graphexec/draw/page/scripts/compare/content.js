@@ -13,8 +13,12 @@ import { messageOf } from "../run/failures.js";
 // The ways in which a complete reply ends.
 const COMPLETE = new Set(["", "stop", "tool_calls"]);
 
-/** @returns {Part[]} the parts of a visit in order */
+/**
+ * @param {import("../run/run.js").Visit} visit
+ * @returns {Part[]} the parts of a visit in order
+ */
 export function visitContent(visit) {
+  /** @type {(Part | null)[]} */
   const parts = [];
   let count = 0;
   for (const { calls } of requestsOf(visit))
@@ -32,10 +36,16 @@ export function visitContent(visit) {
   const { outcome, target, value } = visit.moved ?? {};
   parts.push(part("outcome", "Outcome", "outcome", visit.moved ? `${outcome} → ${target}` : "none"));
   parts.push(part("value", "Data of the outcome", "outcome", withoutLog(value)));
-  return parts.filter(Boolean);
+  return present(parts);
 }
 
+/**
+ * @param {any} call
+ * @param {string} name
+ * @returns {(Part | null)[]}
+ */
 function callContent({ effect, reply }, name) {
+  /** @type {(Part | null)[]} */
   const parts = [];
   for (const [index, message] of (effect?.prompt?.messages ?? []).entries())
     parts.push(
@@ -57,7 +67,7 @@ function callContent({ effect, reply }, name) {
   parts.push(
     part(`${name} reasoning`, "Reasoning", "reply", reply.reasoning),
     part(`${name} reply`, "Reply", "reply", reply.content || null),
-    ...(reply.tool_calls ?? []).map((one, index) =>
+    ...(reply.tool_calls ?? []).map((/** @type {any} */ one, /** @type {number} */ index) =>
       part(`${name} calls ${index}`, "Reply: call of a tool", "reply", callLines([one])[0]),
     ),
     part(
@@ -73,10 +83,13 @@ function callContent({ effect, reply }, name) {
   return parts;
 }
 
-/** @returns {Part[]} what a run was given */
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {Part[]} what a run was given
+ */
 export function startContent(run) {
   const { input, model, agent, tools, parameters, limits } = run.start;
-  return [
+  return present([
     part("input", "Input", "", input),
     part("model", "Model", "model", model),
     part("agent", "Agent", "", agent),
@@ -88,40 +101,64 @@ export function startContent(run) {
       "",
       limits && Object.fromEntries(Object.entries(limits).filter(([, most]) => most !== null)),
     ),
-  ].filter(Boolean);
+  ]);
 }
 
-/** @returns {Part[]} how a run ended */
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {Part[]} how a run ended
+ */
 export function endContent(run) {
-  if (!run.result) return [part("status", "Ended", "", "not finished")];
+  if (!run.result) return present([part("status", "Ended", "", "not finished")]);
   const { status, output, reason, limit, refusal, error } = run.result;
-  return [
+  return present([
     part("status", "Ended", error ? "failed" : "", [status, reason].filter(Boolean).join(", ")),
     part("answer", "Answer", "answer", output),
     part("limit", "Limit", "stopped", limit),
     part("refusal", "Refusal", "stopped", refusal),
     error ? part("error", `Error ${error.type ?? ""}`.trim(), "failed", messageOf(error)) : null,
-  ].filter(Boolean);
+  ]);
 }
 
+/**
+ * @param {string} key
+ * @param {string} title
+ * @param {string} kind
+ * @param {unknown} value
+ * @returns {Part | null}
+ */
 function part(key, title, kind, value) {
   if (value === undefined || value === null) return null;
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return text === "{}" ? null : { key, title, kind, text };
 }
 
-// The log of an action repeats the reply.
-function withoutLog(value) {
-  if (!Array.isArray(value?.actions)) return value;
-  return { ...value, actions: value.actions.map(({ log: _, ...action }) => action) };
+/**
+ * @param {(Part | null)[]} parts
+ * @returns {Part[]}
+ */
+function present(parts) {
+  return parts.filter((one) => one !== null);
 }
 
+// The log of an action repeats the reply.
+/** @param {any} value */
+function withoutLog(value) {
+  if (!Array.isArray(value?.actions)) return value;
+  return { ...value, actions: value.actions.map((/** @type {any} */ { log: _, ...action }) => action) };
+}
+
+/** @param {{name: string, arguments?: string}[] | undefined} calls */
 function callLines(calls) {
   return (calls ?? []).map((call) => `${call.name}(${call.arguments ?? ""})`);
 }
 
-/** @returns {import("./alignment.js").Step} a visit for the alignment */
+/**
+ * @param {import("../run/run.js").Visit} visit
+ * @returns {import("./alignment.js").Step} a visit for the alignment
+ */
 export function alignedStep(visit) {
+  /** @type {any[]} */
   const effects = requestsOf(visit).flatMap(({ calls }) => calls.map(({ effect, reply }) => effect ?? reply));
   const tools = effects.map((one) => one?.tool ?? "");
   return {
@@ -131,10 +168,14 @@ export function alignedStep(visit) {
   };
 }
 
-/** @returns {Usage} what a visit used */
+/**
+ * @param {import("../run/run.js").Visit} visit
+ * @returns {Usage} what a visit used
+ */
 export function visitUsage(visit) {
+  /** @type {any[]} */
   const replies = requestsOf(visit).flatMap(({ calls }) => calls.map(({ reply }) => reply ?? {}));
-  const sum = (name) => replies.reduce((total, reply) => total + (reply[name] ?? 0), 0);
+  const sum = (/** @type {string} */ name) => replies.reduce((total, reply) => total + (reply[name] ?? 0), 0);
   return {
     seconds: secondsOf(visit),
     prompt: sum("prompt_tokens"),

@@ -14,6 +14,8 @@ import { signed, statusOf } from "./totals.js";
 // Equal texts of more characters are folded.
 const FOLDED = 600;
 
+/** @typedef {import("./content.js").Part} Part */
+
 /** Show the selected pair. */
 export function showPair() {
   const pair = pairs[view.position];
@@ -23,11 +25,12 @@ export function showPair() {
   host.scrollTop = 0;
 }
 
+/** @param {import("./pairing.js").StepPair} pair */
 function pairHeading(pair) {
   const { kind, positions, visits, differs } = pair;
   const names = kind === "step" ? visits.map((visit) => visit?.node) : kind === "end" ? runs.map(statusOf) : ["start"];
   const shown = [...new Set(names.filter((name) => name !== undefined))];
-  const look = visits[0] ? runs[0].boxes.get(visits[0].node)?.look : runs[1].boxes.get(visits[1]?.node)?.look;
+  const look = visits.map((visit, side) => visit && runs[side].boxes.get(visit.node)?.look).find(Boolean);
   const where = positions.map((position, side) =>
     position === null ? "" : `step ${number(position)} in ${SIDES[side]}`,
   );
@@ -37,25 +40,27 @@ function pairHeading(pair) {
 }
 
 // The time, tokens and cost of both steps, with the difference.
+/** @param {import("./pairing.js").StepPair} pair */
 function usageTable({ kind, visits }) {
   if (kind !== "step") return null;
   const used = visits.map((visit) => visit && visitUsage(visit));
+  /** @type {[keyof import("./content.js").Usage, string, (value: any) => string][]} */
   const measures = [
     ["seconds", "time", duration],
     ["prompt", "prompt tokens", number],
     ["completion", "completion tokens", number],
     ["cost", "cost", number],
-  ].filter(([key]) => used.some((one) => one?.[key]));
-  if (!measures.length) return null;
+  ];
+  const shown = measures.filter(([key]) => used.some((one) => one?.[key]));
+  if (!shown.length) return null;
+  const [left, right] = used;
+  /** @type {[string, string[]][]} */
   const rows = used.map((one, side) => [
     SIDES[side],
-    measures.map(([key, , write]) => (one?.[key] ? write(one[key]) : "–")),
+    shown.map(([key, , write]) => (one?.[key] ? write(one[key]) : "–")),
   ]);
-  if (used.every(Boolean))
-    rows.push([
-      "difference",
-      measures.map(([key, , write]) => signed((used[1][key] ?? 0) - (used[0][key] ?? 0), write)),
-    ]);
+  if (left && right)
+    rows.push(["difference", shown.map(([key, , write]) => signed((right[key] ?? 0) - (left[key] ?? 0), write))]);
   return element(
     "table",
     { class: "used" },
@@ -63,7 +68,7 @@ function usageTable({ kind, visits }) {
     element(
       "thead",
       {},
-      element("tr", {}, element("td"), ...measures.map(([, title]) => element("th", { scope: "col" }, title))),
+      element("tr", {}, element("td"), ...shown.map(([, title]) => element("th", { scope: "col" }, title))),
     ),
     element(
       "tbody",
@@ -76,28 +81,56 @@ function usageTable({ kind, visits }) {
 }
 
 // The texts of both sides in their order: those that differ beside each other, equal ones once.
+/**
+ * @param {Part[] | null} left
+ * @param {Part[] | null} right
+ */
 function textParts(left, right) {
   const others = new Map((right ?? []).map((part) => [part.key, part]));
   const keys = new Set((left ?? []).map(({ key }) => key));
-  const both = (left ?? []).map((part) => [part, others.get(part.key) ?? null]);
-  const added = (right ?? []).filter(({ key }) => !keys.has(key)).map((part) => [null, part]);
-  return [...both, ...added].map(([one, other]) => {
-    const { key, title, kind } = one ?? other;
-    const name = `${view.position} ${key}`;
-    if (one && other && one.text === other.text && one.title === other.title)
-      return section(title, equalText(one.text, name), { kind, aside: "the same" });
-    const titles = [...new Set([one, other].filter(Boolean).map((part) => part.title))].join(" / ");
-    const only = one && other ? "" : `only in ${one ? SIDES[0] : SIDES[1]}`;
-    return section(titles, differentTexts(one?.text, other?.text), { kind, aside: only || "different" });
-  });
+  const added = (right ?? []).filter(({ key }) => !keys.has(key));
+  return [
+    ...(left ?? []).map((part) => pairPart(part, others.get(part.key))),
+    ...added.map((part) =>
+      section(part.title, differentTexts(undefined, part.text), aside(part, `only in ${SIDES[1]}`)),
+    ),
+  ];
 }
 
+/**
+ * @param {Part} one
+ * @param {Part | undefined} other
+ */
+function pairPart(one, other) {
+  if (!other) return section(one.title, differentTexts(one.text, undefined), aside(one, `only in ${SIDES[0]}`));
+  if (one.text === other.text && one.title === other.title)
+    return section(one.title, equalText(one.text, `${view.position} ${one.key}`), aside(one, "the same"));
+  const titles = [...new Set([one.title, other.title])].join(" / ");
+  return section(titles, differentTexts(one.text, other.text), aside(one, "different"));
+}
+
+/**
+ * @param {Part} part
+ * @param {string} text
+ */
+function aside({ kind }, text) {
+  return { kind, aside: text };
+}
+
+/**
+ * @param {string} text
+ * @param {string} name
+ */
 function equalText(text, name) {
   return text.length <= FOLDED
     ? block(text, { name })
     : collapsible(`${number(characters(text))} characters`, name, () => block(text, { name }));
 }
 
+/**
+ * @param {string | undefined} left
+ * @param {string | undefined} right
+ */
 function differentTexts(left, right) {
   const pieces = diffWords(left ?? "", right ?? "");
   return element(

@@ -23,6 +23,7 @@ export function showPairs() {
   pairList.setAttribute("aria-activedescendant", `pair-${view.position}`);
 }
 
+/** @param {number} index */
 function pairRow(index) {
   const pair = pairs[index];
   const current = index === view.position;
@@ -43,12 +44,17 @@ function pairRow(index) {
   );
 }
 
+/**
+ * @param {import("./pairing.js").StepPair} pair
+ * @param {number} at
+ * @param {string} side
+ */
 function sideOf(pair, at, side) {
   const visit = pair.visits[at];
   if (pair.kind !== "step") {
     const run = runs[at];
     const [name, text] = pair.kind === "start" ? ["start", askedIn(run)] : [statusOf(run), endText(run)];
-    return cell(side, "", element("b", {}, visible(name)), inline(text), false);
+    return cell(side, "", [element("b", {}, visible(name))], inline(text), false);
   }
   if (!visit) return element("span", { class: "side none" }, element("span", { class: "unseen" }, `${side}: no step`));
   const look = runs[at].boxes.get(visit.node)?.look ?? "pure";
@@ -57,17 +63,25 @@ function sideOf(pair, at, side) {
   return cell(side, number(pair.positions[at]), name, gist(visit), hasFailed(visit));
 }
 
+/**
+ * @param {string} side
+ * @param {string} position
+ * @param {(Node | string)[]} name
+ * @param {string} text
+ * @param {boolean} failed
+ */
 function cell(side, position, name, text, failed) {
   return element(
     "span",
     { class: `side ${failed ? "bad" : ""}` },
     element("span", { class: "unseen" }, `${side}: `),
     element("span", { class: "number" }, position),
-    element("span", { class: "name" }, ...[name].flat()),
+    element("span", { class: "name" }, ...name),
     span("gist", text.slice(0, LINE)),
   );
 }
 
+/** @param {import("../run/run.js").Run} run */
 function endText({ result }) {
   return result?.output ?? result?.error?.message ?? "";
 }

@@ -10,7 +10,7 @@ import { alignedStep, endContent, startContent, visitContent } from "./content.j
  * has no such step; `differs` says that what they did differs.
  * @typedef {{
  *   kind: "start" | "step" | "end",
- *   visits: [any, any],
+ *   visits: [import("../run/run.js").Visit | null, import("../run/run.js").Visit | null],
  *   positions: [number | null, number | null],
  *   differs: boolean,
  * }} StepPair
@@ -19,8 +19,10 @@ import { alignedStep, endContent, startContent, visitContent } from "./content.j
 // The names of the sides, and whether the runs are of one machine.
 export const SIDES = ["A", "B"];
 export const { same: sameMachine } = given;
-export const files = given.runs.map((one) => one.name);
-export const runs = given.runs.map(({ records }) => {
+/** @type {string[]} */
+export const files = given.runs.map((/** @type {{name: string}} */ one) => one.name);
+/** @type {import("../run/run.js").Run[]} */
+export const runs = given.runs.map((/** @type {{records: import("../run/run.js").EventRecord[]}} */ { records }) => {
   const run = makeRun(records[0]?.machine ?? picture);
   for (const record of records) append(record, run);
   return run;
@@ -29,17 +31,34 @@ export const runs = given.runs.map(({ records }) => {
 /** @type {StepPair[]} */
 export const pairs = makePairs();
 
+/** @returns {StepPair[]} */
 function makePairs() {
   const [left, right] = runs.map((run) => run.visits.map(alignedStep));
-  const between = alignSteps(left, right).map(([a, b]) => ({
-    kind: "step",
-    visits: [runs[0].visits[a] ?? null, runs[1].visits[b] ?? null],
-    positions: [a === null ? null : a + 1, b === null ? null : b + 1],
-    differs: left[a]?.content !== right[b]?.content,
-  }));
+  const between = alignSteps(left, right).map(([a, b]) => stepPair(a, b, left, right));
   return [boundary("start", startContent), ...between, boundary("end", endContent)];
 }
 
+/**
+ * @param {number | null} a
+ * @param {number | null} b
+ * @param {import("./alignment.js").Step[]} left
+ * @param {import("./alignment.js").Step[]} right
+ * @returns {StepPair}
+ */
+function stepPair(a, b, left, right) {
+  return {
+    kind: "step",
+    visits: [a === null ? null : runs[0].visits[a], b === null ? null : runs[1].visits[b]],
+    positions: [a === null ? null : a + 1, b === null ? null : b + 1],
+    differs: a === null || b === null || left[a].content !== right[b].content,
+  };
+}
+
+/**
+ * @param {"start" | "end"} kind
+ * @param {(run: import("../run/run.js").Run) => import("./content.js").Part[]} contentOf
+ * @returns {StepPair}
+ */
 function boundary(kind, contentOf) {
   const [left, right] = runs.map((run) => JSON.stringify(contentOf(run)));
   return { kind, visits: [null, null], positions: [null, null], differs: left !== right };

@@ -16,12 +16,12 @@ const drawnRuns = sameMachine ? runs : [runs[0]];
  * @param {(index: number) => void} choose
  */
 export function readPaths(choose) {
-  readDrawing(picture, (wanted) => {
+  readDrawing(picture, (/** @type {{node?: string, edge?: number}} */ wanted) => {
     const index = nextOf(wanted);
     if (index >= 0) choose(index);
   });
   readPieces(given.clusters);
-  for (const key of sameMachine ? [] : document.querySelectorAll(".of-both")) key.hidden = true;
+  for (const key of sameMachine ? [] : document.querySelectorAll(".of-both")) key.toggleAttribute("hidden", true);
   const counts = drawnRuns.map(countEdges);
   for (const [edge, group] of lines) {
     const [left, right = left] = counts.map((one) => one.get(edge) ?? 0);
@@ -36,6 +36,10 @@ export function readPaths(choose) {
   }
 }
 
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {Map<number, number>}
+ */
 function countEdges(run) {
   const counts = new Map();
   for (const index of run.visits.keys()) {
@@ -45,6 +49,10 @@ function countEdges(run) {
   return counts;
 }
 
+/**
+ * @param {number} left
+ * @param {number} right
+ */
 function countText(left, right) {
   if (left === right) return left ? `×${number(left)}` : "";
   return `${SIDES[0]} ×${number(left)}, ${SIDES[1]} ×${number(right)}`;
@@ -62,11 +70,17 @@ export function showPaths() {
 }
 
 // Return the next pair with a node or an edge in either run, or else the first; -1 if there is none.
+/**
+ * @param {{node?: string, edge?: number}} wanted
+ * @returns {number}
+ */
 function nextOf({ node, edge }) {
   if (node === "END") return pairs.length - 1;
-  const fits = ({ visits, positions }) =>
+  const fits = (/** @type {import("./pairing.js").StepPair} */ { visits, positions }) =>
     drawnRuns.some((run, side) =>
-      node === undefined ? visits[side] && edgeAt(positions[side] - 1, run) === edge : visits[side]?.node === node,
+      node === undefined
+        ? positions[side] !== null && edgeAt(positions[side] - 1, run) === edge
+        : visits[side]?.node === node,
     );
   const after = pairs.findIndex((pair, index) => index > view.position && fits(pair));
   return after >= 0 ? after : pairs.findIndex(fits);

@@ -5,14 +5,25 @@ import { byId } from "../base/given.js";
 import { duration, number, plural, visible } from "../base/text.js";
 import { differing, files, pairs, runs, sameMachine, SIDES } from "./pairing.js";
 
-/** @returns {string} the question of a run */
+/**
+ * The name of a total, its value, and the function that writes it.
+ * @typedef {[string, any, (value: any) => string]} Total
+ */
+
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {string} the question of a run
+ */
 export function askedIn(run) {
   const { input } = run.start;
   const words = input?.input ?? input ?? "";
   return typeof words === "string" ? words : JSON.stringify(words);
 }
 
-/** @returns {string} how a run ended */
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {string} how a run ended
+ */
 export function statusOf({ result }) {
   if (!result) return "not finished";
   if (result.status !== "stopped") return String(result.status);
@@ -63,6 +74,10 @@ function totalRows() {
   return [...rows, row(["difference"], differences)];
 }
 
+/**
+ * @param {(Node | string)[]} head
+ * @param {string[][]} cells
+ */
 function row(head, cells) {
   return element(
     "tr",
@@ -73,6 +88,10 @@ function row(head, cells) {
 }
 
 // Return the name of each total, its value, and the function that writes it.
+/**
+ * @param {import("../run/run.js").Run} run
+ * @returns {Total[]}
+ */
 function totalsOf(run) {
   const spent = run.result?.spent?.iterations === undefined ? (run.visits.at(-1)?.spent ?? {}) : run.result.spent;
   const seconds = run.result?.seconds ?? spent.seconds ?? 0;

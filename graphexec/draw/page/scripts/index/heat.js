@@ -7,13 +7,16 @@ import { drawnMachine, machineOf, selection } from "./state.js";
 // The width of the least and of the most often taken edge.
 const [THIN, THICK] = [1.8, 6];
 
-/** Draw the paths of some runs. */
+/**
+ * Draw the paths of some runs.
+ * @param {import("./filtering.js").RunFacts[]} shown
+ */
 export function showHeat(shown) {
   const runs = shown.filter((run) => run.edges && machineOf(run) === drawnMachine);
-  const taken = sums(runs.map((run) => Object.entries(run.edges)));
-  const passing = sums(runs.map((run) => Object.keys(run.edges).map((edge) => [edge, 1])));
-  const failures = sums(runs.map((run) => Object.entries(run.nodes).map(([node, [, failed]]) => [node, failed])));
-  const visits = sums(runs.map((run) => Object.entries(run.nodes).map(([node, [count]]) => [node, count])));
+  const taken = sums(runs.map(({ edges }) => Object.entries(edges)));
+  const passing = sums(runs.map(({ edges }) => Object.keys(edges).map((edge) => [edge, 1])));
+  const failures = sums(runs.map(({ nodes: at }) => Object.keys(at).map((node) => [node, at[node][1]])));
+  const visits = sums(runs.map(({ nodes: at }) => Object.keys(at).map((node) => [node, at[node][0]])));
   const most = Math.max(1, ...taken.values());
   for (const [edge, group] of lines) {
     const count = taken.get(String(edge)) ?? 0;
@@ -35,12 +38,20 @@ export function showHeat(shown) {
   }
 }
 
+/**
+ * @param {[string, number][][]} entries
+ * @returns {Map<string, number>}
+ */
 function sums(entries) {
   const found = new Map();
   for (const [name, value] of entries.flat()) found.set(name, (found.get(name) ?? 0) + value);
   return found;
 }
 
+/**
+ * @param {Element | undefined} group
+ * @param {string} text
+ */
 function note(group, text) {
   const place = group?.querySelector(".notes");
   if (!place) return;

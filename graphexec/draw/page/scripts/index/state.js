@@ -9,10 +9,11 @@ export const { title, pictures, chosen } = given;
 export const allRuns = given.runs;
 // The machine of the drawing: the number that equal machines share.
 export const drawnMachine = chosen ?? pictures[0]?.machine ?? null;
-const arrowsOf = pictures.map(({ picture }) => picture.arrows);
+const arrowsOf = pictures.map((/** @type {any} */ { picture }) => picture.arrows);
 
 // What the reader has selected: the filter, the column that sorts and its order, an edge that the runs took, and the
 // names of the runs to compare.
+/** @type {{words: string, column: string, descending: boolean, edge: number | null, marked: Set<string>}} */
 export const selection = { words: "", column: "began", descending: true, edge: null, marked: new Set() };
 
 /** Read the selection from the address. */
@@ -25,7 +26,10 @@ export function readSelection() {
   selection.edge = Number.isNaN(edge) ? null : edge;
 }
 
-/** @returns {number | null} the number of the machine of a run; null of a trace that cannot be read */
+/**
+ * @param {import("./filtering.js").RunFacts} run
+ * @returns {number | null} the number of the machine of a run; null of a trace that cannot be read
+ */
 export function machineOf(run) {
   return pictures[run.picture]?.machine ?? null;
 }

@@ -11,13 +11,16 @@ const SOME = 200;
 // Pixels from the end.
 const NEAR = 1500;
 
-const outcomeText = ({ outcome, reason }) =>
+/** @typedef {import("./filtering.js").RunFacts} RunFacts */
+
+const outcomeText = (/** @type {RunFacts} */ { outcome, reason }) =>
   outcome === "stopped" && reason ? `stopped by ${reason.replaceAll("_", " ")}` : outcome;
 
 // The columns: the fact that sorts, the title, the content of a cell, and whether numbers are in it. Those of which no
 // run knows anything are left out.
 const SELDOM = new Set(["cost", "model", "began"]);
-const COLUMNS = [
+/** @type {[string, string, (run: RunFacts) => Node | string, boolean?][]} */
+const ALL_COLUMNS = [
   ["name", "run", nameCell],
   ["asked", "question", (run) => span("question", run.asked ?? "")],
   ["outcome", "outcome", (run) => element("span", { class: `badge ${run.outcome}` }, visible(outcomeText(run)))],
@@ -33,8 +36,10 @@ const COLUMNS = [
   ["cost", "cost", (run) => counted(run.cost), true],
   ["model", "model", (run) => span("", run.model ?? "")],
   ["began", "date", dateCell],
-].filter(([fact]) => !SELDOM.has(fact) || allRuns.some((run) => run[fact]));
+];
+const COLUMNS = ALL_COLUMNS.filter(([fact]) => !SELDOM.has(fact) || allRuns.some((run) => run[fact]));
 
+/** @type {RunFacts[]} */
 let rowsOf = [];
 let made = 0;
 let resort = () => {};
@@ -47,7 +52,7 @@ export function beginTable(change) {
   resort = change;
   const heads = COLUMNS.map(([column, label, , numeric]) => {
     const button = element("button", { type: "button", class: "sort" }, label);
-    button.addEventListener("click", () => sortBy(column, numeric || column === "began"));
+    button.addEventListener("click", () => sortBy(column, numeric === true || column === "began"));
     return element("th", { scope: "col", "data-column": column, class: numeric ? "numeric" : "" }, button);
   });
   byId("heads").append(element("td", {}), ...heads);
@@ -56,22 +61,29 @@ export function beginTable(change) {
   byId("table-rows").addEventListener("change", onMark);
 }
 
+/**
+ * @param {string} column
+ * @param {boolean} descendingFirst
+ */
 function sortBy(column, descendingFirst) {
   const again = selection.column === column;
-  selection.descending = again ? !selection.descending : descendingFirst === true;
+  selection.descending = again ? !selection.descending : descendingFirst;
   selection.column = column;
   changeAddress({ sort: `${selection.descending ? "-" : ""}${column}` });
   resort();
 }
 
-/** Show some runs. */
+/**
+ * Show some runs.
+ * @param {RunFacts[]} shown
+ */
 export function showTable(shown) {
   rowsOf = shown;
   made = 0;
   byId("table-rows").replaceChildren();
   byId("table").setAttribute("aria-rowcount", String(shown.length + 1));
   for (const head of document.querySelectorAll("[data-column]")) {
-    const sorts = head.dataset.column === selection.column;
+    const sorts = head.getAttribute("data-column") === selection.column;
     if (sorts) head.setAttribute("aria-sort", selection.descending ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");
   }
@@ -90,6 +102,10 @@ function more() {
   if (made < rowsOf.length && scrollTop + clientHeight > scrollHeight - NEAR) addRows();
 }
 
+/**
+ * @param {RunFacts} run
+ * @param {number} index
+ */
 function tableRow(run, index) {
   const mark = run.readable
     ? element("input", {
@@ -117,6 +133,7 @@ function tableRow(run, index) {
   );
 }
 
+/** @param {RunFacts} run */
 function nameCell(run) {
   const name = run.readable ? element("a", { href: linkTo({ run: run.name }) }, visible(run.name)) : visible(run.name);
   const { parent } = run;
@@ -125,6 +142,10 @@ function nameCell(run) {
 }
 
 // The run that a fork continues, with a link to the comparison of both if it is here.
+/**
+ * @param {RunFacts} run
+ * @param {{trace?: string, run?: string, step: number}} parent
+ */
 function forkLine(run, { trace, run: id, step }) {
   const file = trace?.split(/[\\/]/).at(-1);
   const known = allRuns.find((one) => one !== run && one.readable && (one.name === file || (id && one.run === id)));
@@ -133,11 +154,15 @@ function forkLine(run, { trace, run: id, step }) {
   return element("p", { class: "fork" }, `fork of ${visible(of)} at step ${number(step)}`, link ? " · " : null, link);
 }
 
-/** @returns {string} the address of a run, or of two */
+/**
+ * @param {Record<string, string>} parts
+ * @returns {string} the address of a run, or of two
+ */
 export function linkTo(parts) {
   return `#${new URLSearchParams(parts)}`;
 }
 
+/** @param {RunFacts} run */
 function dateCell({ began }) {
   const date = new Date(began || NaN);
   if (Number.isNaN(date.getTime())) return visible(began ?? "");
@@ -145,21 +170,26 @@ function dateCell({ began }) {
   return element("time", { datetime: date.toISOString() }, text);
 }
 
+/** @param {number | undefined} value */
 function counted(value) {
   return value === undefined ? "" : number(value);
 }
 
 // A click on a row opens its run, unless it was on something of its own, or selected text.
+/** @param {MouseEvent} event */
 function onRow(event) {
-  const row = event.target.closest("tr[data-run]");
-  if (!row || event.target.closest("a, input, td:first-child") || String(getSelection())) return;
-  location.hash = linkTo({ run: row.dataset.run });
+  const target = /** @type {Element} */ (event.target);
+  /** @type {HTMLElement | null} */
+  const row = target.closest("tr[data-run]");
+  if (!row || target.closest("a, input, td:first-child") || String(getSelection())) return;
+  location.hash = linkTo({ run: row.dataset.run ?? "" });
 }
 
+/** @param {Event} event */
 function onMark(event) {
-  const { mark } = event.target.dataset;
-  if (event.target.checked) selection.marked.add(mark);
-  else selection.marked.delete(mark);
+  const { checked, dataset } = /** @type {HTMLInputElement} */ (event.target);
+  if (checked) selection.marked.add(dataset.mark ?? "");
+  else selection.marked.delete(dataset.mark ?? "");
   showMarked();
 }
 
@@ -167,7 +197,7 @@ function showMarked() {
   const [left, right, ...others] = selection.marked;
   const link = byId("compare");
   link.hidden = right === undefined || others.length > 0;
-  if (!link.hidden) link.href = linkTo({ run: left, with: right });
+  if (!link.hidden) link.setAttribute("href", linkTo({ run: left, with: right }));
   const count = selection.marked.size;
   byId("marked").textContent =
     count === 0 || count === 2 ? "" : `${plural(count, "run")} selected; select two to compare them`;

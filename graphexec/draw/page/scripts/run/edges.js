@@ -3,12 +3,20 @@
 import { badged, picture } from "../base/given.js";
 import { run } from "./run.js";
 
+/**
+ * @param {import("./run.js").EventRecord | null | undefined} moved
+ * @returns {number | undefined}
+ */
 export function edgeOf(moved, of = run) {
   return moved ? of.edges.get(`${moved.node} ${moved.outcome}`) : undefined;
 }
 
 // Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
 // belong to the edge between the other nodes.
+/**
+ * @param {number} index
+ * @returns {number | undefined}
+ */
 export function edgeAt(index, of = run) {
   const { visits } = of;
   if (!badged.size || !visits[index]) return edgeOf(visits[index]?.moved, of);

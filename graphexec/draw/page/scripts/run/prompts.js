@@ -5,6 +5,10 @@
 export const prompts = new Map();
 
 // Rebuild a prompt and its settings, which continue those of the run's last request.
+/**
+ * @param {import("./run.js").EventRecord} effect
+ * @param {import("./run.js").Run} of
+ */
 export function remember(effect, of) {
   const { kept, messages } = effect.prompt;
   const continued = of.prompt[kept];
@@ -25,6 +29,7 @@ export function remember(effect, of) {
 }
 
 // Return the part of a message that repeats the one that it continues.
+/** @param {import("./run.js").EventRecord} message */
 export function earlier(message) {
   const parts = [];
   let wanted = message.kept ?? 0;
@@ -44,6 +49,10 @@ export function wholeContent(message) {
 }
 
 // Return the first characters of a text: JavaScript's own length counts surrogates.
+/**
+ * @param {string} text
+ * @param {number} count
+ */
 function beginning(text, count) {
   if (!/[\ud800-\udbff]/.test(text)) return text.slice(0, count);
   let end = 0;

@@ -4,10 +4,60 @@ import { picture } from "../base/given.js";
 import { edgeOf } from "./edges.js";
 import { remember } from "./prompts.js";
 
+/**
+ * A record of the trace, or a part of one, such as `spent`; `graphexec.draw.runs.records` describes its fields.
+ * @typedef {Record<string, any>} EventRecord
+ */
+/**
+ * A visit of a node. `spent` is the usage after it and `before` that before it; `failed` and `searched` are remembered.
+ * @typedef {{
+ *   node: string,
+ *   entered: EventRecord | null,
+ *   spent: EventRecord | null,
+ *   before: EventRecord | null,
+ *   records: EventRecord[],
+ *   moved: EventRecord | null,
+ *   failure: EventRecord | null,
+ *   failed: boolean | null,
+ *   searched: string | null,
+ *   iteration: number | null,
+ *   iterations: number | null,
+ * }} Visit
+ */
+/**
+ * The picture of a machine.
+ * @typedef {{
+ *   start: string,
+ *   boxes: {name: string, look: string, metered?: boolean, lines?: string[]}[],
+ *   arrows: {source: string, outcome: string, target: string, exhausts?: boolean, resets?: string[]}[],
+ * }} Machine
+ */
+/**
+ * @typedef {{
+ *   arrows: Machine["arrows"],
+ *   edges: Map<string, number>,
+ *   boxes: Map<string, Machine["boxes"][number]>,
+ *   start: EventRecord,
+ *   visits: Visit[],
+ *   result: EventRecord | null,
+ *   count: number,
+ *   iterations: number | null,
+ *   over: string | null,
+ *   time: number | null,
+ *   silent: boolean,
+ *   prompt: EventRecord[],
+ *   settings: EventRecord,
+ * }} Run
+ */
+
 // `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
 // `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
 // `boxes` are the machine's nodes by name, `edges` the indices of its arrows by source and outcome; `requests` are the
 // effects that ask a model, and `prompt` and `settings` are those of the last one.
+/**
+ * @param {Machine} machine
+ * @returns {Run}
+ */
 export function makeRun(machine) {
   return {
     arrows: machine.arrows,
@@ -30,6 +80,10 @@ export function makeRun(machine) {
 // The run of the page; functions of a run are about this one by default.
 export const run = makeRun(picture);
 
+/**
+ * @param {EventRecord} record
+ * @param {Run} to
+ */
 export function append(record, to = run) {
   to.count += 1;
   to.time = record.time ?? to.time;
@@ -52,6 +106,12 @@ export function append(record, to = run) {
   }
 }
 
+/**
+ * @param {string} node
+ * @param {EventRecord | null | undefined} spent
+ * @param {Run} of
+ * @returns {Visit}
+ */
 function visitOf(node, spent, of) {
   return {
     node,
@@ -70,6 +130,10 @@ function visitOf(node, spent, of) {
 
 // The usage shows whether the visit of a metered node consumed an iteration. If a node requests nothing and its edge
 // resets the budget, the usage does not show it: the visit counts.
+/**
+ * @param {EventRecord} record
+ * @param {Run} of
+ */
 function numberVisit(record, of) {
   const visit = of.visits.at(-1);
   const spent = record.spent.iterations ?? 0;
@@ -82,6 +146,10 @@ function numberVisit(record, of) {
   else visit.iteration = null;
 }
 
+/**
+ * @param {EventRecord} record
+ * @param {Run} to
+ */
 function addToVisit(record, to) {
   let visit = to.visits.at(-1);
   // A report without an effect may come after the last move.
@@ -109,6 +177,10 @@ export function lastPosition() {
   return run.visits.length + (run.result ? 1 : 0);
 }
 
+/**
+ * @param {number} position
+ * @returns {Visit | null}
+ */
 export function visitAt(position) {
   return run.visits[position - 1] ?? null;
 }
