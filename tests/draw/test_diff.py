@@ -72,6 +72,15 @@ def test_long_texts_are_compared_by_lines_first(page: Page) -> None:
     assert changed == [("del", "a"), ("ins", "one"), ("del", "line"), ("ins", "row")]
 
 
+def test_additions_alone_are_found_however_many(page: Page) -> None:
+    added = "".join(f"{number}\n" for number in range(20_000))
+    assert diff_words(page, "start\nend", f"start\n{added}end") == [
+        ("same", "start\n"),
+        ("ins", added),
+        ("same", "end"),
+    ]
+
+
 def test_comparison_of_different_texts_is_given_up(page: Page) -> None:
     random = Random(19)
     before, after = ("\n".join(str(random.randrange(10**9)) for _ in range(20_000)) for _ in range(2))

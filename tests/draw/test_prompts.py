@@ -154,3 +154,14 @@ def test_prompt_names_tools_and_parameters(browser: Browser, tmp_path: Path) -> 
         assert "temperature 0.5, max_tokens 256" in page.locator(".settings").inner_text()
         page.locator(".definition summary", has_text="schema").first.click()
         assert '"type": "object"' in page.locator(".definition pre").first.inner_text()
+
+
+def test_many_new_messages_are_shown_in_part(browser: Browser, tmp_path: Path) -> None:
+    messages = [UserMessage(f"Message {number}.") for number in range(1200)]
+    recording = asking(chat(UserMessage("Other.")), chat(*messages))
+    with open_run(browser, tmp_path, recording, "#step=2&against=before") as page:
+        # As many differences are not searched for, and the first messages are one that changed.
+        assert page.locator(".prompt > .message.changed pre ins").count() == 1
+        assert page.locator(".prompt > ins").count() == 99
+        page.locator(".prompt > details > summary", has_text="1,100 more").click()
+        assert page.locator(".prompt details ins").count() == 1100

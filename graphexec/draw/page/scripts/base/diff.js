@@ -34,7 +34,8 @@ export function diffLists(before, after, most = MOST_CHANGES) {
   while (end < shorter - start && before.at(-1 - end) === after.at(-1 - end)) end += 1;
   const left = before.slice(start, before.length - end);
   const right = after.slice(start, after.length - end);
-  const runs = commonRuns(left, right, most);
+  // However many items are only removed or only added, there is nothing to search.
+  const runs = left.length && right.length ? commonRuns(left, right, most) : [];
   if (runs === null) return null;
   /** @type {ListPart<T>[]} */
   const parts = [{ kind: "same", items: before.slice(0, start) }];

@@ -3,12 +3,14 @@
 import { diffLists } from "../base/diff.js";
 import { differenceBlock } from "../base/difference.js";
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
-import { characters, plural, visible } from "../base/text.js";
+import { characters, number, plural, visible } from "../base/text.js";
 import { wholeContent } from "../run/prompts.js";
 import { messageKey, messageText, sizeOf, unnamedImages } from "../run/requests.js";
 
 // The length of a common beginning of two texts above which it is a summary.
 const LONG_BEGINNING = 200;
+// The parts of an alignment that are shown at first.
+const MOST_SHOWN = 100;
 
 // Show a message; `before` is the message that it continues, whose text is then a summary.
 export function messagePart(message, name, { kind = "", before = null } = {}) {
@@ -74,30 +76,33 @@ function commonLength(one, other) {
 // Align two lists of messages: those that both have, and those that were removed and added; neighbours of one role are
 // one changed message.
 export function alignMessages(before, after) {
-  const keys = new Map([...before, ...after].map((message) => [message, messageKey(message)]));
-  const parts = diffLists(
-    before.map((message) => keys.get(message)),
-    after.map((message) => keys.get(message)),
-  ) ?? [
-    { kind: "del", items: before },
-    { kind: "ins", items: after },
+  // Requests share the messages that the later one kept.
+  let shared = 0;
+  while (shared < before.length && before[shared] === after[shared]) shared += 1;
+  const [left, right] = [before.slice(shared), after.slice(shared)];
+  const parts = diffLists(left.map(messageKey), right.map(messageKey)) ?? [
+    { kind: "del", items: left },
+    { kind: "ins", items: right },
   ];
   const aligned = [];
+  const same = after.slice(0, shared);
   let [x, y] = [0, 0];
   parts.forEach(({ kind, items }, index) => {
     if (kind === "same") {
-      aligned.push({ kind, messages: after.slice(y, y + items.length) });
+      const messages = right.slice(y, y + items.length);
+      if (aligned.length) aligned.push({ kind, messages });
+      else same.push(...messages);
       [x, y] = [x + items.length, y + items.length];
     } else if (kind === "del") {
       const added = parts[index + 1]?.kind === "ins" ? parts[index + 1].items.length : 0;
-      aligned.push(...pairMessages(before.slice(x, x + items.length), after.slice(y, y + added)));
+      aligned.push(...pairMessages(left.slice(x, x + items.length), right.slice(y, y + added)));
       [x, y] = [x + items.length, y + added];
     } else if (parts[index - 1]?.kind !== "del") {
-      aligned.push(...pairMessages([], after.slice(y, y + items.length)));
+      aligned.push(...right.slice(y, y + items.length).map((message) => ({ kind, message })));
       y += items.length;
     }
   });
-  return aligned;
+  return same.length ? [{ kind: "same", messages: same }, ...aligned] : aligned;
 }
 
 // Pair removed and added messages of the same role, in their order.
@@ -118,8 +123,7 @@ function pairMessages(removed, added) {
 
 // Show the difference between the messages of two prompts.
 export function messagesDifference(before, after, name) {
-  return alignMessages(before, after).map((part, index) => {
-    const own = `${name} ${index}`;
+  return shownParts(alignMessages(before, after), name, (part, own) => {
     if (part.kind === "same") return foldedMessages(part.messages, "equal", own);
     if (part.kind !== "changed") return element(part.kind, {}, messagePart(part.message, own, { kind: part.kind }));
     return element(
@@ -129,4 +133,15 @@ export function messagesDifference(before, after, name) {
       differenceBlock(messageText(part.before), messageText(part.message)),
     );
   });
+}
+
+// Show the first parts of an alignment, and the others as one summary.
+export function shownParts(aligned, name, show) {
+  const made = (parts, from) => parts.map((part, index) => show(part, `${name} ${from + index}`)).filter(Boolean);
+  const others = aligned.slice(MOST_SHOWN);
+  if (!others.length) return made(aligned, 0);
+  const rest = collapsible(`${number(others.length)} more`, `${name} more`, () =>
+    element("div", {}, ...made(others, MOST_SHOWN)),
+  );
+  return [...made(aligned.slice(0, MOST_SHOWN), 0), rest];
 }

@@ -9,7 +9,7 @@ import { prompts } from "../run/prompts.js";
 import { replyTo, requestBefore, requestName, requestNamed, sizeOf } from "../run/requests.js";
 import { run } from "../run/run.js";
 import { copyButtons } from "./copying.js";
-import { alignMessages, foldedMessages, messagePart, messagesDifference, sizeText } from "./messages.js";
+import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts, sizeText } from "./messages.js";
 import { section, stepLink } from "./parts.js";
 
 // The length of instructions above which they are a summary.
@@ -37,9 +37,9 @@ function againstMenu(effect, fill) {
   const before = requestBefore(effect);
   const choices = [
     ["", "what is new"],
-    ...(before ? [["before", `compare with the request before (step ${requestName(before)})`]] : []),
-    ...(run.requests[0] === effect ? [] : [["first", `compare with the first (step ${requestName(run.requests[0])})`]]),
-    ...others.map((one) => [requestName(one), `compare with step ${requestName(one)}`]),
+    ...(before ? [["before", `against step ${requestName(before)}, the one before`]] : []),
+    ...(run.requests[0] === effect ? [] : [["first", `against step ${requestName(run.requests[0])}, the first`]]),
+    ...others.map((one) => [requestName(one), `against step ${requestName(one)}`]),
   ];
   const known = choices.some(([value]) => value === view.against);
   const menu = element(
@@ -65,8 +65,7 @@ function newParts(effect, name) {
   const old = prompts.get(before).messages;
   const aligned = alignMessages(old, messages);
   const removed = aligned.filter(({ kind }) => kind === "del").length;
-  const parts = aligned.map((part, index) => {
-    const own = `${name} ${index}`;
+  const parts = shownParts(aligned, name, (part, own) => {
     if (part.kind === "del") return null;
     if (part.kind === "same") {
       // All messages of the request before, whose tokens its reply counts.
@@ -84,7 +83,7 @@ function newParts(effect, name) {
         " left out",
       )
     : null;
-  return [note, ...parts].filter(Boolean);
+  return note ? [note, ...parts] : parts;
 }
 
 // Show a first request: the instructions, the conversation before the question as a summary, and the question.
@@ -123,7 +122,7 @@ function differenceParts(other, effect, name) {
     );
   const legend = element(
     "p",
-    { class: "faint sides" },
+    { class: "faint only" },
     element("del", {}, "only in "),
     stepLink(before.position),
     element("ins", {}, "only here"),

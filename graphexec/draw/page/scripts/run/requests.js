@@ -23,9 +23,17 @@ export function messageText(message) {
   return [wholeContent(message), ...unnamedImages(message), ...calls].filter(Boolean).join("\n");
 }
 
+// The sizes of messages, which many requests share.
+const sizes = new WeakMap();
+
 // Return the number of characters of some messages.
 export function sizeOf(messages) {
-  return messages.reduce((sum, message) => sum + characters(messageText(message)), 0);
+  let sum = 0;
+  for (const message of messages) {
+    if (!sizes.has(message)) sizes.set(message, characters(messageText(message)));
+    sum += sizes.get(message);
+  }
+  return sum;
 }
 
 // Return the last request before this one that the same node made, or null.
