@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from pydantic_core import to_json
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
 from graphexec.cli.runs.advice import advise_on_cut_replies, advise_on_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.pending import PendingCalls
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
@@ -22,52 +23,18 @@ from graphexec.effects import (
     MODEL_CALLS,
     PROMPT_TOKENS,
     TOOL_CALLS,
-    AskHuman,
-    CallAgent,
     CallTool,
-    LoadMemory,
-    ModelEffect,
-    SaveMemory,
     reported_tokens,
 )
 from graphexec.executor.iteration import name_in_batch
 from graphexec.executor.plugging.memory_nodes import NotSaved, is_save_node
 from graphexec.executor.result import Ending
 from graphexec.executor.table import Acted, LimitReached, Observed, Ready, Refused, Replied
-from graphexec.kernel.effects import CallContext, CallId, Effect, Perform
+from graphexec.kernel.effects import CallContext, CallId
 from graphexec.kernel.events import Answered, Asked, Entered, Event, Moved, Reported
 from graphexec.kernel.meters import Exhausted
 from graphexec.messages import ModelReply, ReplyDelta
 from graphexec.tools.formatting import format_observation
-
-
-def format_effects(effects: Iterable[Effect[Any]]) -> str:
-    """Return a description of the pending effects, each kind once."""
-    effects = tuple(effects)
-    tools = [effect.name for effect in effects if isinstance(effect, CallTool)]
-    parts = [f"calling {', '.join(tools)}"] if tools else []
-    parts += [_format_effect(effect) for effect in effects if not isinstance(effect, CallTool)]
-    return clean(", ".join(dict.fromkeys(parts)))
-
-
-# Any: an effect's reply is arbitrary.
-def _format_effect(effect: Effect[Any]) -> str:
-    match effect:
-        case ModelEffect():
-            return "asking the model"
-        case CallAgent():
-            return "asking the agent"
-        case AskHuman():
-            return "asking a person"
-        case LoadMemory():
-            return "loading the memory"
-        case SaveMemory():
-            return "saving the memory"
-        case Perform(node):
-            return f"running {node}"
-        case _:
-            return f"requesting {type(effect).__name__}"
-
 
 # The maximum length of one observation; `--json` has all of it.
 _LINES = 8
@@ -141,7 +108,7 @@ class AnswerPrinter:
 class TracePrinter(AnswerPrinter):
     """A display of every edge with its requests and replies, of the answer, and of the cost."""
 
-    def __init__(self, out: TextIO, err: TextIO) -> None:
+    def __init__(self, out: TextIO, err: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(out, err)
         self._together = is_same_file(out, err)
         # The replies to the current node.
@@ -151,12 +118,11 @@ class TracePrinter(AnswerPrinter):
         self._cached = 0
         self._iteration = 0
         self._gap_printed = False
-        # The pending calls, and their progress display.
-        self._waiting: dict[CallId | None, Effect[Any]] = {}
-        self._progress: Progress | None = None
+        self._pending = PendingCalls(self.screen, self._symbols, now)
 
     def on_start(self, setup: RunSetup) -> None:
         """Print the model, the agent and its tools."""
+        self._pending.start()
         tools = ", ".join(setup.executor.tools) or "no tools"
         parts = (clean(setup.model), f"{setup.agent} agent", clean(tools))
         self.say(Text(f" {self._symbols.dot} ".join(parts), "dim"))
@@ -170,8 +136,7 @@ class TracePrinter(AnswerPrinter):
                 if isinstance(event.value, (Ready, Replied)):
                     self._actions = ()
             case Asked(_, effect, call):
-                self._waiting[_id_of(call)] = effect
-                self._wait()
+                self._pending.add(effect, _id_of(call))
             case Reported(news=news) if not isinstance(news, ReplyDelta):
                 # Here, because the help needs no models.
                 from graphexec.models.progress_reports import Cached
@@ -180,8 +145,7 @@ class TracePrinter(AnswerPrinter):
                 self._gap_printed = False
                 self.say(Text(f"   {clean(name_in_batch(event.call))}{clean(str(news))}", "dim"))
             case Answered():
-                self._waiting.pop(_id_of(event.call), None)
-                self._wait()
+                self._pending.remove(event.reply, _id_of(event.call))
                 self._answers.append(event)
             case Moved():
                 self._row(event)
@@ -204,14 +168,14 @@ class TracePrinter(AnswerPrinter):
 
     def on_interrupt(self, progress: RunProgress) -> None:
         """Print the run's progress and cost."""
-        self._stop_waiting()
+        self._pending.stop()
         self._print_gap()
         super().on_interrupt(progress)
         self._cost(progress)
 
     def on_error(self, error: Exception, progress: RunProgress) -> None:
         """Print the error, and the cost so far."""
-        self._stop_waiting()
+        self._pending.stop()
         self._print_gap()
         super().on_error(error, progress)
         self._cost(progress)
@@ -233,33 +197,6 @@ class TracePrinter(AnswerPrinter):
             format_duration(progress.seconds),
         )
         self.say(Text(f" {self._symbols.dot} ".join(costs), "dim"))
-
-    def _wait(self) -> None:
-        """Show the pending calls and the elapsed time, on a terminal only."""
-        if not self._waiting:
-            self._stop_waiting()
-        if not self._waiting or not self.screen.is_terminal:
-            return
-        what = format_effects(self._waiting.values())
-        if self._progress is not None:
-            self._progress.update(self._progress.task_ids[0], description=what)
-            return
-        self._progress = Progress(
-            TextColumn("  "),
-            SpinnerColumn(self._symbols.spinner, style="cyan"),
-            TextColumn("{task.description}", style="dim", markup=False),
-            TimeElapsedColumn(),
-            console=self.screen,
-            transient=True,
-        )
-        self._progress.add_task(what)
-        self._progress.start()
-
-    def _stop_waiting(self) -> None:
-        self._waiting.clear()
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
 
     def _print_gap(self) -> None:
         if not self._gap_printed:

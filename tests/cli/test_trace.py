@@ -11,7 +11,8 @@ import pytest
 from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
 from graphexec.cli.runs.loop import RunProgress
-from graphexec.cli.trace import TracePrinter, format_effects
+from graphexec.cli.runs.pending import format_effects
+from graphexec.cli.trace import TracePrinter
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent

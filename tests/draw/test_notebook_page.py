@@ -11,7 +11,7 @@ import pytest
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
-from tests.draw.browser import Opened, chromium, open_page
+from tests.draw.browser import Opened, open_page
 from tests.draw.test_notebook import shown
 from tests.executor.actors import echo
 
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from graphexec.actions import StoppedResponse
 from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.advice import advise_on_cut_replies, suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
+from graphexec.cli.runs.pending import format_effects
 from graphexec.cli.targets import failure_line
 from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
-from graphexec.cli.trace import format_effects
 from graphexec.draw.model.text import format_quantity, truncate
 from graphexec.draw.runs.labels import format_call
 from graphexec.effects import CallTool, LoadMemory, SaveMemory, ToolResult
