@@ -194,7 +194,7 @@ def index_runs(runs: Iterable[tuple[str, AnyRun | str]], *, title: str = "Runs")
     `runs` are pairs of a name and a run, such as `{"first": result, "second": error}.items()`; a string in the place of
     a run says why it cannot be shown. Runs that name their `parent` lead to a comparison with it.
 
-    Raises `InputError` for what is not a run, and if the extra `draw` is not installed.
+    Raises `InputError` for what is not a run, for two runs of one name, and if the extra `draw` is not installed.
     """
     return index(title, ((name, run if isinstance(run, str) else recording_of(run)) for name, run in runs))
 

@@ -14,7 +14,7 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page.bundle import bundle
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
-from tests.draw.browser import chromium, open_text
+from tests.draw.browser import open_text
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 browser_test = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @contextmanager
@@ -138,7 +132,7 @@ def test_different_machines_are_compared_by_nodes(browser: Browser, tmp_path: Pa
     arrows = start["machine"]["arrows"][1:]
     other = Recording(({**start, "machine": {**start["machine"], "arrows": arrows}}, *own.records[1:]))
     with compared(browser, tmp_path, own, other) as page:
-        assert page.locator("#machines").is_visible()
+        assert page.locator("#unlike").is_visible()
         assert page.locator("#drawing .edge.taken").count() > 4
         assert page.locator("#drawing .only-left, #drawing .only-right").count() == 0
         assert page.locator(".row .side:not(.none)").count() > 4

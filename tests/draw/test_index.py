@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import pytest
 
 from graphexec.draw import Recording, index_runs
 from graphexec.errors import InputError
-from tests.draw.browser import chromium, open_text
+from tests.draw.browser import open_page, open_text
 from tests.draw.debugged import failed_run, sixty_steps, stopped_run, twelve_tools
 
 if TYPE_CHECKING:
@@ -20,12 +20,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 browser_test = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 def with_start(recording: Recording, **fields: Any) -> Recording:
@@ -247,6 +241,16 @@ def test_names_of_any_characters_lead_to_runs(browser: Browser, tmp_path: Path) 
 
 
 @browser_test
+def test_old_browser_says_that_it_cannot_show_a_run(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "runs.html"
+    file.write_text(index_runs([("a", kinds()["wide"])]), encoding="utf-8")
+    with open_page(browser, "about:blank") as one:
+        one.page.add_init_script("delete window.DecompressionStream")
+        one.page.goto(f"{file.as_uri()}#run=a")
+        assert "cannot show the page" in one.page.get_by_role("alert").inner_text()
+
+
+@browser_test
 def test_rows_are_reached_by_keys(browser: Browser, tmp_path: Path) -> None:
     with open_text(browser, tmp_path, fifty()) as page:
         page.locator("#table-rows tr").first.wait_for()
@@ -283,9 +287,14 @@ def test_only_some_of_many_rows_are_made(browser: Browser, tmp_path: Path) -> No
 
 def test_page_is_small() -> None:
     lines = sum(len(run.to_json_lines()) for run in kinds().values())
-    pages = [index_runs([(str(at), run) for at in range(count) for run in kinds().values()]) for count in (1, 9)]
+    pages = [index_runs([(f"{name} {at}", run) for at in range(n) for name, run in kinds().items()]) for n in (1, 9)]
     few, many = map(len, pages)
     assert (many - few) / 8 < lines / 4
+
+
+def test_runs_have_names_of_their_own() -> None:
+    with pytest.raises(InputError, match="two runs have the name a; give each run a name of its own"):
+        index_runs([("a", failed_run()), ("b", "damaged"), ("a", "damaged")])
 
 
 def test_what_is_no_run_is_refused() -> None:

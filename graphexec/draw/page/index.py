@@ -29,10 +29,14 @@ def index(title: str, runs: Iterable[tuple[str, Recording | str]]) -> str:
     """Draw many runs as an HTML page: pairs of a name and a run, or a string that says why the run cannot be shown.
 
     The page lists the runs, filters and sorts them, and draws a heat map of their machine. Each run is read once, and
-    kept as compressed records; the cost is linear in them. Raises `InputError` if pygraphviz is not installed.
+    kept as compressed records; the cost is linear in them. Raises `InputError` for two runs of one name, and if
+    pygraphviz is not installed.
     """
     machines = _Machines()
     rows = [_row(machines, name, run) for name, run in runs]
+    twice = [name for name, count in Counter(row["name"] for row in rows).items() if count > 1]
+    if twice:
+        raise InputError(f"two runs have the name {twice[0]}; give each run a name of its own")
     templates = [f'<template id="{page}-body">{body_of(page, drawing="")}</template>' for page in _PAGES]
     templates += [
         f'<template id="drawing-{number}">{drawing}</template>' for number, drawing in enumerate(machines.drawings())

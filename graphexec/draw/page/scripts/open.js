@@ -85,4 +85,12 @@ async function unpack(text) {
 addEventListener("hashchange", () => {
   if (asked() !== opened) location.reload();
 });
-await openPage();
+try {
+  await openPage();
+} catch (error) {
+  const note = document.createElement("p");
+  note.setAttribute("role", "alert");
+  note.textContent = `This browser cannot show the page: ${error}`;
+  document.body.prepend(note);
+  throw error;
+}

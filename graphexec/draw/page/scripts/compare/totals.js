@@ -38,7 +38,7 @@ export function showTotals() {
       ? visible(questions[0].slice(0, 600)) || "Two runs"
       : "Two runs of different questions";
   byId("known").textContent = summary();
-  byId("machines").hidden = sameMachine;
+  byId("unlike").hidden = sameMachine;
   byId("compared").append(...totalRows());
 }
 
