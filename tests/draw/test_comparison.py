@@ -115,6 +115,16 @@ def test_additional_steps_stand_alone(browser: Browser, tmp_path: Path) -> None:
 
 
 @browser_test
+def test_answers_are_beside_each_other(browser: Browser, tmp_path: Path) -> None:
+    with compared(browser, tmp_path, shopping(shops=(0, 1)), shopping(shops=(0, 1, 2))) as page:
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        assert selected(page) == "step 9 in A · step 13 in B"
+        assert "Shop 2." in page.locator("#detail").inner_text()
+
+
+@browser_test
 def test_machine_shows_both_paths(browser: Browser, tmp_path: Path) -> None:
     with compared(browser, tmp_path, failed_run(), sixty_steps()) as page:
         assert page.locator("#drawing .edge.only-right").count() > 0

@@ -130,7 +130,7 @@ export function endContent(run) {
 function part(key, title, kind, value) {
   if (value === undefined || value === null) return null;
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return text === "{}" ? null : { key, title, kind, text };
+  return text === "{}" && typeof value === "object" ? null : { key, title, kind, text };
 }
 
 /**
@@ -158,9 +158,13 @@ function callLines(calls) {
  * @returns {import("./alignment.js").Step} a visit for the alignment
  */
 export function alignedStep(visit) {
-  /** @type {any[]} */
-  const effects = requestsOf(visit).flatMap(({ calls }) => calls.map(({ effect, reply }) => effect ?? reply));
-  const tools = effects.map((one) => one?.tool ?? "");
+  // The tools that the visit called, or that the replies of the model ask for.
+  const tools = requestsOf(visit).flatMap(({ calls }) =>
+    calls.flatMap((/** @type {any} */ { effect, reply }) => [
+      effect?.tool ?? reply?.tool ?? "",
+      ...(reply?.tool_calls ?? []).map((/** @type {{name: string}} */ call) => call.name),
+    ]),
+  );
   return {
     content: JSON.stringify([visit.node, ...visitContent(visit).map(({ key, title, text }) => [key, title, text])]),
     kind: JSON.stringify([visit.node, visit.moved?.outcome ?? null, ...tools]),
