@@ -13,6 +13,7 @@ from graphexec.cli.chat.command import chat
 from graphexec.cli.drawing import draw
 from graphexec.cli.exit_codes import Debug, exit_on_error
 from graphexec.cli.nodes import nodes
+from graphexec.cli.runs.replaying import replay
 from graphexec.cli.runs.running import run
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen, print_path
@@ -61,6 +62,7 @@ app = typer.Typer(
         'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
         "graphexec chat --memory talk.jsonl  # talk with an agent that remembers; /help there",
         'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # show a run as a page',
+        'graphexec replay trace.jsonl --at 3 --reply "..."  # go on from a step, with another reply',
         "graphexec check my_agent.py  # prove that every run ends, or see a run that does not",
         "graphexec draw my_agent.py:executor -o agent.svg  # draw the machine",
         "graphexec COMMAND --help  # the options of a command, its examples and its exit codes",
@@ -141,6 +143,20 @@ app.command(
         "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
     )
 )(view)
+
+
+app.command(
+    epilog=examples(
+        "Examples:",
+        'graphexec replay trace.jsonl --at 15 --reply "I do not know." --record other.jsonl  # the built-in agent',
+        'graphexec replay trace.jsonl my_agent.py:executor --at 3 --observation "no such file"  # your own executor',
+        'graphexec replay trace.jsonl --at 1 --tool-call \'calculator {"expression": "37 * 48"}\'',
+        "graphexec replay trace.jsonl --max-iterations 30 --at 44  # go on with more iterations, before the limit",
+        "graphexec replay trace.jsonl  # go on after a failure or an interruption",
+        "graphexec view trace.jsonl other.jsonl  # both runs side by side",
+        "Exit codes: those of graphexec run; 2 also if the trace is of another agent.",
+    )
+)(replay)
 
 
 app.command(

@@ -51,16 +51,19 @@ class RunRecorder:
     def on_start(self, setup: RunSetup) -> None:
         """Record `start`."""
         executor = setup.executor
-        self._recorder = Recorder(
-            executor.verify(),
-            inputs=setup.question,
-            model=setup.model,
-            agent=setup.agent,
-            tools=[tool.spec for tool in executor.tools.values()],
-            parameters=request_parameters(getattr(executor.agent, "model", None)),
-            heartbeat=self.heartbeat,
-            clock=time.time,
-        )
+        if setup.fork is not None:
+            self._recorder = setup.fork.recorder(model=setup.model, agent=setup.agent, heartbeat=self.heartbeat)
+        else:
+            self._recorder = Recorder(
+                executor.verify(),
+                inputs=setup.recorded_inputs,
+                model=setup.model,
+                agent=setup.agent,
+                tools=[tool.spec for tool in executor.tools.values()],
+                parameters=request_parameters(getattr(executor.agent, "model", None)),
+                heartbeat=self.heartbeat,
+                clock=time.time,
+            )
         self._store(self._recorder.records[0])
 
     def on_event(self, event: Event[Ending]) -> None:

@@ -98,7 +98,8 @@ _OPTIONS = {
 
 # The commands for those that other programs have.
 _COMMANDS = {
-    **dict.fromkeys(("trace", "show", "open", "replay", "timeline"), "view"),
+    **dict.fromkeys(("trace", "show", "open", "timeline"), "view"),
+    **dict.fromkeys(("fork", "resume", "continue"), "replay"),
     **dict.fromkeys(("compare", "delta"), "diff"),
     **dict.fromkeys(("verify", "prove", "lint", "validate"), "check"),
     **dict.fromkeys(("plot", "graph", "diagram", "picture", "visualize"), "draw"),

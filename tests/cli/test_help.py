@@ -12,7 +12,7 @@ from tests.cli.test_locales import LEAVES
 
 # A command line in a help text, up to a comment, another command, or the end of the line.
 EXAMPLE = re.compile(r"graphexec ((?:models )?\w+)([^;#|`]*)")
-WITH_TARGETS = ("run", "chat", "check", "draw", "export", "diff")
+WITH_TARGETS = ("run", "chat", "check", "draw", "export", "diff", "replay")
 
 
 def help_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str) -> str:

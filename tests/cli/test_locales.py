@@ -72,6 +72,11 @@ COMMANDS: Mapping[str, list[list[str]]] = {
         ["größe.jsonl"],
         ["-", "--timeline"],
     ],
+    "replay": [
+        ["spur.jsonl", "größe.py:executor"],
+        ["spur.jsonl", "größe.py:executor", "--at", "1", "--reply", "größer"],
+        ["größe.jsonl"],
+    ],
     "audit": [["spur.jsonl", "beweis.json"], ["größe.jsonl", "beweis.json"]],
     "export": [["mine.py:maschine"], ["größe.py:executor"]],
     "diff": [["mine.py:maschine", "mine.py:executor"], ["mine.py:maschine", "größe.py:executor"]],

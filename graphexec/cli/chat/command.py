@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
@@ -27,29 +24,10 @@ from graphexec.cli.exit_codes import (
 from graphexec.cli.runs import parameters
 from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
 from graphexec.cli.runs.question import parse_inputs, split_words
-from graphexec.cli.runs.running import run
+from graphexec.cli.runs.shared_options import with_agent_options
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import Screen, symbols_for
 from graphexec.errors import GraphexecError
-
-
-# Any: the signature is that of the command line.
-def with_agent_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with the options of `run` that select an executor; it receives them as `options`."""
-    names = [field.name for field in fields(AgentOptions)]
-    of_run = inspect.signature(run, eval_str=True).parameters
-    shared = [of_run[name] for name in names if name in of_run]
-    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "options"]
-
-    @functools.wraps(command)
-    def wrapper(**arguments: Any) -> None:
-        options = AgentOptions(**{one.name: arguments.pop(one.name) for one in shared})
-        command(options=options, **arguments)
-
-    first = [one for one in own if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-    last = [one for one in own if one.kind is inspect.Parameter.KEYWORD_ONLY]
-    wrapper.__dict__["__signature__"] = inspect.Signature([*first, *shared, *last])
-    return wrapper
 
 
 def _check_target(target: str | None) -> str | None:

@@ -103,8 +103,10 @@ class NamedExecutor:
         return advise(error, None if self.chosen is None else self.chosen.full_name, own=self.chosen is None)
 
 
-def build_executor(options: AgentOptions) -> NamedExecutor:
+def build_executor(options: AgentOptions, recorded: Mapping[str, float | None] | None = None) -> NamedExecutor:
     """Return the executor of these options; nothing is downloaded, and no server is called.
+
+    The limits of a `recorded` run, by name, hold unless the options set others.
 
     Raises `UsageError` for options that do not fit together, and `InputError`, `LimitsError` or `ToolDefinitionError`
     for invalid values.
@@ -112,6 +114,8 @@ def build_executor(options: AgentOptions) -> NamedExecutor:
     limits, target = _chosen_limits(options), options.target
     try:
         named = _make_executor(options) if target is None else _own_executor(options, target)
+        if recorded:
+            limits = {**_different_limits(named.executor, recorded), **limits}
         return dataclasses.replace(named, executor=apply_limits(named.executor, limits)) if limits else named
     except InputError as error:
         raise advise(error, options.model) from error.__cause__
@@ -189,6 +193,14 @@ def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
             raise UsageError(f"the limit {name} is set twice; set it once")
         limits[name] = value
     return limits
+
+
+def _different_limits(executor: AgentExecutor, recorded: Mapping[str, float | None]) -> Mapping[str, float | None]:
+    """Return those of the recorded limits that the executor has with another value."""
+    before = executor.limits
+    now = {**{name: getattr(before, name) for name in OWN_LIMITS}, **before.budgets}
+    now |= {name: before[name] for name in meters_of(executor.graph)}
+    return {name: limit for name, limit in recorded.items() if name in now and now[name] != limit}
 
 
 def apply_limits(executor: AgentExecutor, chosen: Mapping[str, float | None]) -> AgentExecutor:

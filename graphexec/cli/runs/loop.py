@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from graphexec.actions import AgentFinish, AgentStep, Steps, StoppedResponse
 from graphexec.cli.exit_codes import ANSWERED, STOPPED, Terminated, code_of
@@ -23,13 +23,17 @@ from graphexec.kernel.meters import Spent
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.messages import Image
 
+if TYPE_CHECKING:
+    from graphexec.draw.forks import Fork
+
 
 @dataclass(frozen=True, slots=True)
 class RunSetup:
     """The parameters of a run: the question, the executor, the names of its model and agent, and the images.
 
     `named_inputs` are the inputs by name, with the question, for an executor that takes more; `tokens` streams the
-    replies. `explain` returns an error of the run with the advice of the command line.
+    replies. `explain` returns an error of the run with the advice of the command line. `fork` is the run itself, if it
+    goes on from a recorded one.
     """
 
     question: str
@@ -40,6 +44,7 @@ class RunSetup:
     named_inputs: Mapping[str, object] | None = None
     tokens: bool = False
     explain: Callable[[Exception], Exception] = lambda error: error
+    fork: Fork | None = None
 
     @property
     def inputs(self) -> Mapping[str, object] | str:
@@ -47,6 +52,18 @@ class RunSetup:
         if not self.images:
             return self.question if self.named_inputs is None else self.named_inputs
         return {**({"input": self.question} if self.named_inputs is None else self.named_inputs), "images": self.images}
+
+    @property
+    def recorded_inputs(self) -> Mapping[str, object] | str:
+        """The inputs as the records have them: the question alone, if there is no other."""
+        inputs = self.inputs
+        return inputs if isinstance(inputs, str) or len(inputs) > 1 else self.question
+
+    def stream(self) -> Generator[Event[Ending], None, None]:
+        """Return the events of the run."""
+        if self.fork is not None:
+            return self.fork.stream(tokens=self.tokens)
+        return self.executor.stream(self.inputs, tokens=self.tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +103,8 @@ class RunDisplay(Protocol):
 
 def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = False) -> int:
     """Run the agent, pass events to the displays in order, and return the exit code; `debug` prints tracebacks."""
-    begun = time.monotonic()
+    # The clock of a fork goes on from the run before it.
+    begun = time.monotonic() - (0.0 if setup.fork is None else setup.fork.snapshot.spent.seconds)
     seen = RunProgress()
     ended = threading.Event()
 
@@ -99,7 +117,7 @@ def follow(setup: RunSetup, displays: Sequence[RunDisplay], *, debug: bool = Fal
         for display in displays:
             display.on_interrupt(progress)
 
-    events = setup.executor.stream(setup.inputs, tokens=setup.tokens)
+    events = setup.stream()
     try:
         # Output of tools must not mix with the answer. A run whose display is interrupted ends, too.
         with terminable(interrupt), redirect_stdout(sys.stderr), closing(events):

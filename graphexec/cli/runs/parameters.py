@@ -19,7 +19,7 @@ from graphexec.errors import ToolDefinitionError, did_you_mean
 from graphexec.tools import AnyTool, ToolExample, tools_by_name
 from graphexec.tools.examples import check_examples
 
-MODEL, LIMITS, SAVED = "Model and tools", "Limits", "Saved between runs"
+MODEL, LIMITS, SAVED, OUTPUT = "Model and tools", "Limits", "Saved between runs", "Output"
 
 
 def decode_argument(text: str) -> str:
@@ -196,6 +196,23 @@ MemoryFile: TypeAlias = Annotated[
 CacheFile: TypeAlias = Annotated[
     Path | None,
     option(SAVED, "FILE", "A file of cached replies: an identical request to this model is not sent again."),
+]
+
+PrintJSON: TypeAlias = Annotated[
+    bool,
+    typer.Option("--json", help="Print one JSON object per event; the result is the last.", rich_help_panel=OUTPUT),
+]
+Quiet: TypeAlias = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only the answer, no trace.", rich_help_panel=OUTPUT)
+]
+RecordFile: TypeAlias = Annotated[
+    Path | None,
+    option(
+        OUTPUT,
+        "FILE",
+        "Also write the records of --json to this file during the run, for graphexec view, draw --run and audit. A "
+        "full disk does not end the run.",
+    ),
 ]
 
 _FORM = "write 'QUESTION => TOOL {\"ARGUMENT\": VALUE} => RESULT => ANSWER'"

@@ -12,14 +12,12 @@ from graphexec.cli.exit_codes import ANSWERED, FAILED, Debug, TyperUsageError, U
 from graphexec.cli.files import write_proof
 from graphexec.cli.records import Records, record_to
 from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, build_executor
+from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
 from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
 from graphexec.cli.runs.options import load_images
 from graphexec.cli.runs.question import describe_inputs, find_question, name_inputs, parse_inputs, split_words
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.trace import AnswerPrinter, TracePrinter
-
-_OUTPUT = "Output"
 
 
 def _check_words(words: list[str] | None) -> list[str]:
@@ -78,26 +76,12 @@ def run(  # noqa: PLR0913 - each is an option
     early_stopping: parameters.EarlyStopping = None,
     memory: parameters.MemoryFile = None,
     cache: parameters.CacheFile = None,
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="Print one JSON object per event; the result is the last.", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print only the answer, no trace.", rich_help_panel=_OUTPUT)
-    ] = False,
-    record: Annotated[
-        Path | None,
-        option(
-            _OUTPUT,
-            "FILE",
-            "Also write the records of --json to this file during the run, for graphexec view, draw --run and audit. A "
-            "full disk does not end the run.",
-        ),
-    ] = None,
+    json: parameters.PrintJSON = False,
+    quiet: parameters.Quiet = False,
+    record: parameters.RecordFile = None,
     certificate: Annotated[
-        Path | None, option(_OUTPUT, "FILE", "Write the proof of termination to this file, for graphexec audit.")
+        Path | None,
+        option(parameters.OUTPUT, "FILE", "Write the proof of termination to this file, for graphexec audit."),
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -145,27 +129,35 @@ def run(  # noqa: PLR0913 - each is an option
             from graphexec.verify import verify
 
             write_proof(verify(executor.graph, executor.limits).certificate, certificate)
-        with record_to(record) as recording:
-            # Last: a download may take minutes, and wrong usage is reported before it.
-            built.fetch_weights()
-            printed = Records(out) if json else None
-            display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
-            # The file is written first: it is complete when the result is shown.
-            displays = [display] if recording is None else [recording, display]
-            setup = RunSetup(
-                describe_inputs(inputs),
-                executor,
-                built.model,
-                built.agent,
-                images,
-                inputs,
-                # A live page of the recorded run shows replies as they come.
-                tokens=recording is not None,
-                explain=built.explain,
-            )
-            code = follow(setup, displays, debug=debug)
-        if printed is not None and printed.report_missing():
-            # The answer may be in a missing record.
-            code = code or FAILED
-        if code != ANSWERED:
-            raise typer.Exit(code)
+        setup = RunSetup(
+            describe_inputs(inputs),
+            executor,
+            built.model,
+            built.agent,
+            images,
+            inputs,
+            # A live page of the recorded run shows replies as they come.
+            tokens=record is not None,
+            explain=built.explain,
+        )
+        show_run(setup, built, json=json, quiet=quiet, record=record, debug=debug)
+
+
+def show_run(
+    setup: RunSetup, built: NamedExecutor, *, json: bool, quiet: bool, record: Path | None, debug: bool
+) -> None:
+    """Run, show and record a run as the options of the command say. Raises `typer.Exit` unless it is answered."""
+    out = sys.stdout
+    with record_to(record) as recording:
+        # Last: a download may take minutes, and wrong usage is reported before it.
+        built.fetch_weights()
+        printed = Records(out) if json else None
+        display: RunDisplay = printed or (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
+        # The file is written first: it is complete when the result is shown.
+        displays = [display] if recording is None else [recording, display]
+        code = follow(setup, displays, debug=debug)
+    if printed is not None and printed.report_missing():
+        # The answer may be in a missing record.
+        code = code or FAILED
+    if code != ANSWERED:
+        raise typer.Exit(code)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, final
 
 from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 
 # The number of a request in the run, and the index in the request.
@@ -78,6 +79,11 @@ def cut_script(
     if point.changed is not None and not any(one.answered for one in calls if one.key == point.changed):
         kept.append(_missing_reply(kept, point.node, point.changed))
     return tuple(_until_last_reply(kept)), point
+
+
+def last_step(recording: Recording) -> int:
+    """Return the number of the last step of a run; 0 if it has not begun."""
+    return max((step for step, _ in _number_steps(recording.records)), default=0)
 
 
 def _number_steps(records: Sequence[Record]) -> Iterator[tuple[int, Record]]:

@@ -1,0 +1,218 @@
+"""`graphexec replay`: a run that goes on from a step of a trace."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conversations import Conversation, Reply, Silence, native_tool_call, serving
+from tests.cli.terminals import Ended, Program, command
+
+QUESTION = "What is 37 * 48?"
+SOLVED: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
+
+MINE = """
+from graphexec import AgentExecutor, create_tool_calling_agent, tool
+from graphexec.messages import ToolCall
+from graphexec.models import ScriptedModel
+
+@tool
+def look_up(word: str) -> str:
+    "Look up a word."
+    if word == "bad":
+        raise ValueError("no such word")
+    return f"{word} is a word"
+
+def make(*replies, **options):
+    agent = create_tool_calling_agent(ScriptedModel(replies), [look_up])
+    return AgentExecutor(agent=agent, tools=[look_up], handle_parsing_errors=True, tool_concurrency=1, **options)
+
+def calls(*words):
+    return [ToolCall(word, "look_up", '{"word": "%s"}' % word) for word in words]
+
+executor = make(calls("a", "b"), "both are words")
+going_on = make("something else")
+failing = make(calls("bad"), handle_tool_errors="raise")
+stopped = make(calls("a"), calls("b"), calls("c"), max_iterations=2)
+stopped_going_on = make(calls("c"), "three words", max_iterations=2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def record(capsys: pytest.CaptureFixture[str], target: str = "mine.py:executor", code: int = 0) -> None:
+    ended = command(capsys, "run", target, QUESTION, "--record", "trace.jsonl", "--quiet")
+    assert ended.code == code, ended.err
+
+
+def record_built_in(capsys: pytest.CaptureFixture[str], server: Conversation, *options: str) -> None:
+    arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", *options)
+    ended = command(capsys, "run", QUESTION, *arguments, "--record", "trace.jsonl", "--quiet")
+    assert ended.code == 0, ended.err
+
+
+def replay(capsys: pytest.CaptureFixture[str], *options: str) -> Ended:
+    return command(capsys, "replay", "trace.jsonl", *options)
+
+
+# Any: JSON.
+def read(name: str) -> list[Any]:
+    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
+
+
+def test_observation_leads_to_a_run_that_names_its_parent(capsys: pytest.CaptureFixture[str]) -> None:
+    record(capsys)
+    before = Path("trace.jsonl").read_bytes()
+    changes = ("--at", "3", "--call", "1", "--observation", "b is none")
+    ended = replay(capsys, "mine.py:going_on", *changes, "--record", "other.jsonl")
+    assert (ended.code, ended.out) == (0, "something else\n"), ended.err
+    assert "b is none" in ended.err
+    assert Path("trace.jsonl").read_bytes() == before
+    parent, records = read("trace.jsonl"), read("other.jsonl")
+    assert records[0]["parent"] == {"trace": "trace.jsonl", "run": parent[1]["run"], "step": 3}
+    assert records[0]["input"] == QUESTION
+    assert [step["observation"] for step in records[-1]["steps"]] == ["a is a word", "b is none"]
+    assert command(capsys, "view", "trace.jsonl", "other.jsonl", "-o", "both.html", "--no-open").code == 0
+
+
+def test_built_in_agent_goes_on_as_it_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([*SOLVED, "It is odd."]) as server:
+        record_built_in(capsys, server, "--temperature", "0.25", "--max-iterations", "4")
+        refused = replay(capsys, "--at", "1")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert (
+            f"the model of trace.jsonl was m at 127.0.0.1:{server.url.rpartition(':')[2].partition('/')[0]}"
+            in refused.err
+        )
+        assert "pass --model m and --base-url" in refused.err
+        where = ("--model", "m", "--base-url", server.url)
+        called = [one["node"] for one in read("trace.jsonl") if one["event"] == "entered"].index("dispatch_tools") + 1
+        ended = replay(capsys, *where, "--at", str(called), "--observation", "1777", "--json")
+        assert ended.code == 0, ended.err
+        assert len(server.asked) == 3
+        body = server.asked[-1]
+    assert body["messages"][-1]["content"] == "1777"
+    assert body["temperature"] == 0.25
+    start, *_, result = map(json.loads, ended.out.splitlines())
+    assert (start["limits"]["iterations"], start["agent"], result["output"]) == (4, "tool_calling", "It is odd.")
+
+
+def test_calls_of_tools_can_be_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([*SOLVED, "It is 6."]) as server:
+        record_built_in(capsys, server)
+        call = 'calculator {"expression": "2 * 3"}'
+        where = ("--model", "m", "--base-url", server.url)
+        ended = replay(capsys, *where, "--at", "1", "--tool-call", call, "--reply", "So:", "--record", "other.jsonl")
+        assert (ended.code, ended.out) == (0, "It is 6.\n"), ended.err
+        assert len(server.asked) == 3
+    [step] = read("other.jsonl")[-1]["steps"]
+    assert (step["tool_input"], step["observation"]) == ({"expression": "2 * 3"}, "6")
+
+
+def test_changed_instructions_are_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([*SOLVED, "oui"]) as server:
+        record_built_in(capsys, server, "--system", "Answer in French.")
+        ended = replay(capsys, "--model", "m", "--base-url", server.url, "--at", "3", "--quiet")
+    assert (ended.code, ended.out) == (0, "oui\n")
+    assert ended.err == (
+        "graphexec: from step 1 on, the requests to the model differ from the recorded ones; check the options of the "
+        "agent, such as --system and --trim\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--reply", "--observation"])
+def test_text_may_come_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    record(capsys)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a file\n"))
+    at = "1" if option == "--reply" else "3"
+    ended = replay(
+        capsys, "mine.py:going_on", "--at", at, option, "-", "--json", *(["--call", "0"] if at == "3" else [])
+    )
+    assert ended.code == 0, ended.err
+    assert '"from a file"' in ended.out
+
+
+def test_failed_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    record(capsys, "mine.py:failing", code=1)
+    again = replay(capsys, "mine.py:failing")
+    assert (again.code, "no such word" in again.err) == (1, True)
+    ended = replay(capsys, "mine.py:going_on", "--observation", "bad is a word", "--quiet")
+    assert (ended.code, ended.out) == (0, "something else\n"), ended.err
+
+
+def test_limits_are_those_of_the_trace_or_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    record(capsys, "mine.py:stopped", code=3)
+    stopped = replay(capsys, "mine.py:stopped_going_on", "--at", "7")
+    assert (stopped.code, stopped.out) == (3, "")
+    ended = replay(capsys, "mine.py:stopped_going_on", "--at", "7", "--max-iterations", "9", "--quiet")
+    assert (ended.code, ended.out) == (0, "three words\n"), ended.err
+
+
+def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([SOLVED[0], Silence(), "It is 1776."]) as server:
+        arguments = ("--model", "m", "--base-url", server.url, "--agent", "tool_calling", "--record")
+        with Program("run", QUESTION, *arguments, "trace.jsonl") as running:
+            assert server.waiting.wait(60)
+            assert running.interrupt().code == 130
+        ended = replay(capsys, "--model", "m", "--base-url", server.url, "--record", "other.jsonl", "--quiet")
+        assert (ended.code, ended.out) == (0, "It is 1776.\n"), ended.err
+    assert [record["spent"]["model_calls"] for record in read("other.jsonl") if record["event"] == "result"] == [2]
+
+
+def test_interrupted_replay_has_a_result(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([*SOLVED, Silence()]) as server:
+        record_built_in(capsys, server)
+        arguments = ("--model", "m", "--base-url", server.url, "--at", "3", "--record", "other.jsonl")
+        with Program("replay", "trace.jsonl", *arguments) as running:
+            assert server.waiting.wait(60)
+            assert running.interrupt().code == 130
+    records = read("other.jsonl")
+    assert (records[0]["parent"]["step"], records[-1]["status"]) == (3, "interrupted")
+    assert records[-1]["spent"]["model_calls"] == 2
+    assert [step["observation"] for step in records[-1]["steps"]] == ["1776"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["mine.py:executor", "--at", "99"], "trace.jsonl: there is no step 99: the run has steps 1 to 6; name one"),
+        (["mine.py:executor", "--at", "2", "--reply", "x"], "trace.jsonl: step 2 (parse) makes no calls"),
+        (
+            ["mine.py:executor", "--at", "3", "--reply", "x", "--call", "0"],
+            "'x' is not a reply to CallTool; pass its obs",
+        ),
+        (["mine.py:executor", "--at", "1", "--observation", "x"], "CallModel is not the call of a tool"),
+        (
+            ["mine.py:executor", "--reply", "x", "--observation", "x"],
+            "--observation is of a tool, and --reply of a model",
+        ),
+        (["mine.py:executor", "--tool-call", "{}"], "--tool-call '{}' names no tool; write"),
+        (["mine.py:executor", "--tool-call", "a {b"], "the arguments are not JSON"),
+        (
+            ["mine.py:executor", "--record", "trace.jsonl"],
+            "--record trace.jsonl is the trace that is replayed; name another",
+        ),
+        (["mine.py:executor", "--model", "m"], "--model does not apply to mine.py:executor"),
+        ([], "the run in trace.jsonl had the tools look_up; name the executor of the run, as in graphexec replay "),
+        (["--tools", "mine.py:look_up"], "--model is 'scripted'"),
+    ],
+)
+def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: list[str], message: str) -> None:
+    record(capsys)
+    before = Path("trace.jsonl").read_bytes()
+    ended = replay(capsys, *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert message in ended.err.partition("\n")[0]
+    assert Path("trace.jsonl").read_bytes() == before
