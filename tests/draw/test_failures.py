@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from graphexec.draw import draw, timeline
@@ -45,6 +47,22 @@ def test_every_format_shows_failures(format: str, sign: str) -> None:  # noqa: A
     assert sign in drawn
     assert "2 failed" in drawn
     assert sign not in draw(run.machine, format, runs=stopped_run())
+
+
+def test_only_the_number_of_failures_is_red() -> None:
+    run = twelve_tools()
+    drawn = draw(run.machine, "svg", runs=run)
+    assert re.findall('class="faint notes failures"[^>]*>([^<]*)<', drawn) == ["2 failed"]
+    assert ".gx .failures{fill:#c8201e" in drawn
+    assert "failures" not in draw(run.machine, "svg", runs=stopped_run())
+
+
+def test_caption_has_the_error_of_a_failed_run() -> None:
+    run = failed_run()
+    assert overlay_runs(run.machine, [run]).caption[:2] == (
+        "Failed with RuntimeError after 2 model calls, 1 tool call, 324 tokens, 4.50 s.",
+        "RuntimeError: connection reset by peer while reading the reply",
+    )
 
 
 def test_timeline_shows_failures() -> None:

@@ -61,14 +61,15 @@ def svg(picture: Picture, *, legend: bool = True) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
         f'height="{high}" role="img" font-family="{FONT}">',
         f"<desc>{_escape(f'A state machine that starts at {picture.start}: {described}')}</desc>",
-        f"<style>{style(changes=_has_changes(picture))}</style>",
+        f"<style>{style(plain=_is_plain(picture))}</style>",
         f'<rect class="paper" width="{wide}" height="{high}"/>',
     ]
     return "\n".join([*head, *lines, "</svg>"]) + "\n"
 
 
-def _has_changes(picture: Picture) -> bool:
-    return any(box.change for box in picture.boxes) or any(arrow.change for arrow in picture.arrows)
+def _is_plain(picture: Picture) -> bool:
+    changed = any(box.change for box in picture.boxes) or any(arrow.change for arrow in picture.arrows)
+    return not changed and not any(box.failed for box in picture.boxes)
 
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
@@ -180,13 +181,17 @@ def _label(index: int, arrow: Arrow, place: Rectangle) -> str:
     return f'<g class="{kind}" data-edge="{index}">{lines}</g>'
 
 
-def _lines(lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str) -> str:
+def _lines(
+    lines: Sequence[str], notes: Sequence[str], place: Rectangle, size: float, kind: str, *, failed: bool = False
+) -> str:
     step = size * LEADING
     first = place.y - len(lines) * step / 2 + size * 0.98
-    unmarked = len(lines) - len(notes)
+    kinds = [kind] * (len(lines) - len(notes)) + [f"{kind} notes"] * len(notes)
+    if failed and notes:
+        # The number of failures.
+        kinds[-1] += " failures"
     return "".join(
-        text(place.x, first + row * step, words, size=size, kind=kind if row < unmarked else f"{kind} notes".strip())
-        for row, words in enumerate(lines)
+        text(place.x, first + row * step, words, size=size, kind=kinds[row]) for row, words in enumerate(lines)
     )
 
 
@@ -215,7 +220,7 @@ def _node(box: Box, place: Rectangle) -> str:
     known = escape(sanitize_line(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
-        f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint')}</g>"
+        f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint', failed=box.failed)}</g>"
     )
 
 

@@ -86,15 +86,15 @@ DARK = Palette(
 )
 
 
-def style(dark: str = "@media (prefers-color-scheme: dark)", *, changes: bool = True) -> str:
+def style(dark: str = "@media (prefers-color-scheme: dark)", *, plain: bool = False) -> str:
     """Return the style sheet of an SVG; `dark` is the selector or media query around its dark rules.
 
-    Without `changes`, it has no rules for added, removed and changed parts.
+    That of a `plain` picture has no rules for failures, and for added, removed and changed parts.
     """
     light, night = _rules(LIGHT), _rules(DARK)
-    if not changes:
+    if plain:
         return f"{_SHAPES}{light}{dark}{{{night}}}"
-    return f"{_SHAPES}{_CHANGES}{light}{_change_rules(LIGHT)}{dark}{{{night}{_change_rules(DARK)}}}"
+    return f"{_SHAPES}{_CHANGES}{light}{_rare_rules(LIGHT)}{dark}{{{night}{_rare_rules(DARK)}}}"
 
 
 _SHAPES = (
@@ -142,12 +142,15 @@ def _rules(palette: Palette) -> str:
     return "".join([*rules, *(_coloured(mark, colour) for mark, colour in marks.items())])
 
 
-def _change_rules(palette: Palette) -> str:
+def _rare_rules(palette: Palette) -> str:
     colours = {"added": palette.green, "removed": palette.red, "changed": palette.orange}
-    return "".join(
+    changes = (
         f"{_coloured(change, colour)}.gx .{change} .title,.gx .{change} .notes{{fill:{colour}}}"
         for change, colour in colours.items()
     )
+    # With an outline, they are readable on the colour of the current node, too.
+    failures = f"fill:{palette.red};paint-order:stroke;stroke:{palette.paper};stroke-width:3px;stroke-linejoin:round"
+    return f"{''.join(changes)}.gx .failures{{{failures}}}"
 
 
 def _coloured(kind: str, colour: str) -> str:

@@ -11,15 +11,15 @@ from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.model.pieces import FIRST_PIECES
 from graphexec.draw.model.text import format_duration, format_quantity
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.labels import format_data
+from graphexec.draw.runs.labels import format_data, shorten
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.visits import visits_of
 from graphexec.errors import InputError
 
 # An edge that was taken at most so often lists its step numbers; others show the count only.
 _STEPS = 4
-# Characters of an answer.
-_ANSWER = 80
+# Characters of an answer, and of an error.
+_ANSWER, _ERROR = 80, 200
 
 
 def overlay_runs(picture: Picture, runs: Sequence[Recording]) -> Picture:
@@ -142,7 +142,9 @@ def _describe(run: Recording) -> tuple[str, ...]:
         costs.append(f"cost {spent['cost']:.4g}")
     output = None if result is None else result["output"]
     answer = () if output is None else (f"Answer: {format_data(output, _ANSWER)}",)
-    return (*answer, f"{_status(result)} after {', '.join(costs)}.")
+    error: Record = (result or {}).get("error") or {}
+    message = (shorten(str(error["message"]), _ERROR),) if error.get("message") else ()
+    return (*answer, f"{_status(result)} after {', '.join(costs)}.", *message)
 
 
 def _status(result: Record | None) -> str:
