@@ -80,13 +80,22 @@ export function fill(node, text) {
   node.replaceChildren(...parts, shown.slice(from));
 }
 
-// Return the innermost element around a node that shows a value, or null.
+/**
+ * Return the innermost element around a node that shows a value, or null.
+ *
+ * @param {Element | null} node
+ * @returns {HTMLElement | null}
+ */
 export function elementWithValue(node) {
   for (let one = node; one; one = one.parentElement) if (values.has(one)) return one;
   return null;
 }
 
-// Return the text of the value that an element shows: a string, or JSON.
+/**
+ * Return the text of the value that an element shows: a string, or JSON.
+ *
+ * @param {Element} shown
+ */
 export function valueText(shown) {
   const value = values.get(shown);
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);

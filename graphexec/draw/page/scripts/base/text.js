@@ -42,14 +42,23 @@ export function plural(count, word, several = `${word}s`) {
   return `${number(count)} ${count === 1 ? word : several}`;
 }
 
-// Return a date as the reader writes it, with the date in UTC.
+/**
+ * Return a date as the reader writes it, with the date in UTC.
+ *
+ * @param {string} written
+ */
 export function dateText(written) {
   const date = new Date(written);
   if (Number.isNaN(date.getTime())) return written;
   return `${date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })} (${written})`;
 }
 
-// Return the time of day some seconds after a date, or "" if one of them is not known.
+/**
+ * Return the time of day some seconds after a date, or "" if one of them is not known.
+ *
+ * @param {string | undefined} written
+ * @param {number | undefined} seconds
+ */
 export function timeText(written, seconds) {
   const date = new Date(Date.parse(written ?? "") + (seconds ?? Number.NaN) * 1000);
   return Number.isNaN(date.getTime()) ? "" : date.toLocaleTimeString(undefined, { timeStyle: "medium" });

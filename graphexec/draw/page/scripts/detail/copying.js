@@ -2,7 +2,7 @@
 
 import { block, collapsible, element } from "../base/dom.js";
 import { plural } from "../base/text.js";
-import { prompts, wholeContent } from "../run/prompts.js";
+import { requestOf, wholeContent } from "../run/prompts.js";
 import { run } from "../run/run.js";
 import { asPytest, isRepeatable } from "./pytest.js";
 
@@ -44,7 +44,7 @@ export function copyButtons(effect) {
 
 // Return a request in OpenAI's format.
 function requestBody(effect) {
-  const { messages, settings } = prompts.get(effect);
+  const { messages, settings } = requestOf(effect);
   const { base_url: _, ...parameters } = run.start.parameters ?? {};
   const body = { model: run.start.model ?? "model", ...parameters };
   const text = messages.find((one) => one.role === "text");

@@ -7,12 +7,28 @@ import { characters, number, plural, visible } from "../base/text.js";
 import { wholeContent } from "../run/prompts.js";
 import { messageKey, messageText, sizeOf, unnamedImages } from "../run/requests.js";
 
+/** @typedef {import("../run/prompts.js").Message} Message */
+/**
+ * A part of an alignment: messages that both prompts have, or one that was removed, added or changed.
+ * @typedef {(
+ *   { kind: "same", messages: Message[] }
+ *   | { kind: "del" | "ins", message: Message }
+ *   | { kind: "changed", message: Message, before: Message }
+ * )} Aligned
+ */
+
 // The length of a common beginning of two texts above which it is a summary.
 const LONG_BEGINNING = 200;
 // The parts of an alignment that are shown at first.
 const MOST_SHOWN = 100;
 
-// Show a message; `before` is the message that it continues, whose text is then a summary.
+/**
+ * Show a message; `before` is the message that it continues, whose text is then a summary.
+ *
+ * @param {Message} message
+ * @param {string} name
+ * @param {{ kind?: string, before?: Message | null }} [options]
+ */
 export function messagePart(message, name, { kind = "", before = null } = {}) {
   const content = wholeContent(message);
   const shared = before ? commonLength(wholeContent(before), content) : 0;
@@ -33,6 +49,10 @@ export function messagePart(message, name, { kind = "", before = null } = {}) {
   );
 }
 
+/**
+ * @param {Message} message
+ * @param {string} kind
+ */
 function roleLine(message, kind) {
   const words = { ins: "added", del: "removed", changed: "changed" }[kind];
   const facts = [message.call_id ? visible(message.call_id) : "", plural(sizeOf([message]), "character"), words];
@@ -44,6 +64,10 @@ function roleLine(message, kind) {
   );
 }
 
+/**
+ * @param {import("../run/prompts.js").ToolCall[]} calls
+ * @param {string} name
+ */
 export function toolCalls(calls, name) {
   return calls.map((call, index) => {
     const given = dataView(call.arguments, `${name} call ${index}`);
@@ -51,7 +75,14 @@ export function toolCalls(calls, name) {
   });
 }
 
-// Show messages as one summary: their number, such as "40 earlier messages", and their size.
+/**
+ * Show messages as one summary: their number, such as "40 earlier messages", and their size.
+ *
+ * @param {Message[]} messages
+ * @param {string} adjective
+ * @param {string} name
+ * @param {number} [tokens]
+ */
 export function foldedMessages(messages, adjective, name, tokens) {
   const count = plural(messages.length, `${adjective} message`);
   return collapsible([count, sizeText(messages, tokens)].join(" · "), name, () =>
@@ -59,13 +90,23 @@ export function foldedMessages(messages, adjective, name, tokens) {
   );
 }
 
-// Return the size of messages; the number of their tokens, if it is known.
+/**
+ * Return the size of messages; the number of their tokens, if it is known.
+ *
+ * @param {Message[]} messages
+ * @param {number} [tokens]
+ */
 export function sizeText(messages, tokens) {
   const size = plural(sizeOf(messages), "character");
   return tokens ? `${size} · ${plural(tokens, "token")}` : size;
 }
 
-// Return the length of the common beginning of two texts, which ends between two characters.
+/**
+ * Return the length of the common beginning of two texts, which ends between two characters.
+ *
+ * @param {string} one
+ * @param {string} other
+ */
 function commonLength(one, other) {
   const shorter = Math.min(one.length, other.length);
   let length = 0;
@@ -73,8 +114,14 @@ function commonLength(one, other) {
   return /[\ud800-\udbff]/.test(one[length - 1] ?? "") ? length - 1 : length;
 }
 
-// Align two lists of messages: those that both have, and those that were removed and added; neighbours of one role are
-// one changed message.
+/**
+ * Align two lists of messages: those that both have, and those that were removed and added; neighbours of one role are
+ * one changed message.
+ *
+ * @param {Message[]} before
+ * @param {Message[]} after
+ * @returns {Aligned[]}
+ */
 export function alignMessages(before, after) {
   // Requests share the messages that the later one kept.
   let shared = 0;
@@ -84,6 +131,7 @@ export function alignMessages(before, after) {
     { kind: "del", items: left },
     { kind: "ins", items: right },
   ];
+  /** @type {Aligned[]} */
   const aligned = [];
   const same = after.slice(0, shared);
   let [x, y] = [0, 0];
@@ -98,30 +146,44 @@ export function alignMessages(before, after) {
       aligned.push(...pairMessages(left.slice(x, x + items.length), right.slice(y, y + added)));
       [x, y] = [x + items.length, y + added];
     } else if (parts[index - 1]?.kind !== "del") {
-      aligned.push(...right.slice(y, y + items.length).map((message) => ({ kind, message })));
+      aligned.push(...pairMessages([], right.slice(y, y + items.length)));
       y += items.length;
     }
   });
   return same.length ? [{ kind: "same", messages: same }, ...aligned] : aligned;
 }
 
-// Pair removed and added messages of the same role, in their order.
+/**
+ * Pair removed and added messages of the same role, in their order.
+ *
+ * @param {Message[]} removed
+ * @param {Message[]} added
+ * @returns {Aligned[]}
+ */
 function pairMessages(removed, added) {
+  /** @type {Aligned[]} */
   const paired = [];
   const left = [...removed];
   for (const message of added) {
     const at = left.findIndex((one) => one.role === message.role);
     if (at < 0) paired.push({ kind: "ins", message });
     else {
-      paired.push(...left.slice(0, at).map((one) => ({ kind: "del", message: one })));
+      for (const one of left.slice(0, at)) paired.push({ kind: "del", message: one });
       paired.push({ kind: "changed", before: left[at], message });
       left.splice(0, at + 1);
     }
   }
-  return [...paired, ...left.map((message) => ({ kind: "del", message }))];
+  for (const message of left) paired.push({ kind: "del", message });
+  return paired;
 }
 
-// Show the difference between the messages of two prompts.
+/**
+ * Show the difference between the messages of two prompts.
+ *
+ * @param {Message[]} before
+ * @param {Message[]} after
+ * @param {string} name
+ */
 export function messagesDifference(before, after, name) {
   return shownParts(alignMessages(before, after), name, (part, own) => {
     if (part.kind === "same") return foldedMessages(part.messages, "equal", own);
@@ -135,9 +197,17 @@ export function messagesDifference(before, after, name) {
   });
 }
 
-// Show the first parts of an alignment, and the others as one summary.
+/**
+ * Show the first parts of an alignment, and the others as one summary.
+ *
+ * @param {Aligned[]} aligned
+ * @param {string} name
+ * @param {(part: Aligned, name: string) => HTMLElement | null} show
+ */
 export function shownParts(aligned, name, show) {
-  const made = (parts, from) => parts.map((part, index) => show(part, `${name} ${from + index}`)).filter(Boolean);
+  /** @type {(parts: Aligned[], from: number) => HTMLElement[]} */
+  const made = (parts, from) =>
+    parts.map((part, index) => show(part, `${name} ${from + index}`)).filter((one) => one !== null);
   const others = aligned.slice(MOST_SHOWN);
   if (!others.length) return made(aligned, 0);
   const rest = collapsible(`${number(others.length)} more`, `${name} more`, () =>

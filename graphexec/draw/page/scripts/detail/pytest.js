@@ -1,11 +1,15 @@
 // A test in Python that repeats a run up to a request to the model, and asserts what the machine makes of the reply.
 
 import { requestsOf } from "../run/calls.js";
-import { prompts } from "../run/prompts.js";
+import { requestOf } from "../run/prompts.js";
 import { replyTo } from "../run/requests.js";
 import { run } from "../run/run.js";
 
+/** @typedef {import("../run/prompts.js").Effect} Effect */
+/** @typedef {import("../run/run.js").EventRecord} Data */
+
 // The functions that make the agents whose runs can be repeated.
+/** @type {Record<string, string>} */
 const MAKERS = {
   tool_calling: "create_tool_calling_agent",
   react: "create_react_agent",
@@ -20,9 +24,13 @@ const UNUSUAL = /^(?:KeyError|Unicode\w+|\w*Group)$/;
 // The length of a line above which its items are below each other.
 const LINE_LENGTH = 90;
 
-// Return whether a test can repeat the run up to a request.
+/**
+ * Return whether a test can repeat the run up to a request.
+ *
+ * @param {Effect} effect
+ */
 export function isRepeatable(effect) {
-  const { position, index } = prompts.get(effect);
+  const { position, index } = requestOf(effect);
   const kind = agentKind(effect);
   const { input } = run.start;
   const passed = run.visits.slice(0, lastPure(position)).flatMap(({ node, moved }) => [node, moved?.target ?? node]);
@@ -35,19 +43,28 @@ export function isRepeatable(effect) {
   );
 }
 
-// Return the kind of the agent; if the records do not name it, the request shows it.
+/**
+ * Return the kind of the agent; if the records do not name it, the request shows it.
+ *
+ * @param {Effect} effect
+ * @returns {string}
+ */
 function agentKind(effect) {
-  const { tools = [], schema, stop = [] } = prompts.get(effect).settings;
+  const { tools = [], schema, stop = [] } = requestOf(effect).settings;
   if (run.start.agent) return run.start.agent;
   if (schema) return "structured";
   return tools.length || !stop.length ? "tool_calling" : "react";
 }
 
-// Return the source of a test that repeats the run up to a request.
+/**
+ * Return the source of a test that repeats the run up to a request.
+ *
+ * @param {Effect} effect
+ */
 export function asPytest(effect) {
-  const { position, index } = prompts.get(effect);
+  const { position, index } = requestOf(effect);
   const failed = failureAfter(effect);
-  const replies = run.requests.slice(0, index + 1).map((one) => modelReply(replyTo(one) ?? failed));
+  const replies = run.requests.slice(0, index + 1).map((one) => modelReply(replyTo(one) ?? failed ?? {}));
   const tools = toolResults(effect).map(([name, results]) =>
     pythonCall("scripted_tool", [pythonValue(name), inBrackets(results)]),
   );
@@ -85,41 +102,61 @@ ${indented(body.join("\n"))}
 `;
 }
 
-// Return the exception of a request without a reply, or of the steps that read the reply, or null.
+/**
+ * Return the exception of a request without a reply, or of the steps that read the reply, or null.
+ *
+ * @param {Effect} effect
+ * @returns {Data | null}
+ */
 function failureAfter(effect) {
-  const { position } = prompts.get(effect);
+  const { position } = requestOf(effect);
   return run.visits[lastPure(position)]?.failure?.error ?? run.visits[position - 1].failure?.error ?? null;
 }
 
-// Return the position of the last step that only reads the reply of a step: it requests nothing, and it ended.
+/**
+ * Return the position of the last step that only reads the reply of a step: it requests nothing, and it ended.
+ *
+ * @param {number} position
+ */
 function lastPure(position) {
   let last = position;
   while (run.visits[last]?.moved && !run.visits[last].records.length && run.visits[last].node !== "plan") last += 1;
   return last;
 }
 
+/** @param {string} raised */
 function raisingLines(raised) {
   return [`with pytest.raises(${raised}):`, `    executor.run(${pythonValue(run.start.input)})`];
 }
 
-// Return the lines that run to the last step that reads the reply, and assert the outcomes.
+/**
+ * Return the lines that run to the last step that reads the reply, and assert the outcomes.
+ *
+ * @param {number} position
+ */
 function movingLines(position) {
   const last = lastPure(position);
-  const moves = run.visits.slice(position - 1, last).map(({ moved }) => moved);
+  const moves = run.visits.slice(position - 1, last).map(({ moved }) => moved ?? {});
   const found = moves.map((moved) => `(${[moved.node, moved.outcome, moved.target].map(pythonValue).join(", ")})`);
   return [
     `with closing(executor.stream(${pythonValue(run.start.input)})) as events:`,
     `    moves = list(islice((event for event in events if isinstance(event, Moved)), ${last}))`,
     `outcomes = [(move.node, type(move.outcome).__name__, move.target) for move in moves[${position - 1}:]]`,
     `assert outcomes == ${inBrackets(found)}`,
-    ...valueLines(moves.at(-1)),
+    ...valueLines(moves[last - position]),
   ];
 }
 
-// Return the lines that assert the calls or the answer in the reply.
+/**
+ * Return the lines that assert the calls or the answer in the reply.
+ *
+ * @param {Data} moved
+ */
 function valueLines({ outcome, value }) {
   if (outcome === "Acted") {
-    const calls = value.actions.map((action) => `(${pythonValue(action.tool)}, ${pythonValue(action.tool_input)})`);
+    const calls = value.actions.map(
+      (/** @type {Data} */ action) => `(${pythonValue(action.tool)}, ${pythonValue(action.tool_input)})`,
+    );
     const asked = "[(action.tool, action.tool_input) for action in moves[-1].outcome.actions]";
     return [`assert ${asked} == ${inBrackets(calls)}`];
   }
@@ -128,30 +165,44 @@ function valueLines({ outcome, value }) {
     : [];
 }
 
-// Return what each tool has returned before a request. The observation of a failure is a result as well: the model is
-// told the same.
+/**
+ * Return what each tool has returned before a request. The observation of a failure is a result as well: the model is
+ * told the same.
+ *
+ * @param {Effect} effect
+ * @returns {[string, string[]][]}
+ */
 function toolResults(effect) {
-  const { position, settings } = prompts.get(effect);
+  const { position, settings } = requestOf(effect);
   const calls = toolCallsOf(run.visits);
   const before = toolCallsOf(run.visits.slice(0, position));
   const named = [settings.tools, run.start.tools].find((tools) => tools?.length) ?? calls.map((one) => one.effect.tool);
-  return [...new Set(named.map((one) => one.name ?? one))].map((name) => [
+  return [...new Set(named.map((/** @type {any} */ one) => one.name ?? one))].map((name) => [
     name,
     before.filter((one) => one.effect.tool === name).map((one) => pythonValue(one.reply.observation)),
   ]);
 }
 
-// Return the calls of tools that exist, in their order.
+/**
+ * Return the calls of tools that exist, in their order.
+ *
+ * @param {import("../run/run.js").Visit[]} visits
+ * @returns {Data[]}
+ */
 function toolCallsOf(visits) {
   return visits
     .flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls))
     .filter(({ effect, reply }) => effect?.tool !== undefined && reply && reply.status !== "unknown_tool");
 }
 
-// Return a reply of the model, or the exception that came in its place.
+/**
+ * Return a reply of the model, or the exception that came in its place.
+ *
+ * @param {Data} reply
+ */
 function modelReply(reply) {
   if (reply.content === undefined) return pythonCall(exceptionName(reply), [pythonValue(reply.message ?? "")]);
-  const calls = (reply.tool_calls ?? []).map((one) =>
+  const calls = (reply.tool_calls ?? []).map((/** @type {Data} */ one) =>
     pythonCall("ToolCall", [one.id, one.name, one.arguments].map(pythonValue)),
   );
   const given = [pythonValue(reply.content)];
@@ -161,13 +212,22 @@ function modelReply(reply) {
   return pythonCall("ModelReply", given);
 }
 
-// Return the class of an exception; another one stands in for a class whose module the records do not know.
+/**
+ * Return the class of an exception; another one stands in for a class whose module the records do not know.
+ *
+ * @param {Data} error
+ */
 function exceptionName({ type = "" }) {
   if (/(?:^|\.)ParseError$/.test(type)) return "ParseError";
   return /^[A-Za-z]\w*$/.test(type) && !UNUSUAL.test(type) ? type : "RuntimeError";
 }
 
-// Return a value of JSON as Python. A string of JSON is one of Python, too.
+/**
+ * Return a value of JSON as Python. A string of JSON is one of Python, too.
+ *
+ * @param {any} value
+ * @returns {string}
+ */
 function pythonValue(value) {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
@@ -180,17 +240,28 @@ function pythonValue(value) {
   );
 }
 
+/**
+ * @param {string} name
+ * @param {string[]} given
+ */
 function pythonCall(name, given) {
   return `${name}${inBrackets(given, "(", ")")}`;
 }
 
-// Return items between brackets, in one line or one below the other.
+/**
+ * Return items between brackets, in one line or one below the other.
+ *
+ * @param {string[]} items
+ * @param {string} [open]
+ * @param {string} [close]
+ */
 function inBrackets(items, open = "[", close = "]") {
   const line = `${open}${items.join(", ")}${close}`;
   if (line.length <= LINE_LENGTH && !line.includes("\n")) return line;
   return `${open}\n${items.map((item) => `${indented(item)},\n`).join("")}${close.replace(",", "")}`;
 }
 
+/** @param {string} text */
 function indented(text) {
   return text
     .split("\n")

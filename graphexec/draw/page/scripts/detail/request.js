@@ -5,18 +5,24 @@ import { block, collapsible, dataView, element, isEmpty, span } from "../base/do
 import { plural } from "../base/text.js";
 import { view } from "../base/view.js";
 import { writeAddress } from "../controls/address.js";
-import { prompts } from "../run/prompts.js";
+import { requestOf } from "../run/prompts.js";
 import { replyTo, requestBefore, requestName, requestNamed, sizeOf } from "../run/requests.js";
 import { run } from "../run/run.js";
 import { copyButtons } from "./copying.js";
 import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts, sizeText } from "./messages.js";
 import { section, stepLink } from "./parts.js";
 
+/** @typedef {import("../run/prompts.js").Effect} Effect */
+
 // The length of instructions above which they are a summary.
 const LONG_INSTRUCTIONS = 600;
 
+/**
+ * @param {Effect} effect
+ * @param {string} name
+ */
 export function modelPart(effect, name) {
-  const { messages } = prompts.get(effect);
+  const { messages } = requestOf(effect);
   const body = element("div", { class: "prompt" });
   const fill = () => {
     const other = requestNamed(view.against, effect);
@@ -30,7 +36,12 @@ export function modelPart(effect, name) {
   });
 }
 
-// A menu of the requests that this one can be compared with, if there are any.
+/**
+ * A menu of the requests that this one can be compared with, if there are any.
+ *
+ * @param {Effect} effect
+ * @param {() => void} fill
+ */
 function againstMenu(effect, fill) {
   const others = run.requests.filter((one) => one !== effect);
   if (!others.length) return null;
@@ -57,12 +68,18 @@ function againstMenu(effect, fill) {
   return menu;
 }
 
-// Show the messages that the request before, or the conversation before this run's question, does not have.
+/**
+ * Show the messages that the request before, or the conversation before this run's question, does not have.
+ *
+ * @param {Effect} effect
+ * @param {string} name
+ * @returns {HTMLElement[]}
+ */
 function newParts(effect, name) {
-  const { messages } = prompts.get(effect);
+  const { messages } = requestOf(effect);
   const before = requestBefore(effect);
   if (!before) return firstParts(messages, name);
-  const old = prompts.get(before).messages;
+  const old = requestOf(before).messages;
   const aligned = alignMessages(old, messages);
   const removed = aligned.filter(({ kind }) => kind === "del").length;
   const parts = shownParts(aligned, name, (part, own) => {
@@ -72,21 +89,27 @@ function newParts(effect, name) {
       const tokens = part.messages.length === old.length ? replyTo(before)?.prompt_tokens : 0;
       return foldedMessages(part.messages, "earlier", own, tokens);
     }
-    return messagePart(part.message, own, { kind: "new", before: part.before ?? null });
+    return messagePart(part.message, own, { kind: "new", before: part.kind === "changed" ? part.before : null });
   });
   const note = removed
     ? element(
         "p",
         { class: "faint" },
         `${plural(removed, "message")} of `,
-        stepLink(prompts.get(before).position),
+        stepLink(requestOf(before).position),
         " left out",
       )
     : null;
   return note ? [note, ...parts] : parts;
 }
 
-// Show a first request: the instructions, the conversation before the question as a summary, and the question.
+/**
+ * Show a first request: the instructions, the conversation before the question as a summary, and the question.
+ *
+ * @param {import("../run/prompts.js").Message[]} messages
+ * @param {string} name
+ * @returns {HTMLElement[]}
+ */
 function firstParts(messages, name) {
   const start = Math.max(
     messages.findIndex((one) => one.role !== "system"),
@@ -105,9 +128,16 @@ function firstParts(messages, name) {
   ].filter(Boolean);
 }
 
-// Show the difference between two requests: their tools and parameters, and their messages.
+/**
+ * Show the difference between two requests: their tools and parameters, and their messages.
+ *
+ * @param {Effect} other
+ * @param {Effect} effect
+ * @param {string} name
+ * @returns {HTMLElement[]}
+ */
 function differenceParts(other, effect, name) {
-  const [before, after] = [prompts.get(other), prompts.get(effect)];
+  const [before, after] = [requestOf(other), requestOf(effect)];
   const own = `${name} against ${requestName(other)}`;
   const parts = messagesDifference(before.messages, after.messages, own);
   const settings = [before.settings, after.settings].map((one) => JSON.stringify(one, null, 2));
@@ -130,9 +160,14 @@ function differenceParts(other, effect, name) {
   return [legend, ...parts];
 }
 
-// Show the tools and the parameters of a request as a summary, such as "3 tools, 2 parameters".
+/**
+ * Show the tools and the parameters of a request as a summary, such as "3 tools, 2 parameters".
+ *
+ * @param {Effect} effect
+ * @param {string} name
+ */
 function settingsPart(effect, name) {
-  const { tools = [], ...others } = prompts.get(effect).settings;
+  const { tools = [], ...others } = requestOf(effect).settings;
   const parameters = { ...run.start.parameters };
   for (const [key, value] of Object.entries(others))
     if (!isEmpty(value) && !(key === "tool_choice" && value === "auto")) parameters[key] = value;
@@ -144,12 +179,17 @@ function settingsPart(effect, name) {
       "div",
       { class: "settings" },
       count ? dataView(parameters, `${name} parameters`) : null,
-      ...tools.map((tool) => toolPart(tool, `${name} ${tool.name}`)),
+      ...tools.map((/** @type {{ name: string }} */ tool) => toolPart(tool, `${name} ${tool.name}`)),
     ),
   );
 }
 
-// Show the definition of a tool; its schema is made on demand.
+/**
+ * Show the definition of a tool; its schema is made on demand.
+ *
+ * @param {{ name: string, description?: string, parameters?: object }} tool
+ * @param {string} name
+ */
 export function toolPart(tool, name) {
   return element(
     "div",

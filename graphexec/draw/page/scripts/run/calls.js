@@ -1,10 +1,33 @@
 // The calls of a visit, with their replies and times.
 
-// Return the requests of a visit with their calls: the effect, the reports about it, and the reply. A report about no
-// call is a request of its own.
+/** @typedef {import("./run.js").EventRecord} EventRecord */
+/**
+ * A call of a request: its effect, the reports about it, and its reply in the record of the answer.
+ * @typedef {{
+ *   member: number,
+ *   effect: EventRecord | null,
+ *   notices: EventRecord[],
+ *   streamed: string,
+ *   answer: EventRecord | null,
+ *   reply: EventRecord | null,
+ *   failure: EventRecord | null,
+ * }} Call
+ * The calls that a node requested together.
+ * @typedef {{ sequence: number | null, calls: Call[], notices: EventRecord[], atOnce: boolean }} CallGroup
+ */
+
+/**
+ * Return the requests of a visit with their calls. A report about no call is a request of its own.
+ *
+ * @param {import("./run.js").Visit} visit
+ * @returns {CallGroup[]}
+ */
 export function requestsOf(visit) {
+  /** @type {CallGroup[]} */
   const requests = [];
+  /** @type {Map<number, Call>} */
   const open = new Map();
+  /** @type {CallGroup | null} */
   let request = null;
   for (const record of visit.records) {
     const { sequence = null, member = 0 } = record.call ?? {};
@@ -17,7 +40,8 @@ export function requestsOf(visit) {
       continue;
     }
     if (record.event === "failed") {
-      if (record.call && open.has(member)) open.get(member).failure = record;
+      const failed = record.call && open.get(member);
+      if (failed) failed.failure = record;
       continue;
     }
     const asked = record.event === "asked";
@@ -56,19 +80,34 @@ export function requestsOf(visit) {
   return requests;
 }
 
-// Return the start and end of a call on the run's clock, or null for a call without a reply.
+/**
+ * Return the start and end of a call on the run's clock, or null for a call without a reply.
+ *
+ * @param {Pick<Call, "reply" | "failure">} call
+ * @returns {{ began: number, ended: number, seconds: number } | null}
+ */
 export function timesOf({ reply, failure }) {
   const { began, seconds } = reply ?? failure ?? {};
   return began === undefined ? null : { began, ended: began + seconds, seconds };
 }
 
-// Return the seconds from the start of a request's first call to the end of its last one.
+/**
+ * Return the seconds from the start of a request's first call to the end of its last one.
+ *
+ * @param {CallGroup} group
+ * @returns {number | null}
+ */
 export function spanOf({ calls }) {
-  const times = calls.map(timesOf).filter(Boolean);
+  const times = calls.map(timesOf).filter((one) => one !== null);
   if (times.length < 2) return times[0]?.seconds ?? null;
   return Math.max(...times.map((one) => one.ended)) - Math.min(...times.map((one) => one.began));
 }
 
+/**
+ * Return the seconds of the requests of a visit, or null without a reply.
+ *
+ * @param {import("./run.js").Visit} visit
+ */
 export function secondsOf(visit) {
   const spans = requestsOf(visit)
     .map(spanOf)

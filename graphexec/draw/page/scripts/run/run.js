@@ -45,7 +45,8 @@ import { remember } from "./prompts.js";
  *   over: string | null,
  *   time: number | null,
  *   silent: boolean,
- *   prompt: EventRecord[],
+ *   requests: import("./prompts.js").Effect[],
+ *   prompt: import("./prompts.js").Message[],
  *   settings: EventRecord,
  * }} Run
  */
