@@ -81,6 +81,11 @@ def test_question_is_in_sight_after_forty_messages(browser: Browser, tmp_path: P
         assert page.locator(".prompt details .message").count() == 40
 
 
+def test_match_in_an_earlier_message_is_shown(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, with_memory(40), "#step=1&q=37: What") as page:
+        assert page.locator(".prompt details .message mark").inner_text() == "37: What"
+
+
 def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, with_memory(40), "#step=5", size=(1280, 720)) as page:
         assert page.locator(".prompt summary").all_inner_texts()[0].startswith("42 earlier messages")
@@ -165,3 +170,28 @@ def test_many_new_messages_are_shown_in_part(browser: Browser, tmp_path: Path) -
         assert page.locator(".prompt > ins").count() == 99
         page.locator(".prompt > details > summary", has_text="1,100 more").click()
         assert page.locator(".prompt details ins").count() == 1100
+
+
+def test_start_names_the_run(browser: Browser, tmp_path: Path) -> None:
+    recording = with_memory(0)
+    recorder = Recorder(AGENT_EXECUTOR, clock=lambda: 86_400.0 * 365, model="a-model", agent="tool_calling")
+    assert recorder.recording.records[0]["began"] == "1971-01-01T00:00:00.000Z"
+    records = [recorder.recording.records[0] | {"parent": {"trace": "before.jsonl", "step": 3}}, *recording.records[1:]]
+    with open_run(browser, tmp_path, Recording(records), "#step=0") as page:
+        shown = page.locator("#detail .part").last.inner_text()
+        assert str(recording.records[1]["run"]) in shown
+        assert "1971-01-01T00:00:00.000Z" in shown
+        assert "a-model" in shown
+        assert "before.jsonl" in shown
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#detail .where").inner_text().startswith("step 1 · iteration 1")
+
+
+def test_records_without_settings_are_shown(browser: Browser, tmp_path: Path) -> None:
+    first, *others = with_memory(3).records
+    older = [{**one, "effects": [{**each, "request": {}} for each in one.get("effects", [])]} for one in others]
+    names = [{**first, "tools": ["fetch", "search"]}, *older]
+    with open_run(browser, tmp_path, Recording(names), "#step=0") as page:
+        assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
+        page.keyboard.press("ArrowRight")
+        assert page.locator(".prompt summary", has_text="3 earlier messages").count() == 1

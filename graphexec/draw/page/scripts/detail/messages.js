@@ -81,13 +81,12 @@ export function toolCalls(calls, name) {
  * @param {Message[]} messages
  * @param {string} adjective
  * @param {string} name
- * @param {number} [tokens]
+ * @param {{ tokens?: number, open?: boolean }} [options]
  */
-export function foldedMessages(messages, adjective, name, tokens) {
-  const count = plural(messages.length, `${adjective} message`);
-  return collapsible([count, sizeText(messages, tokens)].join(" · "), name, () =>
-    element("div", {}, ...messages.map((one, index) => messagePart(one, `${name} ${index}`))),
-  );
+export function foldedMessages(messages, adjective, name, { tokens, open } = {}) {
+  const title = `${plural(messages.length, `${adjective} message`)} · ${sizeText(messages, tokens)}`;
+  const make = () => element("div", {}, ...messages.map((one, index) => messagePart(one, `${name} ${index}`)));
+  return collapsible(title, name, make, { open });
 }
 
 /**

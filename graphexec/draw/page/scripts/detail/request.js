@@ -10,7 +10,7 @@ import { replyTo, requestBefore, requestName, requestNamed, sizeOf } from "../ru
 import { run } from "../run/run.js";
 import { copyButtons } from "./copying.js";
 import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts, sizeText } from "./messages.js";
-import { section, stepLink } from "./parts.js";
+import { holds, section, stepLink } from "./parts.js";
 
 /** @typedef {import("../run/prompts.js").Effect} Effect */
 
@@ -87,7 +87,7 @@ function newParts(effect, name) {
     if (part.kind === "same") {
       // All messages of the request before, whose tokens its reply counts.
       const tokens = part.messages.length === old.length ? replyTo(before)?.prompt_tokens : 0;
-      return foldedMessages(part.messages, "earlier", own, tokens);
+      return foldedMessages(part.messages, "earlier", own, { tokens });
     }
     return messagePart(part.message, own, { kind: "new", before: part.kind === "changed" ? part.before : null });
   });
@@ -122,8 +122,8 @@ function firstParts(messages, name) {
   const folds = system.length > 0 && (earlier.length > 0 || sizeOf(system) > LONG_INSTRUCTIONS);
   const shown = folds ? messages.slice(question) : [...system, ...messages.slice(question)];
   return [
-    folds ? foldedMessages(system, "system", `${name} system`) : null,
-    earlier.length ? foldedMessages(earlier, "earlier", `${name} earlier`) : null,
+    folds ? foldedMessages(system, "system", `${name} system`, { open: holds(system) }) : null,
+    earlier.length ? foldedMessages(earlier, "earlier", `${name} earlier`, { open: holds(earlier) }) : null,
     ...shown.map((one, index) => messagePart(one, `${name} ${index}`)),
   ].filter(Boolean);
 }
