@@ -31,7 +31,7 @@ def summarize(recording: Recording, picture: Picture) -> Record:
     spent: Record = next((one["spent"] for one in reversed(recording.records) if "spent" in one), _NOTHING)
     error: Record = result.get("error") or {}
     return {
-        "asked": _asked(start.get("input")),
+        "asked": _question(start.get("input")),
         "answer": _text(result.get("output")),
         "error": _text(error.get("message") or error.get("type")),
         "outcome": result["status"],
@@ -53,7 +53,7 @@ def summarize(recording: Recording, picture: Picture) -> Record:
 
 
 # Any: a run's input is arbitrary.
-def _asked(given: Any) -> str:
+def _question(given: Any) -> str:
     match given:
         case {"input": asked}:
             return _text(asked)
