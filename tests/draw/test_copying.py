@@ -20,7 +20,7 @@ from graphexec import (
     create_tool_calling_agent,
 )
 from graphexec.draw import Recording, recording_of
-from graphexec.messages import ToolCall
+from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.draw.browser import open_run
@@ -69,6 +69,36 @@ def unparsed_run() -> Recording:
 def model_steps(recording: Recording) -> Sequence[int]:
     visits = [record["node"] for record in recording.records if record["event"] == "entered"]
     return [at for at, node in enumerate(visits, 1) if node == "plan"]
+
+
+def test_copied_request_is_the_one_that_the_model_got(browser: Browser, tmp_path: Path) -> None:
+    tools = [scripted_tool("fetch", [NASTY])]
+    model = ScriptedModel([ToolCall("a", "fetch", json.dumps({"input": NASTY})), "Done."])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, tools), tools=tools)
+    recording = recording_of(executor.run(NASTY))
+    request = model.requests[1]
+    assert isinstance(request, ChatRequest)
+    with open_run(browser, tmp_path, recording, "#step=5") as page:
+        page.locator(".copy", has_text="copy JSON").click()
+        body = json.loads(clipboard(page))
+    sent: list[dict[str, object]] = []
+    for message in request.messages:
+        match message:
+            case SystemMessage(content):
+                sent.append({"role": "system", "content": content})
+            case UserMessage(content):
+                sent.append({"role": "user", "content": content})
+            case AssistantMessage(content, calls):
+                functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
+                named = [{"id": call.id, "type": "function"} for call in calls]
+                asked = [one | {"function": each} for one, each in zip(named, functions, strict=True)]
+                sent.append({"role": "assistant", "content": content, "tool_calls": asked})
+            case ToolMessage(call_id, content):
+                sent.append({"role": "tool", "content": content, "tool_call_id": call_id})
+    assert body["messages"] == sent
+    assert [one["function"] for one in body["tools"]] == [
+        {"name": spec.name, "description": spec.description, "parameters": spec.parameters} for spec in request.tools
+    ]
 
 
 def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from graphexec import AgentExecutor, Event, Moved, create_tool_calling_agent
 from graphexec.actions import Run
 from graphexec.draw import Recorder, Recording, recording_of
+from graphexec.draw.runs.data import Record
 from graphexec.effects import CallModel
 from graphexec.executor import AGENT_EXECUTOR, Replied
 from graphexec.messages import (
@@ -189,8 +190,10 @@ def test_start_names_the_run(browser: Browser, tmp_path: Path) -> None:
 
 def test_records_without_settings_are_shown(browser: Browser, tmp_path: Path) -> None:
     first, *others = with_memory(3).records
-    older = [{**one, "effects": [{**each, "request": {}} for each in one.get("effects", [])]} for one in others]
-    names = [{**first, "tools": ["fetch", "search"]}, *older]
+    older: list[Record] = [{**one} for one in others]
+    for one in older:
+        one["effects"] = [{**each, "request": {}} for each in one.get("effects", ())]
+    names: list[Record] = [{**first, "tools": ["fetch", "search"]}, *older]
     with open_run(browser, tmp_path, Recording(names), "#step=0") as page:
         assert page.locator(".definition .tool").all_inner_texts() == ["fetch", "search"]
         page.keyboard.press("ArrowRight")
