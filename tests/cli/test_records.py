@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import re
+import runpy
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from graphexec import (
@@ -149,7 +151,8 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     runs.append(inventing())
     found: dict[str, set[str]] = defaultdict(set)
-    for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise():
+    embedding = Recorder(runpy.run_path(str(Path(__file__).parents[2] / "examples" / "delegation.py"))["executor"].verify()).records
+    for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise() + embedding:
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these objects differ between effects, and only some calls have these fields.
@@ -163,8 +166,20 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
                 "run",
                 "steps",
                 "traceback",
+                "budgets",
             }
-            some |= {"heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"}
+            some |= {
+                "heartbeat",
+                "parent",
+                "parameters",
+                "input",
+                "model",
+                "agent",
+                "tools",
+                "limits",
+                "began",
+                "time",
+            }
             assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some
     assert found == documented_fields()
 

@@ -99,6 +99,21 @@ def playing_after(page: Page) -> str:
     return f"{shown}, {page.locator('#play').inner_text()}"
 
 
+def rows_after(*keys: str) -> Callable[[Page], str]:
+    """Return the number of open rows after some keys in the list."""
+
+    def press(page: Page) -> str:
+        position_after("Shift+ArrowRight", "#list")(page)
+        for key in keys:
+            page.keyboard.press(key)
+        shown = str(page.locator('[aria-level="2"]').count())
+        if keys == ("p",):
+            page.keyboard.press("p")
+        return shown
+
+    return press
+
+
 def focus_after(key: str) -> Callable[[Page], str]:
     def press(page: Page) -> str:
         position_after(key)(page)
@@ -128,6 +143,10 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
     "In the list of steps": {
         "ArrowDown": (position_after("ArrowDown", "#list"), "31 / 60"),
         "ArrowUp": (position_after("ArrowUp", "#list"), "29 / 60"),
+        "Enter": (rows_after("Enter"), "0"),
+        "Shift+ArrowRight": (rows_after("Shift+ArrowLeft", "Shift+ArrowRight"), "4"),
+        "Shift+ArrowLeft": (rows_after("Shift+ArrowLeft"), "0"),
+        "p": (rows_after("p"), "2"),
     },
     "Page": {
         "f": (position_after("f"), "30 / 60"),

@@ -228,8 +228,9 @@ def value_data(value: object) -> Any:
 # Any: a field of a user's outcome.
 def _part(held: Any) -> Any:
     match held:
-        case Run():
-            return {"steps": len(held.steps)}
+        case Run(inputs, steps):
+            # A run that begins, as that of an embedded agent does, shows what it was given.
+            return {"steps": len(steps)} | ({} if steps else {"inputs": to_json_data(inputs)})
         case [AgentAction(), *others] if all(isinstance(one, AgentAction) for one in others):
             return _actions(held)
         case _:

@@ -41,6 +41,7 @@ class _Parent(TypedDict):
 class _Start(TypedDict):
     version: int
     limits: NotRequired[dict[str, Any]]
+    budgets: NotRequired[dict[str, _Count | None]]
     tools: NotRequired[list[_Tool]]
     parameters: NotRequired[dict[str, Any]]
     began: NotRequired[str]

@@ -4,8 +4,9 @@
 may get further fields:
 
 - `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
-  ISO 8601), `limits`, `input`, `model`, `agent`, `tools` (each `name`, `description`, `parameters`), `parameters` (of
-  requests to the model, without its key), `heartbeat` (seconds between signs of life), `parent` (of a fork)
+  ISO 8601), `limits`, `budgets` (the limits of the machine's own, by name), `input`, `model`, `agent`, `tools` (each
+  `name`, `description`, `parameters`), `parameters` (of requests to the model, without its key), `heartbeat` (seconds
+  between signs of life), `parent` (of a fork)
 - `entered`: `node`, `spent`; in the first one also `run` (the run's id)
 - `asked`: `node`, `call`, `provider_id` (the id that a model's provider gave the call, if any), `time` (seconds
   since the start's `began`, if it was recorded while it happened), `effects` (exactly one; each effect of a request has
@@ -146,6 +147,9 @@ class Recorder:
             limits = subject.limits
         else:
             require_graph(subject, "Recorder(executor.verify())")
+        graph = subject.graph if isinstance(subject, Verdict) else subject
+        own = {} if limits is None else limits.budgets
+        budgets = {name: own.get(name, limit) for name, limit in graph.budgets.items()}
         self._prompts = PromptHistory()
         self._run = ""
         self._clock = clock
@@ -161,6 +165,7 @@ class Recorder:
         fields = {
             "began": None if self._began is None else _date(self._began),
             "limits": None if limits is None else limits_data(limits),
+            "budgets": budgets or None,
             "input": to_json_data(inputs),
             "model": model,
             "agent": agent,

@@ -2,13 +2,14 @@
 
 import { byId, given, hasRun, live, picture } from "./base/given.js";
 import { view } from "./base/view.js";
-import { readAddress, showCall } from "./controls/address.js";
+import { readAddress, selectCall, showCall } from "./controls/address.js";
 import { showHeader } from "./controls/header.js";
 import { onKey, onSearch, showHelp } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
-import { drawRows, list } from "./controls/steps.js";
+import { list, rowAt, turnQuietSteps, turnRow } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
+import { callAt, drawWaterfall } from "./controls/waterfall.js";
 import { offerValues } from "./detail/values.js";
 import { readDrawing } from "./machine/drawing.js";
 import { readPieces } from "./machine/pieces.js";
@@ -37,14 +38,25 @@ function begin() {
   search.addEventListener("input", onSearch);
   byId("previous-match").addEventListener("click", () => toMatch(false));
   byId("next-match").addEventListener("click", () => toMatch(true));
-  list.addEventListener("scroll", () => drawRows(view.position), { passive: true });
   list.addEventListener("click", (event) => {
-    const chosenRow = event.target.closest("[data-position]");
-    if (chosenRow) move(Number(chosenRow.dataset.position));
+    const position = rowAt(event.target);
+    if (position === null) return;
+    move(position, { reveal: false });
+    if (event.target.closest(".opens")) turnRow();
   });
+  byId("quiet").addEventListener("click", turnQuietSteps);
+  byId("calls").addEventListener("click", (event) => {
+    const found = callAt(event);
+    if (!found) return;
+    move(found.position);
+    selectCall(found.index);
+  });
+  const redraw = () => drawWaterfall(view.position);
+  addEventListener("resize", redraw);
+  // The theme changes the colours.
+  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   document.addEventListener("click", onLink);
   offerValues(byId("detail"));
-  addEventListener("resize", () => drawRows(view.position));
   followAddress();
   addEventListener("hashchange", followAddress);
   if (live !== null) listen();

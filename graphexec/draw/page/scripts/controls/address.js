@@ -39,5 +39,8 @@ export function showCall() {
   const detail = byId("detail");
   for (const one of detail.querySelectorAll("[data-call]"))
     one.classList.toggle("selected", one.dataset.call === String(view.call));
-  detail.querySelector(".pair.selected")?.scrollIntoView({ block: "nearest" });
+  const pair = detail.querySelector(".pair.selected");
+  // A folded call opens as by a click.
+  pair?.querySelector(":scope > details:not([open]) > summary")?.click();
+  pair?.scrollIntoView({ block: "nearest" });
 }

@@ -9,7 +9,7 @@ import { search, searchFor } from "../run/searching.js";
 import { writeAddress } from "./address.js";
 import { pressKey, showKeys } from "./keymap.js";
 import { move, play, show, toFailure, toMatch } from "./player.js";
-import { list, listed } from "./steps.js";
+import { chooseRow, list, turnQuietSteps, turnRow } from "./steps.js";
 import { turnTheme } from "./theme.js";
 
 /** @type {import("./keymap.js").KeyGroup} */
@@ -43,8 +43,12 @@ const LIST = {
   title: "In the list of steps",
   within: list,
   keys: [
-    { names: ["ArrowDown"], text: "next step in the list", act: () => moveInList(true) },
-    { names: ["ArrowUp"], text: "previous step in the list", act: () => moveInList(false) },
+    { names: ["ArrowDown"], text: "next row", act: () => moveInList(true) },
+    { names: ["ArrowUp"], text: "previous row", act: () => moveInList(false) },
+    { names: ["Enter"], text: "open or close an iteration", act: () => turnRow() },
+    { names: ["Shift+ArrowRight"], text: "open an iteration", act: () => turnRow(true) },
+    { names: ["Shift+ArrowLeft"], text: "close an iteration", act: () => turnRow(false) },
+    { names: ["p"], text: "without the steps that ask for nothing", act: turnQuietSteps },
   ],
 };
 /** @type {import("./keymap.js").KeyGroup} */
@@ -69,8 +73,8 @@ export function onKey(event) {
 
 /** @param {boolean} down */
 function moveInList(down) {
-  const wanted = down ? listed.find((one) => one > view.position) : listed.findLast((one) => one < view.position);
-  if (wanted !== undefined) move(wanted);
+  const wanted = chooseRow(down);
+  if (wanted !== null) move(wanted, { reveal: false });
 }
 
 function endSearch() {

@@ -11,29 +11,30 @@ import { failedPositions } from "../run/failures.js";
 import { lastPosition, run, visitAt } from "../run/run.js";
 import { matchFrom } from "../run/searching.js";
 import { writeAddress } from "./address.js";
-import { drawRows, keepInSight, listSteps } from "./steps.js";
+import { keepInSight, listSteps } from "./steps.js";
+import { drawWaterfall } from "./waterfall.js";
 
 export const slider = byId("slider");
 let playing = null;
 
-export function go(wanted) {
+export function go(wanted, { reveal = true } = {}) {
   const before = view.position;
   view.position = Math.min(Math.max(wanted, 0), lastPosition());
   view.following = live !== null && view.position === lastPosition();
-  show(before === view.position);
+  show(before === view.position, { reveal });
 }
 
-export function show(again) {
+export function show(again, { reveal = true } = {}) {
   slider.max = String(lastPosition());
   slider.value = String(view.position);
   slider.setAttribute("aria-valuetext", positionText());
   byId("position").textContent = positionText();
   light(view.position);
   showTicks();
+  drawWaterfall(view.position);
   showDetail(view.position, again);
-  listSteps(view.position);
-  keepInSight(view.position);
-  drawRows(view.position);
+  listSteps(view.position, { reveal });
+  keepInSight();
   showMatches(view.position);
   for (const id of ["first", "back"]) byId(id).disabled = view.position === 0;
   for (const id of ["forward", "last"]) byId(id).disabled = view.position === lastPosition();
@@ -94,11 +95,11 @@ export function choose({ node, edge }) {
   if (next >= 0) move(next + 1);
 }
 
-// A move by the reader ends playback.
-export function move(wanted) {
+// A move by the reader ends playback. One in the list opens no row there, which `reveal` does.
+export function move(wanted, { reveal = true } = {}) {
   pause();
   view.call = null;
-  go(wanted);
+  go(wanted, { reveal });
   writeAddress();
 }
 

@@ -3,6 +3,7 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { live } from "../base/given.js";
 import { inline, number, plural, visible } from "../base/text.js";
+import { requestsOf } from "../run/calls.js";
 import { failedPositions } from "../run/failures.js";
 import { run } from "../run/run.js";
 import { recordsPart } from "./copying.js";
@@ -57,8 +58,27 @@ export function endParts() {
           )
         : null,
     ),
+    ...embeddedCalls(),
     recordsPart([run.result], "end"),
   ];
+}
+
+// The calls of tools in embedded graphs, which are no steps of the run.
+function embeddedCalls() {
+  const calls = new Map();
+  for (const [index, { node }] of run.visits.entries()) {
+    const name = node.includes(".") ? node.slice(0, node.lastIndexOf(".")) : "";
+    for (const request of name ? requestsOf(run.visits[index]) : [])
+      for (const { effect, reply } of request.calls)
+        if (effect?.tool !== undefined)
+          calls.set(name, [...(calls.get(name) ?? []), { ...effect, ...reply, position: index + 1 }]);
+  }
+  return [...calls].map(([name, steps]) =>
+    section(
+      `${visible(name)}: ${plural(steps.length, "tool call")}`,
+      element("ol", { class: "done" }, ...steps.slice(0, 200).map((step, index) => doneStep(step, `${name} ${index}`))),
+    ),
+  );
 }
 
 // Replies that could not be parsed are steps, but no tool calls.
@@ -77,12 +97,22 @@ function failedLinks() {
   return section(`${plural(positions.length, "step")} failed`, element("p", {}, ...links, ...more));
 }
 
+function linkOf({ position }) {
+  return position === undefined ? [] : [stepLink(position)];
+}
+
 function doneStep(step, index) {
   const failed = step.status && step.status !== "ok";
   return element(
     "li",
     {},
-    element("div", { class: "call" }, span("tool", step.tool), dataView(step.tool_input, `done ${index} input`, 1)),
+    element(
+      "div",
+      { class: "call" },
+      span("tool", step.tool),
+      ...linkOf(step),
+      dataView(step.tool_input, `done ${index} input`, 1),
+    ),
     element("div", { class: failed ? "bad" : "" }, dataView(step.observation, `done ${index}`, 1)),
     step.unread ? element("div", { class: "faint" }, "not read: ", span("unread", inline(step.unread))) : null,
   );

@@ -5,8 +5,11 @@ import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
 import { requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { toolCalls } from "./messages.js";
-import { section, shortInput, tracebackPart } from "./parts.js";
+import { holds, section, shortInput, tracebackPart } from "./parts.js";
 import { modelPart } from "./request.js";
+
+// More calls than these in one request are folded to a line each.
+const FEW = 3;
 
 export function requestParts(visit, position) {
   const parts = [];
@@ -16,12 +19,27 @@ export function requestParts(visit, position) {
     parts.push(...request.notices.map((record, at) => noticePart(record, `${name} ${at}`)));
     if (request.calls.length > 1) parts.push(callBars(request, first));
     for (const [at, one] of request.calls.entries()) {
-      const contents = callParts(one, `${name}.${one.member}`).filter(Boolean);
+      const part = `${name}.${one.member}`;
+      const make = () => callParts(one, part).filter(Boolean);
+      const contents = request.calls.length > FEW ? [foldedCall(one, part, make)] : make();
       parts.push(element("div", { class: "pair", "data-call": first + at }, ...contents));
     }
     first += request.calls.length;
   }
   return parts;
+}
+
+// One of many calls, in a line that opens; one that failed is open.
+function foldedCall({ effect, reply, failure }, name, make) {
+  const failed = failure !== null || (reply?.status !== undefined && reply.status !== "ok");
+  const title =
+    effect?.tool === undefined ? (effect ?? reply).effect : `${effect.tool}(${shortInput(effect.tool_input)})`;
+  const state = reply ? [reply.status, duration(reply.seconds)] : [failure ? "failed" : "no reply yet"];
+  const text = [visible(title), ...state].filter(Boolean).join(" · ");
+  const open = failed || holds([effect, reply]);
+  const part = collapsible(text, `${name} call`, () => element("div", {}, ...make()), { open });
+  part.classList.toggle("bad", failed);
+  return part;
 }
 
 function callParts({ effect, notices, streamed, answer, reply }, name) {

@@ -22,8 +22,9 @@ export function spentBars(spent) {
   const bars = COUNTED.filter(([key]) => ALWAYS.has(key) || spent[key] > 0 || typeof limits[key] === "number").map(
     ([key, label]) => limitBar(label, spent[key] ?? 0, limits[key]),
   );
-  const own = new Set([...Object.keys(limits.budgets ?? {}), ...Object.keys(spent.budgets ?? {})]);
-  for (const name of own) bars.push(limitBar(visible(name), spent.budgets?.[name] ?? 0, limits.budgets?.[name]));
+  const budgets = { ...run.start.budgets, ...limits.budgets };
+  const own = new Set([...Object.keys(budgets), ...Object.keys(spent.budgets ?? {})]);
+  for (const name of own) bars.push(limitBar(visible(name), spent.budgets?.[name] ?? 0, budgets[name]));
   return element("div", { class: "bars", role: "group", "aria-label": "usage and limits" }, ...bars);
 }
 

@@ -23,6 +23,17 @@
  * @returns {CallGroup[]}
  */
 export function requestsOf(visit) {
+  // Records are only added.
+  if (visit.requests?.records !== visit.records.length)
+    visit.requests = { records: visit.records.length, found: readRequests(visit) };
+  return visit.requests.found;
+}
+
+/**
+ * @param {import("./run.js").Visit} visit
+ * @returns {CallGroup[]}
+ */
+function readRequests(visit) {
   /** @type {CallGroup[]} */
   const requests = [];
   /** @type {Map<number, Call>} */

@@ -41,5 +41,7 @@ function valueSummary(value) {
   const actions = value.actions?.map?.((action) => `${action.tool}(${inline(action.tool_input)})`);
   const output = value.output ?? value.return_values?.output ?? value.return_values;
   if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
+  const inputs = value.run?.inputs;
+  if (inputs) return inline(inputs.input ?? inputs);
   return value.run?.steps ? plural(value.run.steps, "tool call") : "";
 }
