@@ -151,7 +151,9 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     runs.append(inventing())
     found: dict[str, set[str]] = defaultdict(set)
-    embedding = Recorder(runpy.run_path(str(Path(__file__).parents[2] / "examples" / "delegation.py"))["executor"].verify()).records
+    embedding = Recorder(
+        runpy.run_path(str(Path(__file__).parents[2] / "examples" / "delegation.py"))["executor"].verify()
+    ).records
     for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise() + embedding:
         for name, fields in parts(record):
             found[name] |= {*fields}

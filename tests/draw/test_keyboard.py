@@ -133,6 +133,8 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
         "e": (position_after("e"), "33 / 60"),
         "E": (position_after("E"), "29 / 60"),
         "Space": (playing_after, "pause, play"),
+        # tests/draw/test_copying.py says what is copied.
+        "c": (position_after("c"), "30 / 60"),
         "/": (focus_after("/"), "search"),
     },
     "In the search": {

@@ -147,9 +147,9 @@ class Recorder:
             limits = subject.limits
         else:
             require_graph(subject, "Recorder(executor.verify())")
-        graph = subject.graph if isinstance(subject, Verdict) else subject
-        own = {} if limits is None else limits.budgets
-        budgets = {name: own.get(name, limit) for name, limit in graph.budgets.items()}
+        graph: Graph[Any, Any] = subject.graph if isinstance(subject, Verdict) else subject
+        own: Mapping[str, int | None] = {} if limits is None else limits.budgets
+        budgets: Record = {name: own.get(name, limit) for name, limit in graph.budgets.items()}
         self._prompts = PromptHistory()
         self._run = ""
         self._clock = clock
