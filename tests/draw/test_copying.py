@@ -1,4 +1,4 @@
-"""What can be copied from a page in a browser: values, records, and tests that repeat a step."""
+"""Copying from a page in a browser: values, records, and tests that repeat a step."""
 
 from __future__ import annotations
 
