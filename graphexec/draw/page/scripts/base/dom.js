@@ -10,28 +10,48 @@ const LONG = 50_000;
 // The maximum length of a string that is shown inline, without a frame.
 const SHORT = 60;
 // The names of the blocks that the reader has opened.
+/** @type {Set<string>} */
 const opened = new Set();
 // The values that elements show, of which some only in part.
+/** @type {WeakMap<Element, any>} */
 const values = new WeakMap();
 
+/**
+ * Make an element. Attributes that are null, undefined or false are left out, and so are such children.
+ * @template {keyof HTMLElementTagNameMap} Name
+ * @param {Name} name
+ * @param {Record<string, string | number | boolean | null | undefined>} [attributes]
+ * @param {...(Node | string | null | undefined)} children
+ * @returns {HTMLElementTagNameMap[Name]}
+ */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : value);
+    made.setAttribute(key, value === true ? "" : String(value));
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
 
+/**
+ * Make a piece of text of its own direction, with the matches of the search.
+ * @param {string} kind
+ * @param {unknown} text
+ * @returns {HTMLElement}
+ */
 export function span(kind, text) {
   const made = element("span", { class: kind, dir: "auto" });
   fill(made, String(text));
   return made;
 }
 
-// Make a block of text; a long one shows its first part and a button for the rest.
+/**
+ * Make a block of text; a long one shows its first part and a button for the rest.
+ * @param {string} text
+ * @param {{ name: string, kind?: string }} options
+ * @returns {HTMLElement}
+ */
 export function block(text, { name, kind = "" }) {
   if (text === "") return span("value faint", "empty");
   const pre = element("pre", { class: `text ${kind}`, dir: "auto", tabindex: "0" });
@@ -63,7 +83,11 @@ export function block(text, { name, kind = "" }) {
   return element("div", {}, pre, more);
 }
 
-// Set the text of a node and mark the matches of the search.
+/**
+ * Set the text of a node and mark the matches of the search.
+ * @param {Element} node
+ * @param {string} text
+ */
 export function fill(node, text) {
   const shown = visible(text);
   if (view.pattern === null) {
@@ -87,7 +111,8 @@ export function fill(node, text) {
  * @returns {HTMLElement | null}
  */
 export function elementWithValue(node) {
-  for (let one = node; one; one = one.parentElement) if (values.has(one)) return one;
+  const inner = node instanceof HTMLElement ? node : (node?.parentElement ?? null);
+  for (let one = inner; one; one = one.parentElement) if (values.has(one)) return one;
   return null;
 }
 
@@ -101,13 +126,25 @@ export function valueText(shown) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);
 }
 
-// Show data as names and values; deeply nested data as JSON.
+/**
+ * Show data as names and values; deeply nested data as JSON.
+ * @param {any} value
+ * @param {string} name
+ * @param {number} [depth]
+ * @returns {HTMLElement}
+ */
 export function dataView(value, name, depth = 0) {
   const shown = dataElement(value, name, depth);
   if (!values.has(shown)) values.set(shown, value ?? null);
   return shown;
 }
 
+/**
+ * @param {any} value
+ * @param {string} name
+ * @param {number} depth
+ * @returns {HTMLElement}
+ */
 function dataElement(value, name, depth) {
   if (typeof value === "string")
     return depth > 0 && value.length <= SHORT && !value.includes("\n")
@@ -125,8 +162,15 @@ function dataElement(value, name, depth) {
   return list;
 }
 
-// Make a collapsible part, whose content is made when it is opened: by the click, since the browser reports that the
-// part is open only after it has shown it.
+/**
+ * Make a collapsible part, whose content is made when it is opened: by the click, since the browser reports that the
+ * part is open only after it has shown it.
+ * @param {string} title
+ * @param {string} name
+ * @param {() => Node} make
+ * @param {{ open?: boolean }} [options]
+ * @returns {HTMLDetailsElement}
+ */
 export function collapsible(title, name, make, { open = false } = {}) {
   const known = opened.has(name) || (open && !opened.has(`-${name}`));
   const summary = element("summary", {}, title);
@@ -146,6 +190,11 @@ export function collapsible(title, name, make, { open = false } = {}) {
   return part;
 }
 
+/**
+ * Return whether a value is nothing, or an object or a list without content.
+ * @param {unknown} value
+ * @returns {boolean}
+ */
 export function isEmpty(value) {
   return value === null || value === undefined || (typeof value === "object" && !Object.keys(value).length);
 }

@@ -1,15 +1,20 @@
 // What the page was given: the picture of the machine, the records, and the address of a live feed.
 
 /**
- * @param {string} id
- * @returns {HTMLElement}
+ * Return an element of the page.
+ *
+ * @template {string} Id
+ * @param {Id} id
+ * @returns {Id extends keyof PageElements ? PageElements[Id] : HTMLElement}
  */
-export const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
-export const given = JSON.parse(byId("data").textContent ?? "");
+export function byId(id) {
+  return /** @type {any} */ (document.getElementById(id));
+}
+
+/** @type {PageData} */
+export const given = JSON.parse(byId("data").textContent);
 export const { picture, live } = given;
-export const looks = new Map(
-  picture.boxes.map((/** @type {{name: string, look: string, lines?: string[]}} */ box) => [box.name, box]),
-);
+export const looks = new Map(picture.boxes.map((box) => [box.name, box]));
 // The nodes of pieces that are badges on the edges.
-export const badged = new Set((picture.folded ?? []).map((/** @type {{name: string}} */ box) => box.name));
+export const badged = new Set((picture.folded ?? []).map((box) => box.name));
 export const hasRun = given.records.length > 0 || live !== null;

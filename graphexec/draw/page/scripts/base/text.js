@@ -4,14 +4,24 @@
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 
+/**
+ * Return a text with its control and invisible characters as signs that can be seen.
+ * @param {string} text
+ * @returns {string}
+ */
 export function visible(text) {
   return text.replace(/\r\n/g, "\n").replace(UNSEEN, (one) => {
-    const code = one.codePointAt(0);
+    const code = one.codePointAt(0) ?? 0;
     if (code < 0x20) return String.fromCharCode(0x2400 + code);
     return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   });
 }
 
+/**
+ * Return the number of characters, of which some are two units of JavaScript's strings.
+ * @param {string} text
+ * @returns {number}
+ */
 export function characters(text) {
   const pairs = text.match(/[\ud800-\udbff][\udc00-\udfff]/g);
   return text.length - (pairs ? pairs.length : 0);
@@ -19,18 +29,32 @@ export function characters(text) {
 
 export const LINE = 200;
 
+/**
+ * Return the beginning of a value in one line: of a string, or of JSON.
+ * @param {unknown} value
+ * @returns {string}
+ */
 export function inline(value) {
   if (typeof value === "string") return value.slice(0, LINE).replace(/\s+/g, " ").trim();
   return (JSON.stringify(value) ?? "").slice(0, LINE);
 }
 
+/**
+ * Return a number with separators, and anything else as a string.
+ * @param {unknown} value
+ * @returns {string}
+ */
 export function number(value) {
   return typeof value === "number"
     ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 })
     : String(value);
 }
 
-// As in the other pictures.
+/**
+ * Return seconds as the other pictures write them; "" for what is no number.
+ * @param {unknown} seconds
+ * @returns {string}
+ */
 export function duration(seconds) {
   if (typeof seconds !== "number") return "";
   if (seconds < 0.001) return "under 1 ms";
@@ -38,6 +62,12 @@ export function duration(seconds) {
   return seconds < 10 ? `${seconds.toFixed(2)} s` : `${number(Math.round(seconds))} s`;
 }
 
+/**
+ * @param {number} count
+ * @param {string} word
+ * @param {string} [several]
+ * @returns {string}
+ */
 export function plural(count, word, several = `${word}s`) {
   return `${number(count)} ${count === 1 ? word : several}`;
 }

@@ -2,6 +2,17 @@
 
 import { live } from "./given.js";
 
+/**
+ * @type {{
+ *   position: number,
+ *   call: number | null,
+ *   against: string,
+ *   following: boolean,
+ *   themed: boolean,
+ *   pattern: RegExp | null,
+ *   found: number[] | null,
+ * }}
+ */
 export const view = {
   position: 0,
   // The selected call of the step: its index, or null.

@@ -14,7 +14,7 @@ import { messageOf } from "../run/failures.js";
 const COMPLETE = new Set(["", "stop", "tool_calls"]);
 
 /**
- * @param {import("../run/run.js").Visit} visit
+ * @param {Visit} visit
  * @returns {Part[]} the parts of a visit in order
  */
 export function visitContent(visit) {
@@ -84,7 +84,7 @@ function callContent({ effect, reply }, name) {
 }
 
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {Part[]} what a run was given
  */
 export function startContent(run) {
@@ -105,7 +105,7 @@ export function startContent(run) {
 }
 
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {Part[]} how a run ended
  */
 export function endContent(run) {
@@ -154,7 +154,7 @@ function callLines(calls) {
 }
 
 /**
- * @param {import("../run/run.js").Visit} visit
+ * @param {Visit} visit
  * @returns {import("./alignment.js").Step} a visit for the alignment
  */
 export function alignedStep(visit) {
@@ -173,7 +173,7 @@ export function alignedStep(visit) {
 }
 
 /**
- * @param {import("../run/run.js").Visit} visit
+ * @param {Visit} visit
  * @returns {Usage} what a visit used
  */
 export function visitUsage(visit) {

@@ -81,7 +81,7 @@ function cell(side, position, name, text, failed) {
   );
 }
 
-/** @param {import("../run/run.js").Run} run */
+/** @param {Run} run */
 function endText({ result }) {
   return result?.output ?? result?.error?.message ?? "";
 }

@@ -10,7 +10,7 @@ import { alignedStep, endContent, startContent, visitContent } from "./content.j
  * has no such step; `differs` says that what they did differs.
  * @typedef {{
  *   kind: "start" | "step" | "end",
- *   visits: [import("../run/run.js").Visit | null, import("../run/run.js").Visit | null],
+ *   visits: [Visit | null, Visit | null],
  *   positions: [number | null, number | null],
  *   differs: boolean,
  * }} StepPair
@@ -21,8 +21,8 @@ export const SIDES = ["A", "B"];
 export const { same: sameMachine } = given;
 /** @type {string[]} */
 export const files = given.runs.map((/** @type {{name: string}} */ one) => one.name);
-/** @type {import("../run/run.js").Run[]} */
-export const runs = given.runs.map((/** @type {{records: import("../run/run.js").EventRecord[]}} */ { records }) => {
+/** @type {Run[]} */
+export const runs = given.runs.map((/** @type {{records: EventRecord[]}} */ { records }) => {
   const run = makeRun(records[0]?.machine ?? picture);
   for (const record of records) append(record, run);
   return run;
@@ -56,7 +56,7 @@ function stepPair(a, b, left, right) {
 
 /**
  * @param {"start" | "end"} kind
- * @param {(run: import("../run/run.js").Run) => import("./content.js").Part[]} contentOf
+ * @param {(run: Run) => import("./content.js").Part[]} contentOf
  * @returns {StepPair}
  */
 function boundary(kind, contentOf) {

@@ -37,7 +37,7 @@ export function readPaths(choose) {
 }
 
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {Map<number, number>}
  */
 function countEdges(run) {

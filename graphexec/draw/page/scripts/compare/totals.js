@@ -11,7 +11,7 @@ import { differing, files, pairs, runs, sameMachine, SIDES } from "./pairing.js"
  */
 
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {string} the question of a run
  */
 export function askedIn(run) {
@@ -21,7 +21,7 @@ export function askedIn(run) {
 }
 
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {string} how a run ended
  */
 export function statusOf({ result }) {
@@ -89,7 +89,7 @@ function row(head, cells) {
 
 // Return the name of each total, its value, and the function that writes it.
 /**
- * @param {import("../run/run.js").Run} run
+ * @param {Run} run
  * @returns {Total[]}
  */
 function totalsOf(run) {

@@ -7,7 +7,6 @@ import { characters, number, plural, visible } from "../base/text.js";
 import { wholeContent } from "../run/prompts.js";
 import { messageKey, messageText, sizeOf, unnamedImages } from "../run/requests.js";
 
-/** @typedef {import("../run/prompts.js").Message} Message */
 /**
  * A part of an alignment: messages that both prompts have, or one that was removed, added or changed.
  * @typedef {(
@@ -65,7 +64,7 @@ function roleLine(message, kind) {
 }
 
 /**
- * @param {import("../run/prompts.js").ToolCall[]} calls
+ * @param {ToolCall[]} calls
  * @param {string} name
  */
 export function toolCalls(calls, name) {

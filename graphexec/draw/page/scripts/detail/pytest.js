@@ -5,9 +5,6 @@ import { requestOf } from "../run/prompts.js";
 import { replyTo } from "../run/requests.js";
 import { run } from "../run/run.js";
 
-/** @typedef {import("../run/prompts.js").Effect} Effect */
-/** @typedef {import("../run/run.js").EventRecord} Data */
-
 // The functions that make the agents whose runs can be repeated.
 /** @type {Record<string, string>} */
 const MAKERS = {
@@ -27,7 +24,7 @@ const LINE_LENGTH = 90;
 /**
  * Return whether a test can repeat the run up to a request.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  */
 export function isRepeatable(effect) {
   const { position, index } = requestOf(effect);
@@ -46,7 +43,7 @@ export function isRepeatable(effect) {
 /**
  * Return the kind of the agent; if the records do not name it, the request shows it.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @returns {string}
  */
 function agentKind(effect) {
@@ -59,7 +56,7 @@ function agentKind(effect) {
 /**
  * Return the source of a test that repeats the run up to a request.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  */
 export function asPytest(effect) {
   const { position, index } = requestOf(effect);
@@ -105,7 +102,7 @@ ${indented(body.join("\n"))}
 /**
  * Return the exception of a request without a reply, or of the steps that read the reply, or null.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @returns {Data | null}
  */
 function failureAfter(effect) {
@@ -169,7 +166,7 @@ function valueLines({ outcome, value }) {
  * Return what each tool has returned before a request. The observation of a failure is a result as well: the model is
  * told the same.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @returns {[string, string[]][]}
  */
 function toolResults(effect) {
@@ -186,7 +183,7 @@ function toolResults(effect) {
 /**
  * Return the calls of tools that exist, in their order.
  *
- * @param {import("../run/run.js").Visit[]} visits
+ * @param {Visit[]} visits
  * @returns {Data[]}
  */
 function toolCallsOf(visits) {

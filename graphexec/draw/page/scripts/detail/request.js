@@ -12,13 +12,11 @@ import { copyButtons } from "./copying.js";
 import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts, sizeText } from "./messages.js";
 import { holds, section, stepLink } from "./parts.js";
 
-/** @typedef {import("../run/prompts.js").Effect} Effect */
-
 // The length of instructions above which they are a summary.
 const LONG_INSTRUCTIONS = 600;
 
 /**
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @param {string} name
  */
 export function modelPart(effect, name) {
@@ -39,7 +37,7 @@ export function modelPart(effect, name) {
 /**
  * A menu of the requests that this one can be compared with, if there are any.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @param {() => void} fill
  */
 function againstMenu(effect, fill) {
@@ -71,7 +69,7 @@ function againstMenu(effect, fill) {
 /**
  * Show the messages that the request before, or the conversation before this run's question, does not have.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @param {string} name
  * @returns {HTMLElement[]}
  */
@@ -106,7 +104,7 @@ function newParts(effect, name) {
 /**
  * Show a first request: the instructions, the conversation before the question as a summary, and the question.
  *
- * @param {import("../run/prompts.js").Message[]} messages
+ * @param {Message[]} messages
  * @param {string} name
  * @returns {HTMLElement[]}
  */
@@ -131,8 +129,8 @@ function firstParts(messages, name) {
 /**
  * Show the difference between two requests: their tools and parameters, and their messages.
  *
- * @param {Effect} other
- * @param {Effect} effect
+ * @param {ModelEffect} other
+ * @param {ModelEffect} effect
  * @param {string} name
  * @returns {HTMLElement[]}
  */
@@ -163,7 +161,7 @@ function differenceParts(other, effect, name) {
 /**
  * Show the tools and the parameters of a request as a summary, such as "3 tools, 2 parameters".
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  * @param {string} name
  */
 function settingsPart(effect, name) {

@@ -1,25 +1,9 @@
 // The calls of a visit, with their replies and times.
 
-/** @typedef {import("./run.js").EventRecord} EventRecord */
-/**
- * A call of a request: its effect, the reports about it, and its reply in the record of the answer.
- * @typedef {{
- *   member: number,
- *   effect: EventRecord | null,
- *   notices: EventRecord[],
- *   streamed: string,
- *   answer: EventRecord | null,
- *   reply: EventRecord | null,
- *   failure: EventRecord | null,
- * }} Call
- * The calls that a node requested together.
- * @typedef {{ sequence: number | null, calls: Call[], notices: EventRecord[], atOnce: boolean }} CallGroup
- */
-
 /**
  * Return the requests of a visit with their calls. A report about no call is a request of its own.
  *
- * @param {import("./run.js").Visit} visit
+ * @param {Visit} visit
  * @returns {CallGroup[]}
  */
 export function requestsOf(visit) {
@@ -82,7 +66,7 @@ function readRequests(visit) {
         open.set(call.member, call);
       } else {
         call.answer = record;
-        call.reply = one;
+        call.reply = /** @type {ReplyData} */ (one);
         open.delete(call.member);
       }
     }
@@ -98,8 +82,8 @@ function readRequests(visit) {
  * @returns {{ began: number, ended: number, seconds: number } | null}
  */
 export function timesOf({ reply, failure }) {
-  const { began, seconds } = reply ?? failure ?? {};
-  return began === undefined ? null : { began, ended: began + seconds, seconds };
+  const ended = reply ?? failure;
+  return ended && { began: ended.began, ended: ended.began + ended.seconds, seconds: ended.seconds };
 }
 
 /**
@@ -117,7 +101,7 @@ export function spanOf({ calls }) {
 /**
  * Return the seconds of the requests of a visit, or null without a reply.
  *
- * @param {import("./run.js").Visit} visit
+ * @param {Visit} visit
  */
 export function secondsOf(visit) {
   const spans = requestsOf(visit)

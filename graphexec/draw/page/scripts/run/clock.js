@@ -6,6 +6,11 @@ import { run } from "./run.js";
 // When the last record and the last but heartbeats came, in milliseconds of the page's clock.
 export const came = { any: 0, news: 0 };
 
+/**
+ * Return the seconds since a moment of the page's clock, at which something came.
+ * @param {number} since
+ * @returns {number}
+ */
 export function silentSeconds(since) {
   const waited = (performance.now() - since) / 1000;
   const began = Date.parse(run.start.began ?? "");
@@ -14,7 +19,10 @@ export function silentSeconds(since) {
   return since === came.any ? Math.max(waited, age) : waited;
 }
 
-// The run's clock at the moment: its last known second and the time since.
+/**
+ * Return the second of the run's clock at the moment: its last known one and the time since.
+ * @returns {number}
+ */
 export function secondsNow() {
   if (run.result) return run.result.seconds ?? 0;
   const known = Math.max(run.time ?? 0, run.visits.at(-1)?.spent?.seconds ?? 0);

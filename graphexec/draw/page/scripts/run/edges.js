@@ -4,16 +4,29 @@ import { badged, picture } from "../base/given.js";
 import { run } from "./run.js";
 
 /**
- * @param {import("./run.js").EventRecord | null | undefined} moved
+ * Return the index of the edge of a move.
+ *
+ * @param {MovedRecord | null | undefined} moved
  * @returns {number | undefined}
  */
 export function edgeOf(moved, of = run) {
   return moved ? of.edges.get(`${moved.node} ${moved.outcome}`) : undefined;
 }
 
-// Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
-// belong to the edge between the other nodes.
 /**
+ * Return the edge of a move, as the picture of the machine has it.
+ *
+ * @param {MovedRecord | null | undefined} moved
+ * @returns {ArrowData | undefined}
+ */
+export function arrowOf(moved, of = run) {
+  return of.arrows[edgeOf(moved, of) ?? -1];
+}
+
+/**
+ * Return the index of the edge that a visit is on its way along. Where pieces are badges, the visits of their nodes
+ * belong to the edge between the other nodes.
+ *
  * @param {number} index
  * @returns {number | undefined}
  */
@@ -23,7 +36,7 @@ export function edgeAt(index, of = run) {
   let first = index;
   while (first > 0 && badged.has(visits[first].node)) first -= 1;
   let final = index;
-  while (badged.has(visits[final]?.moved?.target) && final + 1 < visits.length) final += 1;
+  while (badged.has(visits[final].moved?.target ?? "") && final + 1 < visits.length) final += 1;
   const moved = visits[final]?.moved;
   if (!moved) return undefined;
   const begun = visits[first].node;

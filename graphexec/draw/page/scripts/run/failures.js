@@ -4,7 +4,11 @@ import { inline, number } from "../base/text.js";
 import { requestsOf } from "./calls.js";
 import { run } from "./run.js";
 
-// Return the failures of a visit, each with its text and, if a call failed, its call.
+/**
+ * Return the failures of a visit, each with its text and, if a call failed, its call.
+ * @param {Visit} visit
+ * @returns {{ call: Call | null, text: string }[]}
+ */
 function failuresOf(visit) {
   const found = [];
   for (const { calls } of requestsOf(visit))
@@ -18,23 +22,40 @@ function failuresOf(visit) {
   return found;
 }
 
+/**
+ * Return whether something failed in a visit.
+ * @param {Visit} visit
+ * @returns {boolean}
+ */
 export function hasFailed(visit) {
   visit.failed ??= failuresOf(visit).length > 0;
   return visit.failed;
 }
 
+/**
+ * Return the message of an exception, or else its class.
+ * @param {ErrorData | null | undefined} error
+ * @returns {string}
+ */
 export function messageOf(error) {
   return error?.message || error?.type || "";
 }
 
-// Return the positions of the visits that failed.
+/**
+ * Return the positions of the visits that failed.
+ * @returns {number[]}
+ */
 export function failedPositions() {
   const positions = [];
   for (const [index, visit] of run.visits.entries()) if (hasFailed(visit)) positions.push(index + 1);
   return positions;
 }
 
-// Return the names of the nodes that failed until a position.
+/**
+ * Return the names of the nodes that failed until a position.
+ * @param {number} position
+ * @returns {Set<string>}
+ */
 export function failedNodes(position) {
   return new Set(
     run.visits
@@ -44,7 +65,11 @@ export function failedNodes(position) {
   );
 }
 
-// Return a summary of the failures of a visit, such as "2 of 12 failed: ...".
+/**
+ * Return a summary of the failures of a visit, such as "2 of 12 failed: ...".
+ * @param {Visit} visit
+ * @returns {string}
+ */
 export function failureText(visit) {
   const failures = failuresOf(visit);
   const calls = requestsOf(visit).reduce((sum, request) => sum + request.calls.length, 0);

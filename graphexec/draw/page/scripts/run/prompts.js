@@ -1,40 +1,15 @@
 // The prompts of a run: each effect's is rebuilt from what is new in it.
 
 /**
- * A call of a tool that a model wrote, and a message of a prompt; `kept` characters of `before` come before its content.
- * @typedef {{ id: string, name: string, arguments: string }} ToolCall
- * @typedef {{
- *   role: string,
- *   content: string,
- *   call_id?: string,
- *   tool_calls?: ToolCall[],
- *   images?: string[],
- *   kept?: number,
- *   before?: Message | null,
- * }} Message
- * The data of an effect, as in the records.
- * @typedef {import("./run.js").EventRecord} Effect
- * A request to a model: its messages, its settings, its place among the requests of the run, and the position and the
- * node of its step.
- * @typedef {{
- *   messages: Message[],
- *   settings: Record<string, any>,
- *   index: number,
- *   position: number,
- *   node: string,
- * }} ModelRequest
- */
-
-/**
  * The request of each effect that asks a model.
- * @type {Map<Effect, ModelRequest>}
+ * @type {Map<EffectData, ModelRequest>}
  */
 export const prompts = new Map();
 
 /**
  * Return the request of an effect that asks a model.
  *
- * @param {Effect} effect
+ * @param {EffectData} effect
  * @returns {ModelRequest}
  */
 export function requestOf(effect) {
@@ -46,11 +21,10 @@ export function requestOf(effect) {
 /**
  * Rebuild a prompt and its settings, which continue those of the run's last request.
  *
- * @param {Effect} effect
- * @param {import("./run.js").Run} of
+ * @param {ModelEffect} effect
+ * @param {Run} of
  */
 export function remember(effect, of) {
-  /** @type {{ kept: number, messages: Message[] }} */
   const { kept, messages } = effect.prompt;
   const continued = of.prompt[kept];
   const added = messages.map((message, index) => ({

@@ -5,9 +5,6 @@ import { requestsOf } from "./calls.js";
 import { requestOf, wholeContent } from "./prompts.js";
 import { run } from "./run.js";
 
-/** @typedef {import("./prompts.js").Effect} Effect */
-/** @typedef {import("./prompts.js").Message} Message */
-
 /**
  * Return a string that equal messages have in common.
  *
@@ -61,8 +58,8 @@ export function sizeOf(messages) {
 /**
  * Return the last request before this one that the same node made, or null.
  *
- * @param {Effect} effect
- * @returns {Effect | null}
+ * @param {ModelEffect} effect
+ * @returns {ModelEffect | null}
  */
 export function requestBefore(effect) {
   const { node, index } = requestOf(effect);
@@ -73,7 +70,7 @@ export function requestBefore(effect) {
 /**
  * Return the name of a request: its step, such as `7`, or `7.2` for the second request of that step.
  *
- * @param {Effect} effect
+ * @param {ModelEffect} effect
  */
 export function requestName(effect) {
   const { position, index } = requestOf(effect);
@@ -86,8 +83,8 @@ export function requestName(effect) {
  * Return the request that the reader compares a request with: the one before, the first, or the one of a name.
  *
  * @param {string} name
- * @param {Effect} effect
- * @returns {Effect | null}
+ * @param {ModelEffect} effect
+ * @returns {ModelEffect | null}
  */
 export function requestNamed(name, effect) {
   if (!name) return null;
@@ -99,8 +96,8 @@ export function requestNamed(name, effect) {
 /**
  * Return the reply to a request, or null.
  *
- * @param {Effect} effect
- * @returns {import("./run.js").EventRecord | null}
+ * @param {ModelEffect} effect
+ * @returns {ReplyData | null}
  */
 export function replyTo(effect) {
   const calls = requestsOf(run.visits[requestOf(effect).position - 1]).flatMap((request) => request.calls);

@@ -1,62 +1,13 @@
 // The run: its records in order, grouped into visits of nodes.
 
 import { picture } from "../base/given.js";
-import { edgeOf } from "./edges.js";
+import { arrowOf } from "./edges.js";
 import { remember } from "./prompts.js";
 
 /**
- * A record of the trace, or a part of one, such as `spent`; `graphexec.draw.runs.records` describes its fields.
- * @typedef {Record<string, any>} EventRecord
- */
-/**
- * A visit of a node. `spent` is the usage after it and `before` that before it; `failed` and `searched` are remembered.
- * @typedef {{
- *   node: string,
- *   entered: EventRecord | null,
- *   spent: EventRecord | null,
- *   before: EventRecord | null,
- *   records: EventRecord[],
- *   moved: EventRecord | null,
- *   failure: EventRecord | null,
- *   failed: boolean | null,
- *   searched: string | null,
- *   iteration: number | null,
- *   iterations: number | null,
- * }} Visit
- */
-/**
- * The picture of a machine.
- * @typedef {{
- *   start: string,
- *   boxes: {name: string, look: string, metered?: boolean, lines?: string[]}[],
- *   arrows: {source: string, outcome: string, target: string, exhausts?: boolean, resets?: string[]}[],
- * }} Machine
- */
-/**
- * @typedef {{
- *   arrows: Machine["arrows"],
- *   edges: Map<string, number>,
- *   boxes: Map<string, Machine["boxes"][number]>,
- *   start: EventRecord,
- *   visits: Visit[],
- *   result: EventRecord | null,
- *   count: number,
- *   iterations: number | null,
- *   over: string | null,
- *   time: number | null,
- *   silent: boolean,
- *   requests: import("./prompts.js").Effect[],
- *   prompt: import("./prompts.js").Message[],
- *   settings: EventRecord,
- * }} Run
- */
-
-// `iterations` is the number of the last one; `over` is the error with which a live feed ended, or "" without one.
-// `time` is the last record's, in seconds since the start; `silent` says that the writer gives no sign of life.
-// `boxes` are the machine's nodes by name, `edges` the indices of its arrows by source and outcome; `requests` are the
-// effects that ask a model, and `prompt` and `settings` are those of the last one.
-/**
- * @param {Machine} machine
+ * Return a run of a machine, without records.
+ *
+ * @param {PictureData} machine
  * @returns {Run}
  */
 export function makeRun(machine) {
@@ -82,8 +33,9 @@ export function makeRun(machine) {
 export const run = makeRun(picture);
 
 /**
- * @param {EventRecord} record
- * @param {Run} to
+ * Add a record to a run.
+ *
+ * @param {RunRecord} record
  */
 export function append(record, to = run) {
   to.count += 1;
@@ -99,8 +51,11 @@ export function append(record, to = run) {
     case "alive":
       break;
     case "entered":
-      to.visits.push({ ...visitOf(record.node, record.spent, to), entered: record });
-      if (to.boxes.get(record.node)?.metered) to.visits.at(-1).iteration = to.iterations + 1;
+      to.visits.push({
+        ...visitOf(record.node, record.spent, to),
+        entered: record,
+        iteration: to.boxes.get(record.node)?.metered ? (to.iterations ?? 0) + 1 : null,
+      });
       break;
     default:
       addToVisit(record, to);
@@ -109,7 +64,7 @@ export function append(record, to = run) {
 
 /**
  * @param {string} node
- * @param {EventRecord | null | undefined} spent
+ * @param {SpentData | null | undefined} spent
  * @param {Run} of
  * @returns {Visit}
  */
@@ -129,33 +84,33 @@ function visitOf(node, spent, of) {
   };
 }
 
-// The usage shows whether the visit of a metered node consumed an iteration. If a node requests nothing and its edge
-// resets the budget, the usage does not show it: the visit counts.
 /**
- * @param {EventRecord} record
+ * Decide whether the visit of a metered node consumed an iteration, which the usage shows. If a node requests nothing
+ * and its edge resets the budget, the usage does not show it: the visit counts.
+ *
+ * @param {RunRecord} record
  * @param {Run} of
  */
 function numberVisit(record, of) {
   const visit = of.visits.at(-1);
-  const spent = record.spent.iterations ?? 0;
+  const spent = record.spent?.iterations ?? 0;
   of.iterations ??= spent;
   if (!visit || visit.iteration !== of.iterations + 1) return;
   // The cost of an interrupted run's last visit may be unknown.
   if (record.event === "result" && record.status !== "answered" && record.status !== "stopped") return;
-  const resets = of.arrows[edgeOf(visit.moved, of)]?.resets ?? [];
+  const resets = arrowOf(visit.moved, of)?.resets ?? [];
   if (spent > (visit.before?.iterations ?? 0) || resets.includes("iterations")) of.iterations += 1;
   else visit.iteration = null;
 }
 
 /**
- * @param {EventRecord} record
+ * @param {VisitRecord | MovedRecord} record
  * @param {Run} to
  */
 function addToVisit(record, to) {
   let visit = to.visits.at(-1);
   // A report without an effect may come after the last move.
-  const late = record.event === "reported" && visit !== undefined;
-  if (!late && (visit === undefined || visit.moved !== null)) {
+  if (visit === undefined || (visit.moved !== null && record.event !== "reported")) {
     visit = visitOf(record.node ?? to.start.machine?.start ?? "", visit?.spent, to);
     to.visits.push(visit);
   }
@@ -166,19 +121,35 @@ function addToVisit(record, to) {
   if (record.event === "moved") {
     visit.moved = record;
     // A limit prevented the visit.
-    if (to.arrows[edgeOf(record, to)]?.exhausts && !visit.records.length) visit.iteration = null;
+    if (arrowOf(record, to)?.exhausts && !visit.records.length) visit.iteration = null;
     return;
   }
   visit.records.push(record);
-  if (record.event === "asked") for (const effect of record.effects ?? []) if (effect.prompt) remember(effect, to);
+  if (record.event === "asked") for (const effect of record.effects ?? []) if (asksModel(effect)) remember(effect, to);
 }
 
-// Positions: 0 is the start, then one for each visit, then the end, if the run has ended.
+/**
+ * Return whether an effect asks a model.
+ *
+ * @param {EffectData} effect
+ * @returns {effect is ModelEffect}
+ */
+export function asksModel(effect) {
+  return effect.prompt !== undefined;
+}
+
+/**
+ * Return the last position: 0 is the start, then comes one for each visit, then the end, if the run has ended.
+ *
+ * @returns {number}
+ */
 export function lastPosition() {
   return run.visits.length + (run.result ? 1 : 0);
 }
 
 /**
+ * Return the visit at a position, or null for the start and the end.
+ *
  * @param {number} position
  * @returns {Visit | null}
  */

@@ -1,13 +1,19 @@
 // The search: the steps whose text has a match and that fulfil the conditions of the filter.
 
+import { byId } from "../base/given.js";
 import { view } from "../base/view.js";
 import { fulfils, readFilter } from "./filter.js";
 import { lastPosition, run } from "./run.js";
 
-export const search = document.getElementById("search");
+export const search = byId("search");
 // Fields that the search ignores.
 const UNSEARCHED = new Set(["spent", "event", "call", "within", "began", "seconds", "time", "request"]);
 
+/**
+ * Add the strings and numbers in a value to `texts`.
+ * @param {unknown} value
+ * @param {string[]} texts
+ */
 export function gather(value, texts) {
   if (typeof value === "string") texts.push(value);
   else if (typeof value === "number") texts.push(String(value));
@@ -15,7 +21,11 @@ export function gather(value, texts) {
     for (const [key, one] of Object.entries(value)) if (!UNSEARCHED.has(key)) gather(one, texts);
 }
 
-// Return the text of a visit for the search; of a prompt, only its new part.
+/**
+ * Return the text of a visit for the search; of a prompt, only its new part.
+ * @param {Visit} visit
+ * @returns {string}
+ */
 function searchedIn(visit) {
   if (visit.searched === null) {
     const texts = [visit.node];
@@ -26,16 +36,25 @@ function searchedIn(visit) {
   return visit.searched;
 }
 
+/**
+ * Find what the reader searches for, and keep it in the view.
+ * @param {string} words
+ */
 export function searchFor(words) {
   const { conditions, phrase } = readFilter(words);
   view.pattern = phrase ? new RegExp(phrase.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu") : null;
   view.found = words ? positionsWith(view.pattern, conditions) : null;
 }
 
-// Return the positions whose text has a match, and whose visits fulfil all conditions.
+/**
+ * Return the positions whose text has a match, and whose visits fulfil all conditions.
+ * @param {RegExp | null} wanted
+ * @param {Condition[]} conditions
+ * @returns {number[]}
+ */
 function positionsWith(wanted, conditions) {
   const all = [];
-  const has = (text) => wanted === null || wanted.test(text);
+  const has = (/** @type {string} */ text) => wanted === null || wanted.test(text);
   const free = !conditions.length;
   if (free && has(searchable(run.start, ["input", "tools", "model", "agent"]))) all.push(0);
   run.visits.forEach((visit, index) => {
@@ -45,15 +64,28 @@ function positionsWith(wanted, conditions) {
   return all;
 }
 
+/**
+ * @param {Record<string, any>} record
+ * @param {string[]} keys
+ * @returns {string}
+ */
 function searchable(record, keys) {
+  /** @type {string[]} */
   const texts = [];
   for (const key of keys) gather(record[key], texts);
   return texts.join("\n");
 }
 
-// Return the next or previous match from a position, wrapping around.
+/**
+ * Return the next or previous match from a position, wrapping around.
+ * @param {number} position
+ * @param {boolean} forward
+ * @returns {number | null}
+ */
 export function matchFrom(position, forward) {
-  if (!view.found?.length) return null;
-  if (forward) return view.found.find((one) => one > position) ?? view.found[0];
-  return view.found.findLast((one) => one < position) ?? view.found.at(-1);
+  const found = view.found ?? [];
+  const next = forward
+    ? (found.find((one) => one > position) ?? found[0])
+    : (found.findLast((one) => one < position) ?? found.at(-1));
+  return next ?? null;
 }

@@ -4,7 +4,11 @@ import { inline, plural } from "../base/text.js";
 import { requestsOf } from "./calls.js";
 import { failureText, hasFailed } from "./failures.js";
 
-// Return a one-line summary of a visit.
+/**
+ * Return a one-line summary of a visit.
+ * @param {Visit} visit
+ * @returns {string}
+ */
 export function gist(visit) {
   if (hasFailed(visit)) return failureText(visit);
   let summary = "";
@@ -18,6 +22,10 @@ export function gist(visit) {
   return summary || valueSummary(visit.moved?.value);
 }
 
+/**
+ * @param {EffectData[]} effects
+ * @returns {string}
+ */
 function requestSummary(effects) {
   return effects
     .map((effect) => (effect.tool ? `${effect.tool}(${inline(effect.tool_input)})` : (effect.question ?? "")))
@@ -25,7 +33,11 @@ function requestSummary(effects) {
     .join(", ");
 }
 
-// Summarize the replies; if some failed, those only.
+/**
+ * Summarize the replies; if some failed, those only.
+ * @param {ReplyData[]} all
+ * @returns {string}
+ */
 function replySummary(all) {
   const wrong = all.filter((reply) => reply.status && reply.status !== "ok");
   const replies = wrong.length ? wrong : all;
@@ -36,9 +48,15 @@ function replySummary(all) {
   return [...contents, ...calls].filter(Boolean).join(", ");
 }
 
+/**
+ * @param {any} value
+ * @returns {string}
+ */
 function valueSummary(value) {
   if (value === null || typeof value !== "object") return inline(value ?? "");
-  const actions = value.actions?.map?.((action) => `${action.tool}(${inline(action.tool_input)})`);
+  const actions = value.actions?.map?.(
+    (/** @type {StepData} */ action) => `${action.tool}(${inline(action.tool_input)})`,
+  );
   const output = value.output ?? value.return_values?.output ?? value.return_values;
   if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
   const inputs = value.run?.inputs;

@@ -1,0 +1,149 @@
+"""The scripts of the pages: their modules, how they are bundled, and the types that they declare."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import MISSING, fields
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any, NamedTuple
+
+import networkx as nx
+import pytest
+from pydantic import TypeAdapter
+from typing_extensions import is_typeddict
+
+from graphexec.draw.model.picture import Arrow, Box, Picture
+from graphexec.draw.page.bundle import bundle
+from graphexec.draw.runs import record_schema
+
+FOLDER = Path(__file__).parents[2] / "graphexec" / "draw" / "page" / "scripts"
+SOURCES = {path.relative_to(FOLDER).as_posix(): path.read_text("utf-8") for path in sorted(FOLDER.rglob("*.js"))}
+# One for each page, and the one that opens a page of several runs.
+ENTRIES = ("compare.js", "index.js", "open.js", "page.js")
+
+IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+# The programs in Python that scripts write have lines such as `import os`.
+STATEMENT = re.compile(r'^(?:import\b.*(?:["{;]$)|export\b.*)', re.MULTILINE)
+DECLARATION = re.compile(r"^(?:export )?(?:const|let|class|(?:async )?function) (\w+|[{[][^}\]]*[}\]])", re.MULTILINE)
+# What does not run when a module is loaded: comments, imports, functions at the top, and functions within a line.
+LATER = re.compile(
+    r"^//.*$|^/\*.*?\*/$|^import .*?;$|^(?:export )?(?:async )?function .*?^\}$|=> (?!\{).*?$|=> \{$.*?^ *\}",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def imports_of(module: str) -> dict[str, list[str]]:
+    """Return the names that a module imports, by the module that they come from."""
+    found = IMPORT.findall(SOURCES[module])
+    return {normpath(join(dirname(module), path)): re.findall(r"\w+", names) for names, path in found}
+
+
+def declared_in(text: str) -> list[str]:
+    """Return the names that are declared at the top of a script."""
+    patterns = DECLARATION.findall(text)
+    return [name for pattern in patterns for name in re.findall(r"\w+(?=\s*(?:[,}\]]|$))", pattern)]
+
+
+MODULES: nx.DiGraph[str] = nx.DiGraph((module, other) for module in SOURCES for other in imports_of(module))
+MODULES.add_nodes_from(SOURCES)
+REACHED = {entry: set(nx.dfs_preorder_nodes(MODULES, entry)) for entry in ENTRIES}
+
+
+def test_every_module_is_on_a_page() -> None:
+    assert set(SOURCES) - set[str]().union(*REACHED.values()) == set()
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_modules_begin_with_their_purpose(module: str) -> None:
+    assert SOURCES[module].startswith("// ")
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_bundle_holds_each_module_once(entry: str) -> None:
+    text = bundle(entry)
+    counts = {module: text.count(SOURCES[module].splitlines()[0]) for module in MODULES}
+    assert counts == {module: int(module in REACHED[entry]) for module in MODULES}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_modules_follow_what_they_import(entry: str) -> None:
+    text = bundle(entry)
+    place = {module: text.find(SOURCES[module].splitlines()[0]) for module in MODULES}
+    assert [
+        (module, other)
+        for module, other in MODULES.subgraph(REACHED[entry]).edges
+        if place[other] > place[module] and not nx.has_path(MODULES, other, module)
+    ] == []
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_cycles_do_not_run_while_loading(module: str) -> None:
+    loading = LATER.sub("", SOURCES[module])
+    assert [
+        name
+        for other, names in imports_of(module).items()
+        if nx.has_path(MODULES, other, module)
+        for name in names
+        if re.search(rf"\b{name}\b", loading)
+    ] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_names_are_unique_in_a_bundle(entry: str) -> None:
+    names = Counter(declared_in(bundle(entry)))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_bundle_has_no_module_statements(entry: str) -> None:
+    assert STATEMENT.findall(bundle(entry)) == []
+
+
+class Declared(NamedTuple):
+    """A type of the scripts: the names of its fields, and those that are not optional."""
+
+    names: frozenset[str]
+    required: frozenset[str]
+
+
+def declared_types() -> dict[str, Declared]:
+    """Return the interfaces of `types.d.ts`, with the fields of those that they extend."""
+    text = (FOLDER / "types.d.ts").read_text("utf-8")
+    found: dict[str, Declared] = {}
+    for name, base, body in re.findall(r"^interface (\w+)(?: extends (\w+))? \{$(.*?)^\}$", text, re.M | re.S):
+        own = re.findall(r"^  (\w+)(\??):", body, re.MULTILINE)
+        inherited = found.get(base, Declared(frozenset(), frozenset()))
+        found[name] = Declared(
+            inherited.names | {field for field, _ in own},
+            inherited.required | {field for field, optional in own if not optional},
+        )
+    return found
+
+
+TYPES = declared_types()
+
+
+# The validated types, but for bases of others; `_Other` is one of all records. Any: they have no common type.
+SCHEMA: dict[str, Any] = {
+    name.removeprefix("_"): kind
+    for name, kind in vars(record_schema).items()
+    if is_typeddict(kind) and name not in ("_AtNode", "_OfCall", "_Other")
+}
+
+
+@pytest.mark.parametrize("name", SCHEMA)
+def test_scripts_declare_the_fields_of_records(name: str) -> None:
+    """What scripts take for granted is validated, and they know of all that is."""
+    schema = TypeAdapter(SCHEMA[name]).json_schema()
+    declared = TYPES.get(f"{name}Record") or TYPES[f"{name}Data"]
+    assert set(schema["properties"]) <= declared.names
+    assert declared.required - {"event"} <= set(schema.get("required", ()))
+
+
+@pytest.mark.parametrize("kind", [Arrow, Box, Picture])
+def test_scripts_declare_the_fields_of_pictures(kind: type[Arrow | Box | Picture]) -> None:
+    declared = TYPES[f"{kind.__name__}Data"]
+    assert declared.names == {field.name for field in fields(kind)}
+    assert declared.required == {field.name for field in fields(kind) if field.default is MISSING}
