@@ -30,6 +30,8 @@ interface StartRecord extends AnyRecord {
   machine?: PictureData;
   began?: string;
   limits?: LimitsData;
+  /** The limits of the machine's own budgets. */
+  budgets?: Record<string, number | null>;
   input?: any;
   model?: string;
   agent?: string;
@@ -131,9 +133,9 @@ interface ParentData {
 
 /** The limits by name; null means no limit. */
 interface LimitsData {
-  [name: string]: number | null | undefined | Record<string, number>;
+  [name: string]: number | null | undefined | Record<string, number | null>;
   iterations?: number | null;
-  budgets?: Record<string, number>;
+  budgets?: Record<string, number | null>;
 }
 
 /** The limit that stopped a run. */
@@ -343,6 +345,8 @@ interface Visit {
   failed: boolean | null;
   /** The text for the search; null if it is not known yet. */
   searched: string | null;
+  /** Its calls, as they were with so many records. */
+  requests?: { records: number; found: CallGroup[] };
   /** The iteration that it consumes, or null. */
   iteration: number | null;
   /** The number of the last iteration before it. */

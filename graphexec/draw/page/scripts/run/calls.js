@@ -14,7 +14,7 @@ export function requestsOf(visit) {
 }
 
 /**
- * @param {import("./run.js").Visit} visit
+ * @param {Visit} visit
  * @returns {CallGroup[]}
  */
 function readRequests(visit) {

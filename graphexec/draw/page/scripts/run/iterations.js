@@ -1,7 +1,7 @@
 // The run as a tree: its iterations, of which equal ones that follow each other are one group, and their steps.
 
 import { requestsOf, timesOf } from "./calls.js";
-import { edgeOf } from "./edges.js";
+import { arrowOf } from "./edges.js";
 import { hasFailed } from "./failures.js";
 import { run } from "./run.js";
 
@@ -58,16 +58,20 @@ function iterations() {
   return found;
 }
 
-/** Return whether a limit kept a visit from being an iteration: it belongs to none. */
+/**
+ * Return whether a limit kept a visit from being an iteration: it belongs to none.
+ * @param {Visit} visit
+ */
 function isRefused(visit) {
   return Boolean(
-    run.boxes.get(visit.node)?.metered && run.arrows[edgeOf(visit.moved)]?.exhausts && !visit.records.length,
+    run.boxes.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length,
   );
 }
 
 /**
  * Return the number of an iteration that the own budget of an embedded graph counts, and the name of the graph; or null
  * if the visit began none.
+ * @param {Visit} visit
  * @returns {{number: number, name: string} | null}
  */
 export function ownIteration({ node, before, spent }) {
