@@ -141,6 +141,7 @@ app.command(
         "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
         "graphexec view traces/  # all runs of a folder, with a heat map",
         "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
+        "graphexec view --live trace.jsonl my_agent.py:executor  # and go on from its steps, with other replies",
     )
 )(view)
 

@@ -65,7 +65,9 @@ def view(
         typer.Option(
             "--live",
             help="Serve the page to this computer, and follow the file as it is written, until Ctrl-C. The address has "
-            "a token, without which nobody can read it. The file may not exist yet. Needs graphexec-agents\\[live].",
+            "a token, without which nobody can read it. The file may not exist yet. The page can go on from a step, as "
+            "graphexec replay does; name your own executor for that behind the file, as my_agent.py:executor, which is "
+            "imported, and so run. Needs graphexec-agents\\[live].",
             rich_help_panel=_LIVE,
         ),
     ] = False,
@@ -104,7 +106,7 @@ def view(
             if output is not None:
                 raise UsageError("--live cannot write a file; leave out -o")
             with terminable():
-                _serve(trace, port or 0, opened=not no_open)
+                _serve(trace, traces[1] if len(traces) > 1 else None, port or 0, opened=not no_open)
             return
         if output is not None:
             _check_suffix(trace, views[0] if views else "page", output)
@@ -144,7 +146,7 @@ def view(
 
 
 def _check_count(traces: Sequence[str], views: Sequence[str]) -> None:
-    if len(traces) == 1:
+    if len(traces) == 1 or (views == ["live"] and len(traces) == 2 and _is_target(traces[1])):  # noqa: PLR2004 - as below
         return
     if views:
         raise UsageError(f"--{views[0]} shows one run; name one trace, or leave out --{views[0]} to compare two")
@@ -152,6 +154,13 @@ def _check_count(traces: Sequence[str], views: Sequence[str]) -> None:
         raise UsageError(f"{len(traces)} traces are named; name one to show its run, or two to compare theirs")
     if traces == ["-", "-"]:
         raise UsageError("the standard input can only be read once; name a file to compare it with")
+
+
+def _is_target(word: str) -> bool:
+    from graphexec.cli.runs.question import split_words
+
+    # A name that ends as a file's gets the error of a missing file.
+    return word.endswith(".py") or split_words([word])[0] is not None
 
 
 def _names_of(traces: Sequence[str]) -> tuple[str, str]:
@@ -186,14 +195,15 @@ def _check_suffix(trace: str, view: str, output: Path) -> None:
     raise UsageError(f"{output} does not have the suffix {needed} of a {view}; {', or '.join(remedies)}")
 
 
-def _serve(trace: str, port: int, *, opened: bool) -> None:
+def _serve(trace: str, target: str | None, port: int, *, opened: bool) -> None:
+    from graphexec.cli.runs.replaying import make_executor_source
     from graphexec.live import serving
 
     if trace == "-":
         raise UsageError("the standard input cannot be followed; name the file that graphexec run --record writes")
     if Path(trace).is_dir():
         raise UsageError(f"{trace} is a folder; name the file that graphexec run --record writes")
-    with serving(trace, port=port) as url:
+    with serving(trace, port=port, executor=make_executor_source(trace, target)) as url:
         print(url, flush=True)
         pending = "" if Path(trace).exists() else ", which does not exist yet"
         print(f"graphexec: following {trace}{pending}; press Ctrl-C to stop", file=sys.stderr, flush=True)

@@ -6,80 +6,75 @@
         for event in executor.stream(question):
             recorder(event)
 
+With `executor=`, the page can go on from a step of the run with another reply, as `graphexec.draw.fork` does. The
+server has these addresses; those of a fork begin with `/forks/NUMBER/` instead of `/`:
+
+- `GET /`: the page of the run. In its data, `live` is the address of the events, and `fork` that of forks, or null.
+- `GET /events`: the records as server-sent events; the id of each is its index in the run. `end` follows the result,
+  `gone` the last record of a server that closes, and `again` says that another run has replaced this one.
+- `POST /fork`: go on from a step. The body is a JSON object of at most a mebibyte, with `step` (from 1); `call` (the
+  index in the step, needed if it has several calls); and `reply` or `observation` or neither. A `reply` is the text of
+  a model, or `{"content": ..., "tool_calls": [{"name": ..., "arguments": ...}]}`, or what else answers the call. The
+  answer has the status 201, and `page` (the address of the new run's page), `trace` (the name of its file, beside the
+  file of the parent, or null) and `changed_request` (the first step whose request to the model differs from the
+  recorded one, or null). A refusal has `error`, its message, and the status 400, 403 (another site sent it), 404, 409
+  (a fork is running, or another run has replaced this one), 413 or 415.
+
 It needs the extras `live` and `draw`: `pip install 'graphexec-agents[live,draw]'`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphexec.draw.page import html
-from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
-from graphexec.live.feeds import Feed, Source, feed_of
+from graphexec.live.application import make_application, missing_extra
+from graphexec.live.feeds import Source
+from graphexec.live.forks import ExecutorSource, LiveRuns
 from graphexec.live.tokens import TOKEN_BYTES, Access, validate_token
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Seconds between two reads of the source: too short to notice.
-_PAUSE = 0.05
-# Records per message, so that a long run does not delay other readers.
-_AT_ONCE = 500
-# The maximum length of a record's number: Python refuses to parse thousands of digits.
-_DIGITS = 12
-# Seconds for sending the remaining records when the server closes.
+# Seconds for sending the remaining records when the server closes, and for the end of a fork.
 _GRACE = 3
 
-# A request for another host name may come from DNS rebinding.
-_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
 
-
-def live_page(source: Source, *, token: str) -> Starlette:
+def live_page(source: Source, *, token: str, executor: ExecutorSource | None = None) -> Starlette:
     """Return the ASGI application that serves the page of the run at `source`, from its first record on.
 
-    `/` is the page, `/events` the records as server-sent events. Every request needs the token: in the address
-    (`/?token=...`), which sets a cookie for the next ones, or in the header `Authorization: Bearer ...`. Make it with
-    `secrets.token_urlsafe()`, and print the address where its reader sees it. The application accepts only the host
-    names of this computer. Raises `InputError` for a token of fewer than 16 characters or with characters that an
-    address must escape, and without starlette.
+    Every request needs the token: in the address (`/?token=...`), which sets a cookie for the next ones, or in the
+    header `Authorization: Bearer ...`. Make it with `secrets.token_urlsafe()`, and print the address where its reader
+    sees it. The application accepts only the host names of this computer.
+
+    With an `executor`, or a function that returns one for a `Recording`, who has the token can go on from a step of the
+    run: the executor's model and tools are called in this process. Raises `InputError` for a token of fewer than 16
+    characters or with characters that an address must escape, and without starlette.
     """
     validate_token(token)
-    return _application(feed_of(source), Access(token))
+    return make_application(LiveRuns(source, executor), Access(token))
 
 
 @contextmanager
-def serving(source: Source, *, port: int = 0) -> Generator[str]:
+def serving(source: Source, *, port: int = 0, executor: ExecutorSource | None = None) -> Generator[str]:
     """Serve the page of the run at `source` from a thread, and yield its address, with a new random token.
 
-    Who has the address can read the run. Readers receive every record made before the block ends. Port 0 selects a free
+    Who has the address can read the run, and with an `executor` go on from its steps, as in `live_page`. Readers
+    receive every record made before the block ends; a fork that is running then is interrupted. Port 0 selects a free
     port. Raises `InputError` without uvicorn, and for a port in use.
     """
-    feed = feed_of(source)
+    runs = LiveRuns(source, executor)
     token = secrets.token_urlsafe(TOKEN_BYTES)
-    application = _application(feed, Access(token))
+    application = make_application(runs, Access(token))
     try:
         import uvicorn
     except ImportError as error:
-        raise _missing(error) from error
+        raise missing_extra(error) from error
     listening = _listen(port)
     config = uvicorn.Config(
         application,
@@ -100,13 +95,9 @@ def serving(source: Source, *, port: int = 0) -> Generator[str]:
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/?token={token}"
     finally:
-        feed.closed = True
+        runs.close(_GRACE)
         server.should_exit = True
         thread.join()
-
-
-def _missing(error: ImportError) -> InputError:
-    return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
 
 
 def _listen(port: int) -> socket.socket:
@@ -114,87 +105,3 @@ def _listen(port: int) -> socket.socket:
         return socket.create_server(("127.0.0.1", port))
     except (OSError, OverflowError) as error:
         raise InputError(f"port {port} cannot be opened: {error}; pass another, or 0 for a free one") from error
-
-
-def _application(feed: Feed, access: Access) -> Starlette:
-    try:
-        from sse_starlette import EventSourceResponse
-        from starlette.applications import Starlette
-        from starlette.concurrency import run_in_threadpool
-        from starlette.middleware import Middleware
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-        from starlette.responses import HTMLResponse, PlainTextResponse
-        from starlette.routing import Route
-    except ImportError as error:
-        raise _missing(error) from error
-
-    async def page(_request: Request) -> Response:
-        feed.refresh()
-        if not feed.lines and feed.error:
-            return PlainTextResponse(f"{feed.error}\n", 500)
-        if not feed.lines:
-            return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", "Cache-Control": "no-store"})
-        try:
-            # The layout takes a while, during which other readers still receive events.
-            text = await run_in_threadpool(_page, feed.lines[0], feed.run)
-        except InputError as error:
-            return PlainTextResponse(f"{error}\n", 500)
-        return HTMLResponse(text, headers={"Cache-Control": "no-store"})
-
-    async def events(request: Request) -> Response:
-        last = request.headers.get("last-event-id", "")
-        return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
-
-    known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
-    middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
-    return Starlette(routes=[Route("/", page), Route("/events", events)], middleware=middleware)
-
-
-@lru_cache(maxsize=4)
-def _page(start: str, run: str) -> str:
-    """Return the page without the run's records, which it requests itself."""
-    recording = Recording((json.loads(start),))
-    return html(recording.machine, recording, live=f"events?run={run}")
-
-
-async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
-    """Yield the records after the one with the id `last`; the id of each is its index in the run.
-
-    `end` follows the result, `gone` the last record of a server that closes. A reader of an earlier run, which the
-    source no longer has, receives `again`.
-    """
-    from sse_starlette import ServerSentEvent
-
-    position = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
-    while True:
-        feed.refresh()
-        run = run or feed.run
-        lines = feed.lines[position : position + _AT_ONCE]
-        if run != feed.run:
-            yield ServerSentEvent(data="", event="again").encode()
-            return
-        if lines:
-            yield b"".join(ServerSentEvent(data=line, id=str(one)).encode() for one, line in enumerate(lines, position))
-            position += len(lines)
-        elif feed.over:
-            yield ServerSentEvent(data=feed.error, event="end").encode()
-            return
-        elif feed.closed:
-            yield ServerSentEvent(data="", event="gone").encode()
-            return
-        else:
-            await asyncio.sleep(_PAUSE)
-
-
-def _with_headers(app: ASGIApp) -> ASGIApp:
-    """Return the application with security headers on every response, errors included."""
-
-    async def with_headers(scope: Scope, receive: Receive, send: Send) -> None:
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        await app(scope, receive, send_with_headers)
-
-    return with_headers

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.record_schema import upgrade_record, validate_record
-from graphexec.draw.runs.records import Recorder
+from graphexec.draw.runs.records import Recorder, Recording
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 from graphexec.runtime.files import open_regular, read_lines
@@ -41,6 +41,10 @@ class Feed(ABC):
     def refresh(self) -> None:
         """Read new records from the source."""
 
+    @abstractmethod
+    def recording(self) -> Recording:
+        """Return the whole records of the run so far. Raises `InputError` for an invalid source, and `OSError`."""
+
     def _add(self, record: Record) -> None:
         self.lines.append(record_json(record))
         self.over = record["event"] == "result"
@@ -59,6 +63,9 @@ class _RecorderFeed(Feed):
     def refresh(self) -> None:
         for record in self._records[len(self.lines) :]:
             self._add(record)
+
+    def recording(self) -> Recording:
+        return Recording(tuple(self._records))
 
 
 class _FileFeed(Feed):
@@ -90,6 +97,15 @@ class _FileFeed(Feed):
             self._number += 1
             if line.strip() and not self.error:
                 self._read(line)
+
+    def recording(self) -> Recording:
+        with open_regular(self._path) as file:
+            # The last line may be incomplete.
+            whole, newline, _ = read_lines(file).rpartition(b"\n")
+        try:
+            return Recording.from_json_lines((whole + newline).decode())
+        except UnicodeDecodeError as error:
+            raise InputError(f"{self._path} is not UTF-8; pass the file that graphexec run --record wrote") from error
 
     def _read_on(self, status: tuple[int, ...]) -> bytes:
         """Return what was written since the last read; everything, if the file was replaced."""

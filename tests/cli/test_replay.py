@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.cli.conversations import Conversation, Reply, Silence, native_tool_call, serving
-from tests.cli.terminals import Ended, Program, command
+from tests.cli.terminals import PATIENCE, Ended, Program, command
+from tests.live.readers import credentials
 
 QUESTION = "What is 37 * 48?"
 SOLVED: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
@@ -216,3 +218,35 @@ def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: li
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err.partition("\n")[0]
     assert Path("trace.jsonl").read_bytes() == before
+
+
+def test_live_page_goes_on_with_the_named_executor(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    record(capsys)
+    with Program("view", "--live", "trace.jsonl", "mine.py:going_on", "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        address, headers = credentials(viewing.process.stdout.readline().strip())
+        body = {"step": 3, "call": 0, "observation": "a is none"}
+        with httpx.Client(trust_env=False, timeout=PATIENCE, headers=headers) as client:
+            answer = client.post(f"{address}fork", json=body)
+            assert answer.json()["trace"] == "trace.fork-1.jsonl"
+            assert "event: end" in client.get(f"{address}forks/1/events").text
+        assert viewing.interrupt().code == 0
+    records = read("trace.fork-1.jsonl")
+    assert (records[0]["parent"]["trace"], records[-1]["output"]) == ("trace.jsonl", "something else")
+
+
+def test_live_page_needs_the_executor_of_a_run(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    record(capsys)
+    with Program("view", "--live", "trace.jsonl", "--no-open") as viewing:
+        assert viewing.process.stdout is not None
+        address, headers = credentials(viewing.process.stdout.readline().strip())
+        with httpx.Client(trust_env=False, timeout=PATIENCE, headers=headers) as client:
+            assert '"fork": null' in client.get(address).text
+            refused = client.post(f"{address}fork", json={"step": 3})
+        assert refused.status_code == 400
+        assert refused.json()["error"].startswith("the run in trace.jsonl had the tools look_up; name the executor")
+
+
+def test_target_of_a_live_page_is_loaded_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = command(capsys, "view", "--live", "trace.jsonl", "nowhere.py:executor", "--no-open")
+    assert (ended.code, ended.out, "nowhere.py" in ended.err) == (2, "", True)

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphexec import AgentExecutor, InputError, Limits, ParseError, RunResult, create_tool_calling_agent, tool
+from graphexec import (
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    InputError,
+    Limits,
+    ParseError,
+    RunResult,
+    create_tool_calling_agent,
+    tool,
+)
 from graphexec.actions import Steps
 from graphexec.draw import Recorder, Recording, compare_runs, fork, recording_of
 from graphexec.effects import ToolResult, agent_limits
@@ -167,6 +177,29 @@ def test_fork_of_a_fork_is_a_run_of_its_own() -> None:
     twice = fork(read_back(once), make(answering("c")), at=3, observation="c", trace="fork.jsonl")
     assert twice.run().output == "c"
     assert twice.parent["run"] == once.records[1]["run"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        ("A!", "A!"),
+        (AgentFinish({"output": "A!"}), "A!"),
+        (AgentAction("look_up", {"word": "b"}), "b is a word"),
+        ([AgentAction("look_up", {"word": "b"})], "b is a word"),
+        ({"content": "", "tool_calls": [{"name": "look_up", "arguments": {"word": "b"}}]}, "b is a word"),
+    ],
+)
+def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> None:
+    executor = AgentExecutor(agent=decide_once, tools=[look_up])
+    recording = read_back(executor.run("Which?"))
+    assert fork(recording, executor, at=1).run().output == "a is a word"
+    assert fork(recording, executor, at=1, reply=reply).run().output == output
+    with pytest.raises(InputError, match=r"^step 1 \(plan\): 5 is not a decision of the agent .*; pass an answer"):
+        fork(recording, executor, at=1, reply=5)
+
+
+def decide_once(steps: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
+    return AgentFinish({"output": steps[-1].observation}) if steps else AgentAction("look_up", {"word": "a"})
 
 
 def test_limits_count_what_the_run_has_spent() -> None:

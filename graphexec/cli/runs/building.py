@@ -195,6 +195,12 @@ def _chosen_limits(options: AgentOptions) -> Mapping[str, float | None]:
     return limits
 
 
+def keep_limits(executor: AgentExecutor, recorded: Mapping[str, float | None]) -> AgentExecutor:
+    """Return the executor with the limits of a recorded run, by name."""
+    different = _different_limits(executor, recorded)
+    return apply_limits(executor, different) if different else executor
+
+
 def _different_limits(executor: AgentExecutor, recorded: Mapping[str, float | None]) -> Mapping[str, float | None]:
     """Return those of the recorded limits that the executor has with another value."""
     before = executor.limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -15,7 +15,7 @@ from graphexec.cli.exit_codes import Debug, UsageError, exit_on_error, option
 from graphexec.cli.files import read_input
 from graphexec.cli.records import load_recording
 from graphexec.cli.runs import parameters
-from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor
+from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_executor, keep_limits
 from graphexec.cli.runs.loop import RunSetup
 from graphexec.cli.runs.options import AgentName
 from graphexec.cli.runs.running import show_run
@@ -23,6 +23,7 @@ from graphexec.cli.runs.shared_options import with_agent_options
 from graphexec.cli.runs.termination import terminable
 from graphexec.draw.runs.data import Record
 from graphexec.errors import InputError
+from graphexec.executor.executor import AgentExecutor
 from graphexec.tools.everyday import EVERYDAY_TOOLS
 
 if TYPE_CHECKING:
@@ -130,10 +131,7 @@ def _read_changes(reply: str | None, tool_calls: Sequence[str], observation: str
         return {"observation": _read_text("--observation", observation)}
     text = None if reply is None else _read_text("--reply", reply)
     if tool_calls:
-        from graphexec.draw.forks import read_model_reply
-
-        calls = [_read_call(one) for one in tool_calls]
-        return {"reply": read_model_reply({"content": text or "", "tool_calls": calls})}
+        return {"reply": {"content": text or "", "tool_calls": [_read_call(one) for one in tool_calls]}}
     return {} if text is None else {"reply": text}
 
 
@@ -183,10 +181,25 @@ def build_recorded(recording: Recording, trace: str, options: AgentOptions) -> N
 
     Raises `UsageError` for what the records do not have, and as `build_executor` does.
     """
-    start = recording.records[0]
-    limits: dict[str, Any] = dict(start.get("limits") or {})
-    limits |= limits.pop("budgets", {})
-    return build_executor(options if options.target else _with_recorded(options, start, trace), limits)
+    options = options if options.target else _with_recorded(options, recording.records[0], trace)
+    return build_executor(options, _recorded_limits(recording))
+
+
+def make_executor_source(trace: str, target: str | None) -> Callable[[Recording], AgentExecutor]:
+    """Return a function that makes the executor for a run in a trace: that of the target, or the built-in agent.
+
+    Raises as `build_executor` does for the target, which is loaded at once; the function raises as `build_recorded`.
+    """
+    if target is None:
+        return lambda recording: build_recorded(recording, trace, AgentOptions()).executor
+    executor = build_executor(AgentOptions(target=target)).executor
+    return lambda recording: keep_limits(executor, _recorded_limits(recording))
+
+
+def _recorded_limits(recording: Recording) -> Mapping[str, float | None]:
+    limits: dict[str, Any] = dict(recording.records[0].get("limits") or {})
+    budgets: dict[str, Any] = limits.pop("budgets", {})
+    return {**limits, **budgets}
 
 
 def _with_recorded(options: AgentOptions, start: Record, trace: str) -> AgentOptions:

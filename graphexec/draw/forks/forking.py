@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, final
 
 from graphexec.actions import run_of
+from graphexec.draw.forks.changes import UNCHANGED, make_reply
 from graphexec.draw.forks.replaying import Replayed, ReplySource, replay_records
-from graphexec.draw.forks.replies import UNCHANGED, make_reply, read_reply
+from graphexec.draw.forks.replies import read_reply
 from graphexec.draw.forks.script import CallKey, ForkPoint, call_key, cut_script
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import AnyRun, Recorder, Recording, recording_of
@@ -158,7 +159,8 @@ def fork(  # noqa: PLR0913
 
     The replies of the run up to this step, and of the other calls that were made at the same time, are kept: pure nodes
     are called again, but no model and no tool. `reply` replaces that to the call with the index `call` in the step: the
-    text of a model or a `ModelReply`, a `ToolResult`, or what else answers the effect. `observation` is that of a tool
+    text of a model, an object with `content` and `tool_calls` (each `name` and `arguments`) or a `ModelReply`, a
+    `ToolResult`, or what else answers the effect. `observation` is that of a tool
     that has succeeded. Without either, the run goes on as it was. Calls without a reply, because the run has failed or
     was interrupted there, are made again.
 

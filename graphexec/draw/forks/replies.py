@@ -1,10 +1,9 @@
-"""The replies of a fork: those of the recorded run, read from its records, and the new one, as its user writes it."""
+"""The replies of a recorded run, read from its records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final, final, get_args
+from typing import Any, get_args
 
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.draw.runs.data import Record, value_data
@@ -18,29 +17,16 @@ from graphexec.effects import (
     ToolResult,
     Unreadable,
 )
-from graphexec.errors import InputError, SnapshotError, an, format_value
+from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.events import Cut
 from graphexec.kernel.serialization import format_json, load_reply, parse_json
-from graphexec.kernel.signatures import reply_classes
-from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage, check_reply
+from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
 from graphexec.messages.images import restore_images
 from graphexec.messages.replies import FinishReason
 
 # What a record that is not of the expected form raises here.
 _INVALID = (LookupError, TypeError, AttributeError, ValueError, SnapshotError, InputError)
-
-
-@final
-class Unchanged:
-    """The class of `UNCHANGED`."""
-
-    def __repr__(self) -> str:
-        return "UNCHANGED"
-
-
-# Stands for a reply that was not given, because a reply may be `None`.
-UNCHANGED: Final = Unchanged()
 
 
 def read_reply(effect: Effect[Any], record: Record, outcomes: Mapping[str, type], moved: str | None) -> Any:
@@ -124,69 +110,3 @@ def _read_decision(decision: Any) -> AgentFinish | tuple[AgentAction, ...] | Unr
             )
         case _:
             raise ValueError("it is not a decision")
-
-
-def make_reply(effect: Effect[Any], reply: object, observation: object, recorded: object, tool: object) -> Any:
-    """Return the new reply to an effect: `reply`, or for the call of a `tool` the result with this `observation`.
-
-    The text of a model's reply stands for a whole reply; one without a usage has that of the `recorded` reply, which
-    was paid for. JSON data are read as a reply of the effect's class. Raises `InputError` for a reply to another
-    effect.
-    """
-    name = type(effect).__name__
-    if observation is not UNCHANGED:
-        if not isinstance(effect, CallTool):
-            raise InputError(f"{name} is not the call of a tool, so it has no observation; pass its reply")
-        if isinstance(observation, ToolResult):
-            return observation
-        return ToolResult(observation, return_direct=getattr(tool, "return_direct", False) is True)
-    if isinstance(effect, ModelEffect):
-        given = ModelReply(reply) if isinstance(reply, str) else reply
-        if isinstance(given, ModelReply):
-            before = recorded if isinstance(recorded, ModelReply) else None
-            paid = before is not None and given.usage == Usage() and given.cost is None
-            given = replace(given, usage=before.usage, cost=before.cost) if paid and before is not None else given
-            return check_reply(given, "of the fork")
-    # mypy does not take a class for hashable.
-    kind: Any = type(effect)
-    classes = reply_classes(kind)
-    if isinstance(reply, classes or object):
-        return reply
-    try:
-        return load_reply(effect, {"data": reply}, {})
-    except _INVALID as error:
-        wanted = " or ".join(an(one.__name__) for one in classes)
-        remedy = "pass its observation" if isinstance(effect, CallTool) else f"pass {wanted}"
-        raise InputError(f"{format_value(reply)} is not a reply to {name}; {remedy}") from error
-
-
-# Any: JSON, as a program sends it.
-def read_model_reply(data: Any) -> ModelReply:
-    """Return the reply of a model that is written as `{"content": ..., "tool_calls": [{"name", "arguments"}]}`.
-
-    The arguments are an object, or the text of one. Raises `InputError` for other data.
-    """
-    match data:
-        case {"content": str() as content, "tool_calls": [*calls], **others} if not others:
-            made = tuple(_read_call(number, one) for number, one in enumerate(calls, 1))
-        case {"content": str() as content, **others} if not others:
-            made = ()
-        case _:
-            raise InputError(
-                f'the reply is {format_value(data)}; write text, or {{"content": "...", "tool_calls": [{{"name": '
-                '"...", "arguments": {}}]}'
-            )
-    return ModelReply(content, made, finish_reason="tool_calls" if made else "stop")
-
-
-def _read_call(number: int, data: Any) -> ToolCall:
-    match data:
-        case {"name": str() as name, "arguments": str() | {} as arguments, **others} if not {*others} - {"id"}:
-            # Any: the members are JSON.
-            given: Any = arguments
-            written = given if isinstance(given, str) else format_json(given)
-            return ToolCall(str(data.get("id", f"fork_{number}")), name, written)
-        case _:
-            raise InputError(
-                f'the call {format_value(data)} of the reply is invalid; write {{"name": "...", "arguments": {{}}}}'
-            )

@@ -23,11 +23,14 @@ __all__ = ["html", "record_json"]
 _TITLE = 80
 
 
-def html(picture: Picture, recording: Recording | None = None, *, live: str | None = None) -> str:
+def html(
+    picture: Picture, recording: Recording | None = None, *, live: str | None = None, fork: str | None = None
+) -> str:
     """Draw the picture as an HTML page; with a `recording`, the page shows the run step by step.
 
     `live` is the address of an event stream on the page's own server: each message is a record in the format of
-    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. The page makes no other
+    `record_json`, and its `id` is the index in the run; the event `end` ends the stream. `fork` is the address where a
+    live page asks for a fork of its run, as `graphexec.live` describes it, if that is possible. The page makes no other
     request, and works from disk. Raises `InputError` if pygraphviz is not installed.
     """
     records = () if recording is None else recording.records
@@ -36,7 +39,7 @@ def html(picture: Picture, recording: Recording | None = None, *, live: str | No
         body_of("page", drawing=drawing_of(shown, legend=recording is None and live is None)),
         bundle("page.js"),
         title=_title(picture, records),
-        data={**machine_data(picture), "records": list(records), "live": live},
+        data={**machine_data(picture), "records": list(records), "live": live, "fork": fork},
         live=live is not None,
     )
 

@@ -1,0 +1,159 @@
+"""The application of a live page: its routes, the pages and events of runs, and the start of forks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from graphexec.draw.page import html
+from graphexec.draw.runs.records import Recording
+from graphexec.errors import InputError
+from graphexec.live.feeds import Feed
+from graphexec.live.forks import LiveRuns
+from graphexec.live.requests import ForkRequestError, read_fork_request
+from graphexec.live.tokens import Access
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# Seconds between two reads of the source: too short to notice.
+_PAUSE = 0.05
+# Records per message, so that a long run does not delay other readers.
+_AT_ONCE = 500
+# The maximum length of a record's number: Python refuses to parse thousands of digits.
+_DIGITS = 12
+
+# A request for another host name may come from DNS rebinding.
+_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+_PRIVATE = {"Cache-Control": "no-store"}
+
+
+def missing_extra(error: ImportError) -> InputError:
+    """Return the error for a package of the extra `live` that is not installed."""
+    return InputError(f"the live page needs {error.name}, which is missing; pip install 'graphexec-agents[live]'")
+
+
+def make_application(runs: LiveRuns, access: Access) -> Starlette:
+    """Return the application that serves these runs. Raises `InputError` without starlette."""
+    try:
+        from sse_starlette import EventSourceResponse
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.middleware import Middleware
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+        from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
+        from starlette.routing import Route
+    except ImportError as error:
+        raise missing_extra(error) from error
+
+    async def page(request: Request) -> Response:
+        feed = runs.find(_number(request))
+        if feed is None:
+            return PlainTextResponse("There is no such run.\n", 404)
+        feed.refresh()
+        if not feed.lines and feed.error:
+            return PlainTextResponse(f"{feed.error}\n", 500)
+        if not feed.lines:
+            return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", **_PRIVATE})
+        try:
+            # The layout takes a while, during which other readers still receive events.
+            text = await run_in_threadpool(_page, feed.lines[0], feed.run, runs.can_fork)
+        except InputError as error:
+            return PlainTextResponse(f"{error}\n", 500)
+        return HTMLResponse(text, headers=_PRIVATE)
+
+    async def events(request: Request) -> Response:
+        feed = runs.find(_number(request))
+        if feed is None:
+            return PlainTextResponse("There is no such run.\n", 404)
+        last = request.headers.get("last-event-id", "")
+        return EventSourceResponse(_events(feed, request.query_params.get("run"), last))
+
+    async def fork(request: Request) -> Response:
+        try:
+            wanted = await read_fork_request(request)
+            started = await run_in_threadpool(runs.fork, _number(request), wanted)
+        except ForkRequestError as refusal:
+            return JSONResponse({"error": str(refusal)}, refusal.status, headers=_PRIVATE)
+        page = f"{request.scope.get('root_path', '').rstrip('/')}/forks/{started.number}/"
+        answer = {"page": page, "trace": started.trace, "changed_request": started.changed_request}
+        return JSONResponse(answer, 201, headers={**_PRIVATE, "Location": page})
+
+    routes = [Route("/", page), Route("/events", events)]
+    if runs.forking:
+        routes += [Route("/fork", fork, methods=["POST"]), Route("/forks/{number:int}/", page)]
+        routes += [Route("/forks/{number:int}/events", events)]
+        routes += [Route("/forks/{number:int}/fork", fork, methods=["POST"])]
+    known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
+    middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+def _number(request: Request) -> int:
+    """Return the number of the fork in an address; 0 for the run of the source."""
+    number: int = request.path_params.get("number", 0)
+    return number
+
+
+@lru_cache(maxsize=4)
+def _page(start: str, run: str, can_fork: Callable[[Recording], bool]) -> str:
+    """Return the page without the run's records, which it requests itself."""
+    recording = Recording((json.loads(start),))
+    fork = f"fork?run={run}" if can_fork(recording) else None
+    return html(recording.machine, recording, live=f"events?run={run}", fork=fork)
+
+
+async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:
+    """Yield the records after the one with the id `last`; the id of each is its index in the run.
+
+    `end` follows the result, `gone` the last record of a server that closes. A reader of an earlier run, which the
+    source no longer has, receives `again`.
+    """
+    from sse_starlette import ServerSentEvent
+
+    position = int(last) + 1 if last.isdecimal() and len(last) <= _DIGITS else 0
+    while True:
+        feed.refresh()
+        run = run or feed.run
+        lines = feed.lines[position : position + _AT_ONCE]
+        if run != feed.run:
+            yield ServerSentEvent(data="", event="again").encode()
+            return
+        if lines:
+            yield b"".join(ServerSentEvent(data=line, id=str(one)).encode() for one, line in enumerate(lines, position))
+            position += len(lines)
+        elif feed.over:
+            yield ServerSentEvent(data=feed.error, event="end").encode()
+            return
+        elif feed.closed:
+            yield ServerSentEvent(data="", event="gone").encode()
+            return
+        else:
+            await asyncio.sleep(_PAUSE)
+
+
+def _with_headers(app: ASGIApp) -> ASGIApp:
+    """Return the application with security headers on every response, errors included."""
+
+    async def with_headers(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
+
+    return with_headers

@@ -1,0 +1,323 @@
+"""Forks from a live page: the new run has a page and a file, and only the page itself can ask for one."""
+
+from __future__ import annotations
+
+import json
+import stat
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from graphexec import AgentExecutor, InputError, create_tool_calling_agent, tool
+from graphexec.draw import Recorder, Recording
+from graphexec.live import live_page, serving
+from graphexec.live.forks import ExecutorSource, LiveRuns
+from graphexec.live.requests import ForkRequest, ForkRequestError
+from graphexec.messages import ModelReply, ModelRequest
+from graphexec.models import ScriptedModel
+from tests.draw.debugged import answering, calling
+from tests.live.readers import PATIENCE, TOKEN, credentials, reading
+
+ORIGIN = "http://127.0.0.1"
+
+
+@tool
+def look_up(word: str) -> str:
+    """Look up a word."""
+    return f"{word} is a word"
+
+
+def make(*replies: ModelReply) -> AgentExecutor:
+    return AgentExecutor(agent=create_tool_calling_agent(ScriptedModel(replies), [look_up]), tools=[look_up])
+
+
+def recorder_of_run() -> Recorder:
+    executor = make(calling(("look_up", {"word": "a"}), ("look_up", {"word": "b"})), answering("both"))
+    recorder = Recorder(executor.verify(), inputs="Which?")
+    for event in executor.stream("Which?"):
+        recorder(event)
+    return recorder
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "trace.jsonl"
+    file.write_text(recorder_of_run().recording.to_json_lines(), encoding="utf-8")
+    return file
+
+
+def client_of(source: Any, executor: ExecutorSource | None, **headers: str) -> TestClient:
+    """Return a client of a page that has its token, as a program has it."""
+    return TestClient(
+        live_page(source, token=TOKEN, executor=executor),
+        base_url=ORIGIN,
+        headers=headers or {"Authorization": f"Bearer {TOKEN}"},
+    )
+
+
+def page_data(text: str) -> dict[str, Any]:
+    """Return the data in a page."""
+    data: dict[str, Any] = json.loads(text.partition('id="data"')[2].partition(">")[2].partition("</script>")[0])
+    return data
+
+
+def records_of(client: TestClient, page: str) -> list[Any]:
+    """Return all records of a run, until its end."""
+    lines = client.get(f"{page}events").text.splitlines()
+    assert "event: end" in lines
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+
+
+OBSERVATION = {"step": 3, "call": 1, "observation": "b is none"}
+
+
+def test_fork_has_a_page_and_a_file_beside_its_parent(trace: Path) -> None:
+    before = trace.read_bytes()
+    with client_of(trace, make(answering("only a"))) as client:
+        data = page_data(client.get("/").text)
+        answer = client.post(f"/{data['fork']}", json=OBSERVATION)
+        assert (answer.status_code, answer.headers["location"]) == (201, "/forks/1/")
+        assert answer.json() == {"page": "/forks/1/", "trace": "trace.fork-1.jsonl", "changed_request": None}
+        records = records_of(client, "/forks/1/")
+        page = page_data(client.get("/forks/1/").text)
+    assert records[0]["parent"] == {"trace": "trace.jsonl", "run": json.loads(before.splitlines()[1])["run"], "step": 3}
+    assert [step["observation"] for step in records[-1]["steps"]] == ["a is a word", "b is none"]
+    assert records[-1]["output"] == "only a"
+    assert (page["live"].partition("=")[0], page["fork"].partition("=")[0]) == ("events?run", "fork?run")
+    assert trace.read_bytes() == before
+    file = trace.with_name("trace.fork-1.jsonl")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert Recording.from_json_lines(file.read_text(encoding="utf-8")).records == tuple(records)
+
+
+def test_fork_of_a_fork_never_overwrites_a_file(trace: Path) -> None:
+    (trace.parent / "trace.fork-1.jsonl").write_text("mine", encoding="utf-8")
+    with client_of(trace, make(answering("c"), answering("d"))) as client:
+        assert client.post("/fork", json=OBSERVATION).json()["trace"] == "trace.fork-2.jsonl"
+        records_of(client, "/forks/1/")
+        again = client.post("/forks/1/fork", json={"step": 1, "reply": "d, I think."})
+        assert again.json() == {"page": "/forks/2/", "trace": "trace.fork-3.jsonl", "changed_request": None}
+        records = records_of(client, "/forks/2/")
+    assert (records[0]["parent"]["trace"], records[-1]["output"]) == ("trace.fork-2.jsonl", "d, I think.")
+    assert (trace.parent / "trace.fork-1.jsonl").read_text(encoding="utf-8") == "mine"
+
+
+def test_reply_may_have_calls_of_tools(trace: Path) -> None:
+    reply = {"content": "Let me see.", "tool_calls": [{"name": "look_up", "arguments": {"word": "c"}}]}
+    with client_of(trace, make(answering("c"))) as client:
+        assert client.post("/fork", json={"step": 1, "call": None, "reply": reply}).status_code == 201
+        result = records_of(client, "/forks/1/")[-1]
+    assert [step["observation"] for step in result["steps"]] == ["c is a word"]
+
+
+def test_recorder_is_forked_without_a_file() -> None:
+    with client_of(recorder_of_run(), make(answering("as before"))) as client:
+        assert client.post("/fork", json={"step": 3}).json()["trace"] is None
+        assert records_of(client, "/forks/1/")[-1]["output"] == "as before"
+
+
+def test_page_without_an_executor_forks_nothing(trace: Path) -> None:
+    with client_of(trace, None) as client:
+        assert page_data(client.get("/").text)["fork"] is None
+        assert client.post("/fork", json=OBSERVATION).status_code == 404
+        assert client.get("/forks/1/").status_code == 404
+
+
+def test_executor_may_depend_on_the_records(trace: Path) -> None:
+    def make_for(recording: Recording) -> AgentExecutor:
+        if recording.records[0]["input"] != "Which?":
+            raise InputError("the model of another question is unknown; pass --model")
+        return make(answering("a"))
+
+    with client_of(trace, make_for) as client:
+        assert client.post("/fork", json={"step": 3}).status_code == 201
+        assert records_of(client, "/forks/1/")[-1]["output"] == "a"
+    trace.write_text(trace.read_text(encoding="utf-8").replace("Which?", "Who?"), encoding="utf-8")
+    with client_of(trace, make_for) as client:
+        assert page_data(client.get("/").text)["fork"] is None
+        refused = client.post("/fork", json={"step": 3})
+        assert (refused.status_code, refused.json()["error"][:33]) == (400, "the model of another question is ")
+
+
+# ---- refused requests
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "http://127.0.0.1:8000"},
+        {"Origin": "http://localhost"},
+        {"Origin": "null"},
+        {"Origin": "http://["},
+        {"Sec-Fetch-Site": "cross-site", "Origin": ORIGIN},
+        {"Sec-Fetch-Site": "same-site", "Origin": ORIGIN},
+        {"Sec-Fetch-Site": "none", "Origin": ORIGIN},
+        {"Sec-Fetch-Site": "same-origin"},
+        {},
+    ],
+)
+def test_other_sites_cannot_fork(trace: Path, headers: dict[str, str]) -> None:
+    with client_of(trace, make(), Accept="*/*") as client:
+        client.get("/", params={"token": TOKEN})
+        answer = client.post("/fork", json=OBSERVATION, headers=headers)
+        assert (answer.status_code, list(answer.json())) == (403, ["error"])
+    assert list(trace.parent.iterdir()) == [trace]
+
+
+def test_page_itself_can_fork_with_its_cookie(trace: Path) -> None:
+    with client_of(trace, make(answering("a")), Accept="*/*") as client:
+        client.get("/", params={"token": TOKEN})
+        headers = {"Origin": ORIGIN, "Sec-Fetch-Site": "same-origin"}
+        assert client.post("/fork", json=OBSERVATION, headers=headers).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"])
+def test_nobody_forks_without_the_token(trace: Path, path: str) -> None:
+    with client_of(trace, make(), Authorization="Bearer wrong") as client:
+        for method in ("GET", "POST"):
+            answer = client.request(method, path, json=OBSERVATION, headers={"Origin": ORIGIN})
+            assert (answer.status_code, "its token" in answer.text) == (403, True)
+        assert client.get("/fork").status_code == 403
+    assert list(trace.parent.iterdir()) == [trace]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "message"),
+    [
+        (b'{"step": 3}', "text/plain", 415, "the content type is 'text/plain'; send application/json"),
+        (b'{"step": 3}', "application/x-www-form-urlencoded", 415, "the content type is"),
+        (
+            b'{"step": "%s"}' % (b"x" * (1 << 20)),
+            "application/json",
+            413,
+            "more than 1,048,576 bytes",
+        ),
+        (b"{", "application/json", 400, "the request is not JSON: "),
+        (b"[" * 100_000, "application/json", 400, "the request is not JSON: "),
+        (b"\xff", "application/json", 400, "the request is not JSON: "),
+        (b"[3]", "application/json", 400, "the request is [3]; send an object with a step"),
+        (b"{}", "application/json", 400, "the step is None; send a whole number, from 1"),
+        (b'{"step": true}', "application/json", 400, "the step is True; send"),
+        (b'{"step": 3, "call": "0"}', "application/json", 400, "the call is '0'; send its index"),
+        (b'{"step": 3, "file": "x"}', "application/json", 400, "the request has 'file'; send step, call, and"),
+        (b'{"step": 1, "reply": "", "observation": ""}', "application/json", 400, "both a reply and an observation"),
+        (b'{"step": 99}', "application/json; charset=utf-8", 400, "there is no step 99: the run has steps 1 to 6"),
+        (b'{"step": 3, "observation": "x"}', "application/json", 400, "step 3 (dispatch_tools) makes 2 calls: 0 (look"),
+        (b'{"step": 1, "reply": {"text": "x"}}', "application/json", 400, "step 1 (plan): the reply is {'text': 'x'};"),
+        (b'{"step": 1, "reply": null}', "application/json", 400, "None is not a reply to CallModel"),
+    ],
+)
+def test_invalid_requests_are_refused(trace: Path, body: bytes, kind: str, status: int, message: str) -> None:
+    with client_of(trace, make()) as client:
+        answer = client.post("/fork", content=body, headers={"Content-Type": kind})
+        assert answer.status_code == status
+        assert message in answer.json()["error"]
+        assert client.get("/fork").status_code == 405
+    assert list(trace.parent.iterdir()) == [trace]
+
+
+def test_unknown_and_replaced_runs_are_refused(trace: Path) -> None:
+    with client_of(trace, make()) as client:
+        assert client.post("/forks/7/fork", json={"step": 1}).status_code == 404
+        assert client.get("/forks/7/").status_code == 404
+        assert client.get("/forks/7/events").status_code == 404
+        replaced = client.post("/fork?run=another", json={"step": 1})
+        assert (replaced.status_code, replaced.json()["error"].partition(";")[0]) == (
+            409,
+            "another run has replaced the one of this page",
+        )
+
+
+def test_wrong_executor_is_refused_by_name(trace: Path) -> None:
+    with pytest.raises(InputError, match=r"^executor is 5; pass the executor of the run"):
+        live_page(trace, token=TOKEN, executor=5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
+
+
+def test_folder_that_cannot_be_written_is_an_error(trace: Path) -> None:
+    source = trace.parent / "gone" / "trace.jsonl"
+    source.parent.mkdir()
+    trace.rename(source)
+    with client_of(source, make()) as client:
+        client.get("/")
+        source.unlink()
+        source.parent.rmdir()
+        answer = client.post("/fork", json={"step": 1})
+        assert answer.status_code == 400
+
+
+# ---- while a fork is running
+
+
+class Waiting:
+    """A model that waits until it is released."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+
+    def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        self.asked.set()
+        assert self.released.wait(PATIENCE)
+        return answering("late")
+
+    async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+        raise AssertionError("forks are sync")
+
+
+def test_one_fork_runs_at_a_time_and_is_followed(trace: Path) -> None:
+    model = Waiting()
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, [look_up]), tools=[look_up])
+    with serving(trace, executor=executor) as url, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
+        address, headers = credentials(url)
+        started = client.post(f"{address}fork", json={"step": 3}, headers=headers).json()
+        assert model.asked.wait(PATIENCE)
+        token = headers["Authorization"].removeprefix("Bearer ")
+        fork_url = f"{address.rstrip('/')}{started['page']}?token={token}"
+        with reading(fork_url) as reader:
+            seen = [record["event"] for _, record in reader.take(17)]
+            assert seen[-1] == "asked"
+            busy = client.post(f"{address}fork", json={"step": 3}, headers=headers)
+            assert (busy.status_code, busy.json()) == (409, {"error": "a fork is running; wait for its end"})
+            model.released.set()
+            rest, last = reader.rest()
+        assert (rest[-1][1]["output"], last.event) == ("late", "end")
+
+
+def test_closing_server_interrupts_the_fork(trace: Path) -> None:
+    executor = make(calling(("wait", {})), answering("never"))
+    going, closing = threading.Event(), threading.Event()
+
+    @tool
+    def wait() -> str:
+        """Wait."""
+        going.set()
+        assert closing.wait(PATIENCE)
+        return "waited"
+
+    executor = executor.with_tools([look_up, wait])
+    runs = LiveRuns(trace, executor)
+    runs.fork(0, ForkRequest(3, None, {}))
+    assert going.wait(PATIENCE)
+    # The server does not wait forever.
+    runs.close(0)
+    closing.set()
+    runs.close(PATIENCE)
+    with pytest.raises(ForkRequestError):
+        runs.fork(0, ForkRequest(3, None, {}))
+    file = trace.with_name("trace.fork-1.jsonl")
+    result = Recording.from_json_lines(file.read_text(encoding="utf-8")).result
+    assert result is not None
+    assert (result["status"], result["exit_code"], result["spent"]["model_calls"]) == ("interrupted", 130, 2)
+
+
+def test_failed_fork_has_its_error(trace: Path) -> None:
+    with client_of(trace, make()) as client:
+        assert client.post("/fork", json={"step": 3}).status_code == 201
+        *_, failed, result = records_of(client, "/forks/1/")
+        assert (failed["event"], failed["node"], result["status"]) == ("failed", "plan", "error")
+        # The next one may begin.
+        assert client.post("/fork", json={"step": 1, "reply": "a"}).status_code == 201
