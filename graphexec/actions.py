@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
+# Its usual classes: to look one up is cheaper than `isinstance`, which each step would pay for.
+_INPUTS = frozenset[type]({str, dict})
 
 
 @final
@@ -76,9 +78,9 @@ class AgentAction:
 
     def __post_init__(self) -> None:
         # Users' agents may pass a tool instead of its name, or LangChain's positional inputs.
-        if not isinstance(self.tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if type(self.tool) is not str and not isinstance(self.tool, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"AgentAction: tool={self.tool!r} is invalid; pass the tool's name, a string")
-        if not isinstance(self.tool_input, (str, dict)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if type(self.tool_input) not in _INPUTS and not isinstance(self.tool_input, (str, dict)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"AgentAction: tool_input={self.tool_input!r} is invalid; pass a string, or a dict of arguments by name"
             )
@@ -170,7 +172,7 @@ class Steps(Sequence[AgentStep]):
             # The empty sequence is shared by every run, so it is never extended in place.
             latest = 0 < self._length == len(self._shared)
             shared = self._shared if latest else self._shared[: self._length]
-            shared.extend(steps)
+            shared += steps
             longer._shared = shared
             longer._length = len(shared)
         return longer

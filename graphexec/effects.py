@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, final
 
 from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
@@ -164,6 +164,7 @@ def attempt(effect: CallModel) -> Generator[AttemptModel, Any, Attempted]:
     return ask(AttemptModel(effect.request))
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """The `ParseError` that a callable agent raised, as data."""
@@ -174,6 +175,7 @@ class Unreadable:
     prose: bool = False
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Decided:
     """The decision of a callable agent, or the error if it could not parse a reply."""

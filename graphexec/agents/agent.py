@@ -296,9 +296,9 @@ def _agent_function(function: object, config: ConfigLike | None, *, streams: boo
 
 
 def _read_decision(reply: ModelReply | Decided) -> Decision:
-    assert isinstance(reply, Decided), "CallAgent is answered with Decided"
+    assert type(reply) is Decided, "CallAgent is answered with Decided"
     decision = reply.decision
-    if isinstance(decision, Unreadable):
+    if type(decision) is Unreadable:
         raise ParseError(
             decision.text, observation=decision.observation, llm_output=decision.llm_output, prose=decision.prose
         )

@@ -270,12 +270,12 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
+    if type(decision) is tuple and decision:
+        return Acted(replied.run, decision)
     if isinstance(decision, AgentFinish):
         # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
-    if not decision:
-        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
-    return Acted(replied.run, decision)
+    raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
 
 
 @charged(when_spent=limit_reached)
@@ -283,9 +283,16 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools of the actions that have no answer, concurrently; the results keep the order of the actions."""
     actions = acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]
-    results = yield from ask_all(
-        [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
-    )
+    results: tuple[ToolResult, ...]
+    if len(actions) == 1:
+        (action,) = actions
+        # Yielded directly: a batch of one would cost three more calls at each step.
+        result: ToolResult = yield CallTool(action.tool, action.tool_input, acted.run, action.call_id)
+        results = (result,)
+    else:
+        results = yield from ask_all(
+            [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
+        )
     return acted.with_results(results) if acted.answers else Observed(acted.run, acted.actions, results)
 
 
@@ -301,8 +308,14 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
     actions, results = observed.actions, observed.results
-    run = observed.run.with_steps([make_step(action, result) for action, result in zip(actions, results, strict=True)])
-    if len(results) == 1 or policies.return_direct == "any":
+    alone = len(results) == 1
+    if alone:
+        (action,), (result,) = actions, results
+        run = observed.run.with_steps((make_step(action, result),))
+    else:
+        steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
+        run = observed.run.with_steps(steps)
+    if alone or policies.return_direct == "any":
         for result in reversed(results):
             if result.return_direct:
                 return AgentFinish({"output": result.observation}, "", run, return_direct=True)

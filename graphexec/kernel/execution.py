@@ -167,7 +167,7 @@ class Execution(Counters):
                         # Events that were emitted before keep their own call.
                         run_call, known = CallContext(self.scope, "", None, None, 0, 0), self._frames
                         run_call.frames = known
-                    event: Any = Entered(step.name, value, self.spent(), run_call)
+                    event: Any = Entered(step.name, value, self._spent or self.spent(), run_call)
                     (yield event) if notify is None else notify(event)
                 if step.entry:
                     exhausted = self._enter(step)
@@ -290,6 +290,7 @@ class Execution(Counters):
         # The recorded replies bring a resumed node back to where it was.
         replay = iter(self._replies) if self._replies else None
         observed, notify = self._observed, self._notify
+        tariffs, most = step.tariffs, step.most
         asked = 0
         reply: Any = None
         try:
@@ -303,7 +304,12 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                count, effect, tariff = read_request(step, request, asked)
+                kind: type[Any] = type(request)
+                if kind in tariffs and (most is None or asked < most):
+                    # The usual request, one effect, needs no further call.
+                    count, effect, tariff = 1, request, tariffs[kind]
+                else:
+                    count, effect, tariff = read_request(step, request, asked)
                 if not count:
                     # An empty batch contains no effect: it costs nothing, and its reply is empty.
                     reply = ()
@@ -340,7 +346,12 @@ class Execution(Counters):
                         in_tuple = effect is not request and type(effect_reply) is not Exhausted
                         reply = (effect_reply,) if in_tuple else effect_reply
                         # Record it before the event: an observer may raise, and a consumer may close the stream.
-                        self._record_reply(reply)
+                        # `_record_reply` written out here, as it runs for each effect.
+                        self._open = ()
+                        self._sequence += 1
+                        self._replies.append(reply)
+                        if self._nested_charges:
+                            self._add_nested_charges()
                         if observed:
                             event = Answered(step.name, effect, effect_reply, seconds, self.spent(), call)
                             (yield event) if notify is None else notify(event)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 
 @final
@@ -20,14 +20,30 @@ class _Closed(BaseException):
     """
 
 
-@types.coroutine
-def emit(item: object) -> Generator[Any, Any, None]:
-    """Emit an item of `stream_sync` or `stream_async`, and continue when the consumer asks for the next one.
+@final
+class Emission(tuple[tuple[object]]):
+    """What a coroutine awaits to emit an item: `await Emission(((item,),))`.
+
+    Each item is in a tuple, because no event loop uses one.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __await__(self) -> Generator[Any, Any, None]: ...
+
+    else:
+        # Not a generator, which would cost two calls for each event of a run.
+        __await__ = tuple.__iter__
+
+
+def emit(item: object) -> Emission:
+    """Emit an item of `stream_sync` or `stream_async` when awaited; continue when the consumer asks for the next one.
 
     Raises a `BaseException` if the stream is closed instead.
     """
-    # In a tuple: no event loop uses one, and it is cheaper than a class.
-    yield (item,)
+    return Emission(((item,),))
 
 
 # Any: what a coroutine emits is not part of its type.
@@ -37,28 +53,25 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
     An exception thrown by the consumer is raised in the coroutine. Raises `RuntimeError` if it awaits an event loop.
     """
     coroutine = begin()
-    step: Callable[[Any], Any] = coroutine.send
-    value: Any = None
     try:
-        while True:
-            try:
-                emitted = step(value)
-            except StopIteration:
-                return
-            finally:
-                # A thrown exception has a traceback that refers to this frame.
-                value = None
-            if type(emitted) is not tuple:
-                raise RuntimeError(
-                    "something in this sync stream awaited the event loop; use the async form, such as astream"
-                )
-            try:
-                yield emitted[0]
-                step, value = coroutine.send, None
-            except GeneratorExit:
-                raise
-            except BaseException as error:  # noqa: BLE001 - the coroutine receives it
-                step, value = coroutine.throw, error
+        # Iterated, because `coroutine.send` would be one more call for each event of a run.
+        for item in coroutine.__await__():
+            emitted = item
+            while True:
+                if type(emitted) is not tuple:
+                    raise RuntimeError(
+                        "something in this sync stream awaited the event loop; use the async form, such as astream"
+                    )
+                try:
+                    yield emitted[0]
+                    break
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the coroutine receives it
+                    try:
+                        emitted = coroutine.throw(error)
+                    except StopIteration:
+                        return
     finally:
         coroutine.close()
 
@@ -67,26 +80,29 @@ def stream_sync(begin: Callable[[], Coroutine[Any, Any, object]]) -> Generator[A
 async def stream_async(begin: Callable[[], Coroutine[Any, Any, object]]) -> AsyncGenerator[Any, None]:
     """Yield the items emitted by a coroutine; closing this closes the coroutine, and waits while it cleans up."""
     coroutine = begin()
-    step: Callable[[Any], Any] = coroutine.send
-    value: Any = None
     try:
-        while True:
-            try:
-                item = step(value)
-            except StopIteration:
-                return
-            finally:
-                value = None
-            if type(item) is tuple:
+        for first in coroutine.__await__():
+            item = first
+            while True:
+                step: Callable[[Any], Any]
+                value: Any
+                if type(item) is tuple:
+                    try:
+                        yield item[0]
+                        break
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:  # noqa: BLE001 - as above
+                        step, value = coroutine.throw, error
+                else:
+                    step, value = await _wait(coroutine, item)
                 try:
-                    yield item[0]
-                    step, value = coroutine.send, None
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - as above
-                    step, value = coroutine.throw, error
-            else:
-                step, value = await _wait(coroutine, item)
+                    item = step(value)
+                except StopIteration:
+                    return
+                finally:
+                    # A thrown exception has a traceback that refers to this frame.
+                    value = None
     finally:
         step, value = coroutine.throw, _Closed()
         # Closed before its end. Items emitted during cleanup are discarded.

@@ -31,6 +31,7 @@ from graphexec.runtime.calls import (
     reset_call,
     within_call,
 )
+from graphexec.runtime.emission import Emission, emit
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
 from graphexec.runtime.io import BLOCKING, IO, run_sync
 from graphexec.runtime.members import MemberCalls
@@ -264,7 +265,8 @@ class RunLoop:
                     if notify is not None:
                         notify(item)
                     if on_event is not None:
-                        await on_event(item)
+                        # `emit` written out here, as it runs for each event of a stream.
+                        await (Emission(((item,),)) if on_event is emit else on_event(item))
                     continue
                 asked += 1
                 if not asked % TURN:

@@ -49,6 +49,9 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
                     decision = await io.call_async(await_decision, decision)
         except ParseError as error:
             return Decided(Unreadable(str(error), error.observation, error.llm_output, error.prose))
+        # The usual decision.
+        if type(decision) is AgentAction:
+            return Decided((decision,))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
     return Handler(answer)
@@ -67,13 +70,6 @@ def _iterate_chunks(generator: Generator[Any, Any, Any]) -> Iterator[Any]:
 
 def check_decision(agent: object, *chunks: object) -> Decided:
     """Return the decision of a callable agent, joined from its chunks. Raises `AgentError` for an invalid decision."""
-    # The usual case: one chunk.
-    if len(chunks) == 1:
-        (chunk,) = chunks
-        if type(chunk) is AgentAction:
-            return Decided((chunk,))
-        if type(chunk) is AgentFinish:
-            return Decided(chunk)
     name = getattr(agent, "__name__", type(agent).__name__)
     finishes: list[AgentFinish] = []
     actions: list[AgentAction] = []
