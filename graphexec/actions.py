@@ -153,6 +153,21 @@ _SHOWN = 5
 
 
 @final
+class _SharedSteps(list[AgentStep]):
+    """The steps that sequences share, with what was derived from them."""
+
+    __slots__ = ("memo",)
+
+    def __init__(self, steps: Iterable[AgentStep]) -> None:
+        super().__init__(steps)
+        self.memo: dict[Any, Any] = {}
+
+    def __reduce__(self) -> tuple[type[_SharedSteps], tuple[list[AgentStep]]]:
+        # What was derived can be derived again.
+        return _SharedSteps, (list(self),)
+
+
+@final
 class Steps(Sequence[AgentStep]):
     """The steps of a run so far: an immutable, thread-safe sequence whose extensions share a common list.
 
@@ -162,8 +177,17 @@ class Steps(Sequence[AgentStep]):
     __slots__ = ("_length", "_shared")
 
     def __init__(self, steps: Iterable[AgentStep] = ()) -> None:
-        self._shared = list(steps)
+        self._shared = _SharedSteps(steps)
         self._length = len(self._shared)
+
+    @property
+    def memo(self) -> dict[Any, Any]:
+        """What was derived from these steps, by the function that derived it, and is shared with their extensions.
+
+        A longer or a shorter sequence may have derived it.
+        """
+        # All runs begin with the same empty sequence, which must not keep what is theirs.
+        return self._shared.memo if self._length else {}
 
     def extended(self, steps: Sequence[AgentStep]) -> Steps:
         """Return these steps followed by the new ones."""
@@ -171,7 +195,7 @@ class Steps(Sequence[AgentStep]):
         with extending:
             # The empty sequence is shared by every run, so it is never extended in place.
             latest = 0 < self._length == len(self._shared)
-            shared = self._shared if latest else self._shared[: self._length]
+            shared = self._shared if latest else _SharedSteps(self._shared[: self._length])
             shared += steps
             longer._shared = shared
             longer._length = len(shared)

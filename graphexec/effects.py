@@ -10,7 +10,7 @@ from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepSt
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
-from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, check_reply
+from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 
 MODEL_CALLS = Meter("model_calls")
 TOOL_CALLS = Meter("tool_calls")
@@ -96,7 +96,7 @@ class ModelEffect(Effect[R_co]):
 
     def __post_init__(self) -> None:
         # Users without a type checker pass the prompt, or messages.
-        if not isinstance(self.request, (ChatRequest, CompletionRequest)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if type(self.request) is not ChatRequest and not isinstance(self.request, (ChatRequest, CompletionRequest)):  # pyright: ignore[reportUnnecessaryIsInstance]
             given = format_value(self.request)
             name = type(self).__name__
             raise InputError(f"{name} has request={given}; write {name}(ChatRequest([UserMessage('...')]))")
@@ -109,13 +109,14 @@ class ModelEffect(Effect[R_co]):
         reply. Raises `InvalidReplyError` for token counts that are not whole numbers, a cost that is not finite, and
         negative values.
         """
-        if isinstance(reply, ModelFailure):
+        if type(reply) is not ModelReply and isinstance(reply, ModelFailure):
             return 0, 0, 0, None, 0
         # A user's handler may answer without naming a model.
-        usage = check_reply(reply, f"behind {type(self).__name__}").usage
+        usage = require_reply(reply, f"behind {type(self).__name__}").usage
         # Most providers store no prompts, so the meter exists only where tokens were cached.
         cached = usage.cached_tokens or None
-        return usage.total_tokens, usage.prompt_tokens, usage.completion_tokens, cached, reply.cost
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        return prompt + completion, prompt, completion, cached, reply.cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any, Literal, TypeGuard
 
 from graphexec._parsing import compile_lazily
@@ -18,10 +19,12 @@ from graphexec._parsing import compile_lazily
 
 def read_object(text: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises `ValueError`; truncated JSON is not completed."""
-    value = read_container(text)
+    value = read_value(text)
+    if type(value) is dict:
+        return value  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
         raise ValueError("it is a list, not an object")  # noqa: TRY004 - the text is wrong, not a type
-    return value
+    raise ValueError("it is a single value, not an object")
 
 
 def read_container(text: str) -> dict[str, Any] | list[Any]:
@@ -34,22 +37,47 @@ def read_container(text: str) -> dict[str, Any] | list[Any]:
 
 def read_value(text: str) -> Any:
     """Return the JSON value in `text`. Raises `ValueError` as `read_object` does."""
-    return _parse(valid_json(text))
+    return read_json(text)[1]
 
 
 def valid_json(text: str) -> str:
     """Return `text` itself if it is JSON, or the JSON that it can only mean. Raises `ValueError` if there is none."""
+    return read_json(text)[0]
+
+
+def read_json(text: str) -> tuple[str, Any]:
+    """Return `text` itself if it is JSON, or the JSON that it can only mean, and its value.
+
+    Raises `ValueError` as `read_object` does.
+    """
     try:
-        _parse(text)
+        value = _parse(text)
     except ValueError:
         repaired = _repair(text)
         if repaired == text:
             raise
-        _parse(repaired)
+        value = _parse(repaired)
         text = repaired
-    # As strings, because a number of any length is the same as itself.
-    json.loads(text, object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=_reject_overflow)
-    return text
+    if not _is_unambiguous(text, value):
+        _strict().decode(text)
+    return text, value
+
+
+# The values that neither have keys nor can be too large.
+_PLAIN = frozenset[type]({str, int, bool, type(None)})
+
+
+def _is_unambiguous(text: str, value: Any) -> bool:
+    """Return whether the value is an object of plain values whose keys certainly differ: it has a colon for each.
+
+    Most arguments of calls are such objects.
+    """
+    if type(value) is not dict or text.count(":") != len(value):  # pyright: ignore[reportUnknownArgumentType]
+        return False
+    for name in value:  # pyright: ignore[reportUnknownVariableType]
+        if type(value[name]) not in _PLAIN:  # pyright: ignore[reportUnknownArgumentType]
+            return False
+    return True
 
 
 def read_beginning(text: str, *, strings: bool = True) -> Any:
@@ -89,6 +117,12 @@ def _reject_overflow(number: str) -> str:
     if math.isinf(float(number)):
         raise ValueError(f"the number {number[:20]} is too large")
     return number
+
+
+@cache
+def _strict() -> json.JSONDecoder:
+    # Numbers as strings, because one of any length is the same as itself.
+    return json.JSONDecoder(object_pairs_hook=_reject_duplicates, parse_int=str, parse_float=_reject_overflow)
 
 
 # A string in any quotes, also an unterminated one, which takes the rest of the text, so that a search is linear.

@@ -206,7 +206,7 @@ def chat_agent(  # noqa: PLR0913
     validate("", ("the model", model, MODEL))
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
-        assert isinstance(reply, ModelReply), "CallModel is answered with a ModelReply"
+        assert type(reply) is not Decided, "CallModel is answered with a ModelReply"
         return read(separate_reasoning(reply))
 
     def conclude_now(run: Run) -> CallModel:

@@ -9,10 +9,10 @@ from typing import final
 
 from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents.agent import Agent, find_remake
-from graphexec.agents.conversation import Conversation
 from graphexec.effects import CallAgent, CallModel
 from graphexec.errors import InputError
 from graphexec.messages import ChatRequest, Message, ModelRequest, SystemMessage
+from graphexec.messages.turns import Conversation
 
 # The tool name in the step that stands for hidden steps; no tool has such a name.
 SUMMARY_TOOL = "_Summary"

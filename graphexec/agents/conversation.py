@@ -1,10 +1,9 @@
-"""The messages of a run, which are not copied at each step; and the messages of earlier conversations."""
+"""The messages that agents make of steps, and the messages of earlier conversations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, final, overload
+from typing import Any
 
 from graphexec._arguments import STRING, validate
 from graphexec.actions import AgentStep, Steps
@@ -21,103 +20,16 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.messages.images import image_from_json
-
-# Makes the messages of the steps from a position on, which is the start of a turn. Yields each turn: one reply of the
-# model with its results, as the position of its first step and its messages.
-TurnMaker: TypeAlias = Callable[[Steps, int], Iterator[tuple[int, Sequence[Message]]]]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ConversationExtent:
-    """The length of a conversation that was read: all its messages, and where its last turn begins.
-
-    `last` is the position of the turn's first step, and `messages` are its messages; later steps may add to it.
-    """
-
-    length: int
-    last: int
-    messages: Sequence[Message]
-
-
-class Conversation(Sequence[Message]):
-    """The messages of a run: the `head`, then the messages that `make_turns` makes from the steps.
-
-    They are made on iteration, so a step takes constant time; sending the conversation takes time linear in its length.
-    """
-
-    __slots__ = ("_head", "_make_turns", "_steps")
-
-    def __init__(self, head: tuple[Message, ...], steps: Steps, make_turns: TurnMaker) -> None:
-        self._head = head
-        self._steps = steps
-        self._make_turns = make_turns
-
-    def changes_since(
-        self, earlier: Conversation, extent: ConversationExtent
-    ) -> tuple[int, Sequence[Message], Sequence[Message], ConversationExtent] | None:
-        """Return what differs from an earlier conversation of this `extent`, or `None` if this does not continue it.
-
-        That is: the number of first messages that both have, the earlier messages after these, and the messages here.
-        It takes time linear in what is new.
-        """
-        if self._head != earlier._head or not self._is_continued(earlier):
-            return None
-        kept = extent.length - len(extent.messages)
-        new, now = self._read(extent.last, kept)
-        return kept, extent.messages, new, now
-
-    def read(self) -> tuple[Sequence[Message], ConversationExtent]:
-        """Return all messages and their extent."""
-        new, extent = self._read(0, len(self._head))
-        return [*self._head, *new], extent
-
-    def _read(self, first: int, before: int) -> tuple[list[Message], ConversationExtent]:
-        made: list[Message] = []
-        last: tuple[int, Sequence[Message]] = (first, ())
-        for last in self._make_turns(self._steps, first):
-            made += last[1]
-        return made, ConversationExtent(before + len(made), *last)
-
-    def _is_continued(self, earlier: Conversation) -> bool:
-        return self._make_turns is earlier._make_turns and self._steps.continues(earlier._steps)
-
-    def with_head(self, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Conversation:
-        """Return the conversation with another head, in constant time for the messages behind it."""
-        return Conversation(change(self._head), self._steps, self._make_turns)
-
-    def __iter__(self) -> Iterator[Message]:
-        yield from self._head
-        for _, messages in self._make_turns(self._steps, 0):
-            yield from messages
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    @overload
-    def __getitem__(self, index: int) -> Message: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Message]: ...
-    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        return tuple(self)[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Conversation) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._head)
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
+from graphexec.messages.turns import Turn, TurnMaker
 
 def observation_turns(observe: Callable[[AgentStep], str]) -> TurnMaker:
     """Return a maker of turns of one step each: what the model wrote, then the user's message of the observation."""
 
-    def make_turns(steps: Steps, first: int) -> Iterator[tuple[int, Sequence[Message]]]:
+    def make_turns(steps: Steps, first: int) -> Iterator[Turn]:
         for position in range(first, len(steps)):
             step = steps[position]
-            yield position, (AssistantMessage(step.action.log), UserMessage(observe(step), observation_images(step)))
+            answer = UserMessage(observe(step), observation_images(step))
+            yield Turn(position + 1, (AssistantMessage(step.action.log), answer))
 
     return make_turns
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from graphexec._arguments import Constraint, validate, validate_each
 from graphexec.actions import Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
-from graphexec.agents.conversation import Conversation, TurnMaker, history_keys, history_messages, read_history
+from graphexec.agents.conversation import history_keys, history_messages, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
 from graphexec.agents.prompt import Template, describe_tools, observation_text, parse_template
 from graphexec.agents.reading.answers import AnswerReader
@@ -25,6 +25,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation, TurnMaker
 from graphexec.tools import AnyTool
 
 Scratchpad: TypeAlias = Callable[[Steps], str]
@@ -163,18 +164,31 @@ def make_instructed_agent(  # noqa: PLR0913
     depends = instructions.inputs or SCRATCHPAD in instructions.text.variables
     constant = None if depends else SystemMessage(instructions.text.render(instructions.fixed, ai=instructions.ai))
 
-    def request(run: Run) -> ChatRequest:
+    def make_head(run: Run) -> tuple[Message, ...]:
         images = input_images(run.inputs, inputs)
         if steps is None:
             run, images = number_images(run, images)
         system = constant or SystemMessage(instructions.render(run))
         asked = UserMessage(question.render(run), images)
-        head = (system, *examples, *history_messages(run.inputs, before), asked)
-        messages = head if steps is None else Conversation(head, run.steps, steps)
-        made = ChatRequest(messages, tools=specs, stop=stops, schema=schema)
+        return (system, *examples, *history_messages(run.inputs, before), asked)
+
+    def request(run: Run) -> ChatRequest:
+        messages: Sequence[Message]
+        if steps is None:
+            messages = head = make_head(run)
+        else:
+            # The inputs of a run, and so its first messages, are the same at each step.
+            memo = run.steps.memo
+            kept, head = memo[make_head] if make_head in memo else (None, ())
+            if kept is not run.inputs:
+                head = make_head(run)
+                memo[make_head] = run.inputs, head
+            messages = Conversation(head, run.steps, steps)
+        made = ChatRequest(messages, specs, stops, schema)
         # Only until a tool has been called: a model that must always call a tool never answers.
-        called = any(step.status != "parse_error" for step in run.steps)
-        return made if first is None or called else first(made, asked.content)
+        if first is None or any(step.status != "parse_error" for step in run.steps):
+            return made
+        return first(made, head[-1].content)
 
     narrowed = narrow or _without_calls
 

@@ -23,7 +23,6 @@ from graphexec.errors import InputError, ParseError
 from graphexec.messages import (
     AssistantMessage,
     ChatRequest,
-    Message,
     Model,
     ModelReply,
     ToolCall,
@@ -31,6 +30,7 @@ from graphexec.messages import (
     UserMessage,
     separate_reasoning,
 )
+from graphexec.messages.turns import Turn
 from graphexec.tools import AnyTool
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
@@ -84,7 +84,7 @@ def create_tool_calling_agent(
         answer=make_text_reader,
         steps=step_turns,
         specs=tuple(tool.spec for tool in tools),
-        first=lambda request, _: replace(request, tool_choice=tool_choice),
+        first=None if tool_choice == "auto" else lambda request, _: replace(request, tool_choice=tool_choice),
         narrow=_narrow,
         rules=rules,
     )
@@ -98,7 +98,7 @@ def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
     return replace(request, tools=tuple(spec for spec in request.tools if spec.name in names))
 
 
-def step_turns(steps: Steps, first: int) -> Iterator[tuple[int, Sequence[Message]]]:
+def step_turns(steps: Steps, first: int) -> Iterator[Turn]:
     """Yield the steps as turns: each reply of the model once, with the calls that have results, then the results.
 
     A step without a native call, such as a parse error, becomes the model's reply and a user message.
@@ -108,16 +108,16 @@ def step_turns(steps: Steps, first: int) -> Iterator[tuple[int, Sequence[Message
         step = steps[position]
         answered = _steps_of_reply(steps, position)
         if step.action.message is None or not answered:
-            yield (
-                position,
-                (AssistantMessage(step.action.log), UserMessage(observation_text(step), observation_images(step))),
-            )
             position += 1
+            answer = UserMessage(observation_text(step), observation_images(step))
+            yield Turn(position, (AssistantMessage(step.action.log), answer))
             continue
-        reply = replace(step.action.message, tool_calls=tuple([call for call, _ in answered]))
+        message = step.action.message
+        closed = len(answered) == len(message.tool_calls)
+        reply = message if closed else replace(message, tool_calls=tuple([call for call, _ in answered]))
         results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
-        yield position, (reply, *results)
         position += len(answered)
+        yield Turn(position, (reply, *results), closed)
 
 
 def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:
@@ -165,7 +165,10 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
 def _arguments(call: ToolCall, reply: ModelReply) -> dict[str, Any]:
     """Parse the arguments of a call. Truncated JSON is an error; it is not completed by guessing."""
     try:
-        written = strip_fence(call.arguments.strip())
+        written = call.arguments
+        # The usual arguments, an object and nothing else, have no fence.
+        if written[:1] != "{" or written[-1:] != "}":
+            written = strip_fence(written.strip())
         return read_object("{}" if written in {"", "null"} else written)
     except ValueError as error:
         why = "they were cut at the token limit" if reply.finish_reason == "length" else str(error)

@@ -75,8 +75,8 @@ class Counters:
         "_restarts",
         "_spent",
         "_step",
-        "_timed",
         "seconds",
+        "timed",
     )
     # The current node.
     _step: Step
@@ -109,7 +109,8 @@ class Counters:
         self._outer_seconds = None if outer is None else outer.seconds
         if outer is not None:
             self._blocked = self._blocked or outer.refusal
-        self._timed = limits.seconds is not None or self._outer_seconds is not None
+        # Whether there is a deadline.
+        self.timed = limits.seconds is not None or self._outer_seconds is not None
         self._ranks = ranks
         self._lines = None if ranks is None else linearize(ranks, limits.iterations)
 
@@ -199,7 +200,7 @@ class Counters:
 
     def _enter(self, step: Step) -> Exhausted | None:
         counts = self._counts
-        if self._timed and (late := self._out_of_time(0.0)) is not None:
+        if self.timed and (late := self._out_of_time(0.0)) is not None:
             return late
         if self._blocked is not None:
             return self._blocked
@@ -237,7 +238,7 @@ class Counters:
         request whose nested runs a resume continues: what is left of their reserve must be left.
         """
         counts = self._counts
-        if self._timed and (late := self._out_of_time(step.grace)) is not None:
+        if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
         if self._blocked is not None:
             return self._blocked
@@ -306,18 +307,22 @@ class Counters:
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""
-        counts, limits, slots = self._counts, self._limits, self._program.slots
-        more: dict[str, float] = {}
-        for meter, amount in measure_reply(self._step.name, effect, reply):
+        counts, names = self._counts, self._program.names
+        measured = self._step.tariffs[type(effect)].measured
+        # By slot, since a user's effect may name a meter twice.
+        more: dict[int, float] = {}
+        for (meter, slot, prepaid, limited), amount in zip(
+            measured, measure_reply(self._step.name, effect, reply), strict=True
+        ):
             if amount is None:
-                if limits[meter] is not None:
+                if limited:
                     asked = f"{self._step.name} asked for {type(effect).__name__}"
                     raise InputError(
                         f"{asked}, and the reply does not report its {meter}, which is limited; {meter.remedy}"
                     )
-            elif (beyond := amount - effect.charges.get(meter, 0)) > 0:
-                more[meter.name] = beyond
-        for name, beyond in more.items():
-            counts[slots[name]] = add_counts(counts[slots[name]], beyond)
+            elif amount > prepaid:
+                more[slot] = amount - prepaid
+        for slot in more:
+            counts[slot] = add_counts(counts[slot], more[slot])
         if more and self._outer is not None:
-            self._outer.settle(more)
+            self._outer.settle({names[slot]: beyond for slot, beyond in more.items()})

@@ -191,23 +191,29 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
     return request.effects if isinstance(request, All) else (request,)
 
 
-def measure_reply(node: str, effect: Effect[Any], reply: object) -> list[tuple[Meter, float | None]]:
-    """Return the amount of each measured meter that the reply reports; `None` if it does not report one.
+# Integers up to this one are counts of every meter: a float holds them exactly.
+_EXACT = 2**53
+
+
+def measure_reply(node: str, effect: Effect[Any], reply: object) -> Sequence[float | None]:
+    """Return the amounts of the measured meters that the reply reports; `None` for one that it does not report.
 
     Raises `InputError` for an amount that is negative, not finite or not whole, and for a wrong number of amounts.
     """
     # Any: users write `measure`, which may return anything.
     amounts: Sequence[Any] = effect.measure(reply)
     meters = effect.measures
-    if not isinstance(amounts, (tuple, list)) or len(amounts) != len(meters):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if (type(amounts) is not tuple and not isinstance(amounts, list)) or len(amounts) != len(meters):  # pyright: ignore[reportUnnecessaryIsInstance]
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
         raise _invalid_measure(node, effect, amounts, remedy)
     for meter, amount in zip(meters, amounts, strict=True):
-        if amount is not None and not is_count(amount, whole=meter.whole):
+        # `is_count` is called for few of them, as each step of a run would pay for it.
+        usual = amount is None or (type(amount) is int and 0 <= amount <= _EXACT)
+        if not usual and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
             remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"
             raise _invalid_measure(node, effect, amount, remedy)
-    return list(zip(meters, amounts, strict=True))
+    return amounts
 
 
 def _invalid_measure(node: str, effect: Effect[Any], returned: object, remedy: str) -> InputError:

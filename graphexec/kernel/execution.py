@@ -436,7 +436,7 @@ class Execution(Counters):
         if type(effect) is Perform:
             if kind not in self._step.returns:
                 raise undeclared_outcome(self._step, answer, self._step.returns)
-        elif self._step.tariffs[type(effect)].is_measured:
+        elif self._step.tariffs[type(effect)].measured:
             self._measure(effect, answer)
         return answer
 

@@ -26,13 +26,14 @@ Charge: TypeAlias = tuple[int, int, float]
 
 @final
 class Tariff:
-    """The cost of a class of effects: the `charges` before it, the `stops`, and whether its reply `is_measured`.
+    """The cost of a class of effects: the `charges` before it, the `stops`, and what its reply is `measured` for.
 
     A stop is the slot and the limit of a meter without a prepayment; it is compared before the effect. `reserves` are
-    the amounts that must be left for its nested run.
+    the amounts that must be left for its nested run. Of each meter that a reply reports, `measured` has its slot, what
+    is charged before, and whether it has a limit.
     """
 
-    __slots__ = ("charges", "compared", "is_measured", "reserves", "stops")
+    __slots__ = ("charges", "compared", "measured", "reserves", "stops")
 
     def __init__(self, kind: type[Effect[Any]], program: Program, *, reserved: bool) -> None:
         slots, limits = program.slots, program.limits
@@ -53,7 +54,9 @@ class Tariff:
             for meter, most in reserves_of(kind).items()
             if most
         )
-        self.is_measured = bool(kind.measures)
+        self.measured = tuple(
+            (meter, slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
+        )
 
 
 def _limit(limits: Limits, meter: Meter) -> float:

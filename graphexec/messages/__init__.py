@@ -25,6 +25,7 @@ from graphexec.messages.replies import (
     check_access,
     check_reply,
     request_parameters,
+    require_reply,
     separate_reasoning,
 )
 from graphexec.messages.requests import ChatRequest, CompletionRequest, ModelRequest, ToolSpec, images_of
@@ -51,6 +52,7 @@ __all__ = [
     "check_reply",
     "images_of",
     "request_parameters",
+    "require_reply",
     "separate_reasoning",
     "transcript",
 ]

@@ -83,6 +83,17 @@ def check_reply(reply: object, model: str) -> ModelReply:
     Every code path that asks a model calls this, because limits count the usage and the cost. Raises
     `InvalidReplyError` if it is not a valid `ModelReply`.
     """
+    return separate_reasoning(require_reply(reply, model))
+
+
+def require_reply(reply: object, model: str) -> ModelReply:
+    """Return the reply of the model named `model`. Raises `InvalidReplyError` as `check_reply` does."""
+    # The usual reply first: the checks below would be twenty calls for each step of a run.
+    if type(reply) is ModelReply and reply.cost is None and type(reply.usage) is Usage:
+        prompt, completion, cached = reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens
+        whole = type(prompt) is type(completion) is type(cached) is int
+        if whole and prompt >= 0 and completion >= 0 and cached >= 0:
+            return reply
     if not isinstance(reply, ModelReply):
         raise InvalidReplyError(
             f"the model {model} returned {format_value(reply)}; return a ModelReply, and end a stream with one"
@@ -98,7 +109,7 @@ def check_reply(reply: object, model: str) -> ModelReply:
     cost: object = reply.cost
     if cost is not None and (not is_number(cost) or cost < 0):
         raise _invalid_reply(model, "cost", cost, "pass a finite number, 0 or more, or None")
-    return separate_reasoning(reply)
+    return reply
 
 
 def separate_reasoning(reply: ModelReply) -> ModelReply:
@@ -107,7 +118,11 @@ def separate_reasoning(reply: ModelReply) -> ModelReply:
     The content may also begin within the reasoning and have only the closing tag, because many prompts end with the
     opening one; without a closing tag all of it is reasoning. In quotes and in code, tags are text.
     """
-    reasoning, content = split_reasoning(reply.content)
+    content = reply.content
+    if "<" not in content and "[" not in content:
+        # No tag: this is cheaper than a call.
+        return reply
+    reasoning, content = split_reasoning(content)
     if reasoning is None:
         return reply
     return replace(reply, content=content, reasoning=(*reply.reasoning, *([Reasoning(reasoning)] if reasoning else ())))

@@ -10,6 +10,7 @@ from graphexec._mistakes.messages import explain_messages
 from graphexec.errors import InputError, format_value
 from graphexec.messages.conversation import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.images import Image
+from graphexec.messages.turns import Conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class ChatRequest:
         # Users without a type checker pass a string, a single message, or messages of another library. Classes are
         # compared first, which is faster than `isinstance` for each message of a long history.
         messages = self.messages
+        if type(messages) is Conversation:
+            return
         if type(messages) not in _LISTS or not _MESSAGES.issuperset(map(type, messages)):
             fault = explain_messages(messages, tuple(_MESSAGES))
             if fault is not None:

@@ -69,7 +69,10 @@ class Scope:
 
     def seconds_left(self) -> float | None:
         """Return the seconds until the deadline of the current node's effects, 0 or more; `None` without a deadline."""
-        deadline = self.execution.deadline
+        assert self._execution is not None, "begin() sets it"
+        if not self._execution.timed:
+            return None
+        deadline = self._execution.deadline
         return None if deadline is None else max(0.0, deadline - (self.clock() - self.began))
 
 
@@ -199,7 +202,7 @@ def listening_call() -> CallContext[Any] | None:
     call = _here.get()
     while call is not None and call.listener is None:
         scope = call.scope
-        call = scope.host if isinstance(scope, Scope) else None
+        call = scope.host if type(scope) is Scope else None
     return call
 
 
@@ -303,7 +306,7 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
         host,
         {
             meter.name: amount - effect.charges.get(meter, 0)
-            for meter, amount in measured
+            for meter, amount in zip(effect.measures, measured, strict=True)
             if amount is not None and amount > effect.charges.get(meter, 0)
         },
     )

@@ -316,7 +316,7 @@ class RunLoop:
                     reply, now = await self.answer(item, loop, deadline, left)
                 back = now
                 answer = (reply, now, now - asked_at)
-                parts.extend(answer if item.charged is None else (keep_charged(reply, item), now, now - asked_at))
+                parts += answer if item.charged is None else (keep_charged(reply, item), now, now - asked_at)
         except BaseException as error:
             from graphexec._mistakes.event_loops import raise_loop_error
 

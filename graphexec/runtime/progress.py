@@ -57,7 +57,9 @@ async def wait_for_capacity() -> None:
 
 def wants_pieces() -> bool:
     """Return whether the listener receives pieces of a reply, so that the model should stream it."""
-    listener = _current_listener()
+    call = listening_call()
+    # `_current_listener` written out here, as it runs for each call of a model.
+    listener = _listener.get() if call is None else call.listener
     return listener is not None and listener.pieces
 
 

@@ -84,7 +84,7 @@ def make_tool_handler(
         if tool.call_parameter is not None:
             arguments[tool.call_parameter] = call
         if tool.timeout is None and tool.retry is None:
-            result = await _call(tool, arguments, io)
+            result = _call_tool(tool, arguments) if io.blocking else await _call(tool, arguments, io)
         else:
             result = await _retry(tool, arguments, io)
         if type(result) is not ToolRaisedError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias, final
 
-from graphexec.agents.conversation import Conversation, ConversationExtent
 from graphexec.draw.runs.data import Record, call_record
 from graphexec.messages import (
     AssistantMessage,
@@ -17,6 +16,7 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation
 
 # A message of a prompt, or the whole of a text prompt.
 PromptMessage: TypeAlias = Message | str
@@ -34,7 +34,6 @@ class PromptHistory:
 
     def __init__(self) -> None:
         self._messages: Sequence[PromptMessage] = ()
-        self._extent: ConversationExtent | None = None
         self._settings = _NONE
 
     def record(self, request: ModelRequest) -> Record:
@@ -46,16 +45,12 @@ class PromptHistory:
         return {"prompt": prompt, **({"request": changed} if changed else {})}
 
     def _changes(self, now: Sequence[PromptMessage]) -> Record:
-        before, extent = self._messages, self._extent
-        self._messages, self._extent = now, None
-        if isinstance(now, Conversation):
-            if isinstance(before, Conversation) and extent is not None:
-                found = now.changes_since(before, extent)
-                if found is not None:
-                    kept, old, new, self._extent = found
-                    return _difference(old, new, kept)
-            whole, self._extent = now.read()
-            return _difference(tuple(before), whole, 0)
+        before, self._messages = self._messages, now
+        if isinstance(now, Conversation) and isinstance(before, Conversation):
+            found = now.changes_since(before)
+            if found is not None:
+                kept, old, new = found
+                return _difference(old, new, kept)
         return _difference(tuple(before), tuple(now), 0)
 
 

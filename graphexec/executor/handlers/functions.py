@@ -43,7 +43,7 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             if is_async:
                 decision = await io.call_async(function, run.steps, dict(run.inputs))
             else:
-                decision = decide(run) if yields_async else await io.call(decide, run)
+                decision = decide(run) if yields_async or io.blocking else await io.call(decide, run)
                 # A lambda may return a coroutine or an async generator.
                 if type(decision) not in _DECISIONS and (inspect.iscoroutine(decision) or inspect.isasyncgen(decision)):
                     decision = await io.call_async(await_decision, decision)

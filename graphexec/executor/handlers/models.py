@@ -38,7 +38,7 @@ def make_model_handler(model: Model) -> Handler:
         left = call.seconds_left
         timeout = None if left is None else left + _EXTRA_SECONDS
         try:
-            if wants_pieces() and (stream if io.blocking else astream) is not None:
+            if (stream if io.blocking else astream) is not None and wants_pieces():
                 return check_reply(await stream_reply(effect, timeout, io), name)
             if io.blocking:
                 return check_reply(model.complete(effect.request, timeout=timeout), name)

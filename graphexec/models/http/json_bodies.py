@@ -6,14 +6,15 @@ pydantic validates the bodies: it rejects invalid JSON, invalid UTF-8 and wrong 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from graphexec._parsing.json import read_object, valid_json
+from graphexec._parsing.json import read_json, read_object
 from graphexec.errors import BadRequestError, InvalidReplyError
 from graphexec.messages import AssistantMessage, ChatRequest, Message, ModelRequest, SystemMessage, UserMessage
+from graphexec.messages.turns import derive_texts
 from graphexec.models.http.endpoint import Endpoint
 from graphexec.models.http.receiving import MOST_PARTS, find_excess, reply_limit_error
 from graphexec.models.secret import Secret
@@ -40,11 +41,73 @@ class Wire(BaseModel):
 W = TypeVar("W", bound=Wire)
 
 
+@final
+class Encoded:
+    """A value of a body that is JSON already, in `parts`: a long one is joined only once, with the whole body."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, *parts: str) -> None:
+        self.parts = parts
+
+    # Any: a JSON value is arbitrary.
+    def decode(self) -> Any:
+        """Return the value."""
+        return json.loads("".join(self.parts))
+
+
+def encode_items(items: Iterable[JSON]) -> str:
+    """Return the items of a list as JSON, without the brackets."""
+    return ",".join(map(_to_json, items))
+
+
+def encode_messages(
+    messages: Sequence[Message], provider: str, items: Callable[[Sequence[Message], str], Iterable[JSON]]
+) -> Encoded:
+    """Return the JSON of `items(messages, provider)`, in which each turn is encoded once in a run.
+
+    The items of several turns must be those of the first, and then those of the others.
+    """
+    texts = derive_texts(messages, (items, provider), lambda part: encode_items(items(part, provider)), ",")
+    assert texts is not None, "every part has its own items"
+    return encoded_list(texts)
+
+
+def encoded_list(texts: Sequence[str]) -> Encoded:
+    """Return a list whose items are JSON already, one or several in each of the `texts`."""
+    parts = [","] * (2 * len(texts) + 1)
+    parts[1::2] = texts
+    parts[0], parts[-1] = "[", "]"
+    return Encoded(*parts) if texts else Encoded("[]")
+
+
+# By function and identity of its argument: the argument, which is kept so that no other one gets its identity, and the
+# JSON of the result. All requests of an agent have the same tools and the same schema.
+_encoded: dict[tuple[object, int], tuple[object, Encoded]] = {}
+# The number of arguments that are kept.
+_KEPT = 64
+
+
+def encode_once(given: T, convert: Callable[[T], object]) -> Encoded:
+    """Return the JSON of `convert(given)`, which is made once for a value that no longer changes."""
+    key = convert, id(given)
+    found = _encoded.get(key)
+    if found is None:
+        if len(_encoded) >= _KEPT:
+            _encoded.clear()
+        found = _encoded[key] = given, Encoded(_to_json(convert(given)))
+    return found[1]
+
+
 def write(body: JSON) -> bytes:
     """Return a body as bytes. Raises `BadRequestError` if it is not valid JSON."""
     try:
-        # ASCII: a lone surrogate in a message is escaped instead of failing here.
-        return json.dumps(body, default=_to_plain, allow_nan=False, separators=(",", ":")).encode()
+        plain = {name: value for name, value in body.items() if type(value) is not Encoded}
+        parts = [_to_json(plain)[:-1]]
+        for name, value in body.items():
+            if type(value) is Encoded:
+                parts += (",", _to_json(name), ":", *value.parts)
+        return "".join([*parts, "}"]).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequestError(
             f"the request to {body['model']} cannot be written as JSON ({error}); "
@@ -101,7 +164,11 @@ def valid_arguments(arguments: str) -> str:
 
     llama.cpp fails (500) on a history with invalid arguments. The observation of the call repeats what the model wrote.
     """
-    return valid_json(arguments) if parse_arguments(arguments) else "{}"
+    try:
+        text, value = read_json(arguments)
+    except ValueError:
+        return "{}"
+    return text if value and isinstance(value, dict) else "{}"
 
 
 def stop_strings(request: ModelRequest) -> tuple[str, ...]:
@@ -148,6 +215,8 @@ def merge_bodies(body: JSON, extra: Mapping[str, Any]) -> JSON:
     merged = {name: value for name, value in body.items() if value is not None}
     for name, value in extra.items():
         before = merged.get(name)
+        if isinstance(before, Encoded):
+            before = before.decode()
         if isinstance(before, dict) and isinstance(value, dict):
             merged[name] = merge_bodies(before, value)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(before, list):
@@ -165,6 +234,10 @@ def conversation(request: ModelRequest) -> Sequence[Message]:
 
 def instructions(messages: Sequence[Message]) -> str:
     """Return the system messages as one string, for protocols that send them separately; blank ones are ignored."""
+    return "\n\n".join(derive_texts(messages, _instructions, _instructions, "\n\n") or ())
+
+
+def _instructions(messages: Sequence[Message]) -> str:
     return "\n\n".join([one.content for one in messages if isinstance(one, SystemMessage) and one.content.strip()])
 
 
@@ -177,3 +250,8 @@ def _to_plain(value: object) -> dict[Any, Any] | str:
         mapping: Mapping[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
         return dict(mapping)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+# In ASCII, so that a lone surrogate in a message is escaped instead of failing. Made once: `json.dumps` makes another
+# encoder in each call.
+_to_json = json.JSONEncoder(default=_to_plain, allow_nan=False, separators=(",", ":")).encode

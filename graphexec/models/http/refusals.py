@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any, TypeAlias, final
 
 from graphexec.models.http.failures import ErrorReport
-from graphexec.models.http.json_bodies import JSON
+from graphexec.models.http.json_bodies import JSON, Encoded
 from graphexec.models.progress_reports import OptionRefused
 from graphexec.runtime.calls import ForkSafeLock
 
@@ -189,6 +189,8 @@ class Refusals:
         refused = self._refused
         # Most servers refuse nothing, so most bodies are not searched.
         for parameter in self._known if refused else ():
+            if refused.isdisjoint((parameter.path, parameter.other_name)):
+                continue
             path, other = parameter.find(body), parameter.other_name
             if path in refused:
                 value = _remove(body, path.split("."))
@@ -219,6 +221,8 @@ _Part: TypeAlias = Any
 
 def _values(part: _Part, path: Sequence[str]) -> Iterator[_Part]:
     """Yield the values at a path that are not `None`; several if it has a `*`."""
+    if isinstance(part, Encoded):
+        part = part.decode()
     if not path:
         yield from () if part is None else (part,)
     elif path[0] != "*":
@@ -237,6 +241,8 @@ def _remove(part: _Part, path: Sequence[str]) -> _Part:
         return None
     if not rest:
         return part.pop(first, None)
+    if isinstance(part[first], Encoded):
+        part[first] = part[first].decode()
     value = _remove(part[first], rest)
     if part[first] == {}:
         del part[first]

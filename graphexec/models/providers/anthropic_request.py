@@ -22,11 +22,16 @@ from graphexec.messages import (
     ToolSpec,
     UserMessage,
 )
+from graphexec.messages.turns import derive_texts
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.json_bodies import (
     JSON,
+    Encoded,
     chosen_mode,
     conversation,
+    encode_items,
+    encode_once,
+    encoded_list,
     forced_tool,
     instructions,
     merge_bodies,
@@ -106,7 +111,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     choice that the request does not offer.
     """
     messages = conversation(request)
-    turns = _turns(messages, sampling.provider)
+    turns = _encode_turns(messages, sampling.provider)
     if not turns:
         raise BadRequestError(
             f"{sampling.model} has no message to answer: all but the system's are blank, which Anthropic's API "
@@ -124,7 +129,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     }
     output: JSON = {} if sampling.reasoning_effort is None else {"effort": sampling.reasoning_effort}
     if isinstance(request, ChatRequest):
-        body["tools"] = [_tool(tool) for tool in request.tools] or None
+        body["tools"] = encode_once(request.tools, _tools) if request.tools else None
         body["tool_choice"] = _tool_choice(request, sampling.model)
         if request.schema is not None:
             output["format"] = {"type": "json_schema", "schema": close_schema(request.schema)}
@@ -147,6 +152,22 @@ def _stops(stops: Sequence[str], model: str) -> list[str]:
                 "use a stop string with another character"
             )
     return list(stops)
+
+
+def _encode_turns(messages: Sequence[Message], provider: str) -> Encoded | list[JSON]:
+    """Return the turns of user and assistant; where possible, those of a run's steps are encoded once."""
+    texts = derive_texts(messages, (_encode_part, provider), lambda part: _encode_part(part, provider), ",")
+    return _turns(messages, provider) if texts is None else encoded_list(texts)
+
+
+def _encode_part(messages: Sequence[Message], provider: str) -> str | None:
+    """Return the turns of some messages as JSON, or `None` if they may have to be merged with those around them."""
+    turns = _turns(messages, provider)
+    if not turns or turns[-1]["role"] != "user":
+        return None
+    if isinstance(messages[0], AssistantMessage) and turns[0]["role"] != "assistant":
+        return None
+    return encode_items(turns)
 
 
 def _turns(messages: Sequence[Message], provider: str) -> list[JSON]:
@@ -210,5 +231,5 @@ def _call(call: ToolCall) -> JSON:
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": parse_arguments(call.arguments)}
 
 
-def _tool(tool: ToolSpec) -> JSON:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
+    return [{"name": one.name, "description": one.description, "input_schema": one.parameters} for one in tools]

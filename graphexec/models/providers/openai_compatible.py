@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -23,6 +24,8 @@ from graphexec.models.http.endpoint import OPENAI
 from graphexec.models.http.json_bodies import (
     JSON,
     chosen_mode,
+    encode_messages,
+    encode_once,
     forced_tool,
     merge_bodies,
     returned_reasoning,
@@ -54,14 +57,13 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     }
     if not isinstance(request, ChatRequest):
         return merge_bodies(body | {"prompt": request.prompt}, sampling.extra_body or {})
-    body["messages"] = list(_messages(request.messages, sampling.provider))
+    body["messages"] = encode_messages(request.messages, sampling.provider, _messages)
     body["reasoning_effort"] = sampling.reasoning_effort
-    body["tools"] = [_tool(tool) for tool in request.tools] or None
+    body["tools"] = encode_once(request.tools, _tools) if request.tools else None
     name = forced_tool(request, sampling.model)
     body["tool_choice"] = {"type": "function", "function": {"name": name}} if name else chosen_mode(request)
     if request.schema is not None:
-        # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "reply", "schema": request.schema}}
+        body["response_format"] = encode_once(request.schema, _response_format)
     return merge_bodies(body, sampling.extra_body or {})
 
 
@@ -124,9 +126,15 @@ def _call(call: ToolCall) -> JSON:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _tool(tool: ToolSpec) -> JSON:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
+def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
+    functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
+    return [{"type": "function", "function": function} for function in functions]
+
+
+# Any: a schema's values are arbitrary JSON.
+def _response_format(schema: Mapping[str, Any]) -> JSON:
+    # Not `strict`: OpenAI's strict mode rejects schemas that local servers accept (oneOf, optional fields).
+    return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
 
 
 CHAT_COMPLETIONS = Dialect(

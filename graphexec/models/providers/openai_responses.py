@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import MODEL_OPTIONS
@@ -24,6 +25,8 @@ from graphexec.models.http.json_bodies import (
     JSON,
     chosen_mode,
     conversation,
+    encode_messages,
+    encode_once,
     forced_tool,
     instructions,
     merge_bodies,
@@ -50,7 +53,7 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
     messages = conversation(request)
     body: JSON = {
         "model": sampling.model,
-        "input": [item for message in messages for item in _items(message, sampling.provider)],
+        "input": encode_messages(messages, sampling.provider, _items),
         # The server need not store anything: each request contains the whole conversation.
         "store": False,
         "instructions": instructions(messages) or None,
@@ -61,18 +64,22 @@ def encode(request: ModelRequest, sampling: Sampling, *, stream: bool) -> JSON:
         "stream": stream or None,
     }
     if isinstance(request, ChatRequest):
-        body["tools"] = [_tool(tool) for tool in request.tools] or None
+        body["tools"] = encode_once(request.tools, _tools) if request.tools else None
         # A server that stores nothing needs its encrypted reasoning again before the results of calls.
         body["include"] = ["reasoning.encrypted_content"] if request.tools else None
         name = forced_tool(request, sampling.model)
         body["tool_choice"] = {"type": "function", "name": name} if name else chosen_mode(request)
         if request.schema is not None:
-            # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
-            body["text"] = {"format": {"type": "json_schema", "name": "reply", "schema": request.schema}}
+            body["text"] = encode_once(request.schema, _text_format)
     return merge_bodies(body, sampling.extra_body or {})
 
 
-def _items(message: Message, provider: str) -> list[JSON]:
+def _items(messages: Sequence[Message], provider: str) -> Iterator[JSON]:
+    for message in messages:
+        yield from _items_of(message, provider)
+
+
+def _items_of(message: Message, provider: str) -> list[JSON]:
     match message:
         case SystemMessage():
             return []
@@ -104,10 +111,16 @@ def _call(call: ToolCall) -> JSON:
     return {"type": "function_call"} | members
 
 
-def _tool(tool: ToolSpec) -> JSON:
+def _tools(tools: Sequence[ToolSpec]) -> list[JSON]:
     # `strict` is sent, because the default of this API is True.
-    members = {"name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": False}
-    return {"type": "function"} | members
+    functions = ({"name": one.name, "description": one.description, "parameters": one.parameters} for one in tools)
+    return [{"type": "function"} | function | {"strict": False} for function in functions]
+
+
+# Any: a schema's values are arbitrary JSON.
+def _text_format(schema: Mapping[str, Any]) -> JSON:
+    # Not `strict`, as in chat completions: strict mode rejects optional fields and oneOf.
+    return {"format": {"type": "json_schema", "name": "reply", "schema": schema}}
 
 
 RESPONSES = Dialect(
