@@ -3,7 +3,7 @@
     python benchmarks/prompts.py [--check]
 
 The model is scripted, and makes the body of each request as the client of an OpenAI-compatible server does; nothing is
-sent. The hand-written loop encodes each message once and joins the bytes. Processor time per step in runs of 10, 100 and
+sent. The hand-written loop encodes each message once and joins them. Processor time per step in runs of 10, 100 and
 1,000 steps, the best of several rounds that take turns; with `--check` the exit status is 1 if a goal is missed.
 """
 

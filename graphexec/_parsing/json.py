@@ -19,7 +19,7 @@ from graphexec._parsing import compile_lazily
 
 def read_object(text: str) -> dict[str, Any]:
     """Return the JSON object in `text`. Raises `ValueError`; truncated JSON is not completed."""
-    value = read_value(text)
+    value = read_json(text)[1]
     if type(value) is dict:
         return value  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
@@ -74,7 +74,7 @@ def _is_unambiguous(text: str, value: Any) -> bool:
     """
     if type(value) is not dict or text.count(":") != len(value):  # pyright: ignore[reportUnknownArgumentType]
         return False
-    for name in value:  # pyright: ignore[reportUnknownVariableType]
+    for name in value:  # noqa: SIM110 - `all` would be several calls  # pyright: ignore[reportUnknownVariableType]
         if type(value[name]) not in _PLAIN:  # pyright: ignore[reportUnknownArgumentType]
             return False
     return True

@@ -22,6 +22,7 @@ from graphexec.messages import (
 from graphexec.messages.images import image_from_json
 from graphexec.messages.turns import Turn, TurnMaker
 
+
 def observation_turns(observe: Callable[[AgentStep], str]) -> TurnMaker:
     """Return a maker of turns of one step each: what the model wrote, then the user's message of the observation."""
 

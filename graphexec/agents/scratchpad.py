@@ -179,7 +179,7 @@ def make_instructed_agent(  # noqa: PLR0913
         else:
             # The inputs of a run, and so its first messages, are the same at each step.
             memo = run.steps.memo
-            kept, head = memo[make_head] if make_head in memo else (None, ())
+            kept, head = memo.get(make_head, (None, ()))
             if kept is not run.inputs:
                 head = make_head(run)
                 memo[make_head] = run.inputs, head

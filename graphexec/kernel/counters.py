@@ -308,11 +308,11 @@ class Counters:
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""
         counts, names = self._counts, self._program.names
-        measured = self._step.tariffs[type(effect)].measured
+        prices = self._step.tariffs[type(effect)].measured
         # By slot, since a user's effect may name a meter twice.
         more: dict[int, float] = {}
-        for (meter, slot, prepaid, limited), amount in zip(
-            measured, measure_reply(self._step.name, effect, reply), strict=True
+        for (meter, amount), (slot, prepaid, limited) in zip(
+            measure_reply(self._step.name, effect, reply), prices, strict=True
         ):
             if amount is None:
                 if limited:
@@ -322,7 +322,7 @@ class Counters:
                     )
             elif amount > prepaid:
                 more[slot] = amount - prepaid
-        for slot in more:
-            counts[slot] = add_counts(counts[slot], more[slot])
+        for slot, beyond in more.items() if more else ():
+            counts[slot] = add_counts(counts[slot], beyond)
         if more and self._outer is not None:
             self._outer.settle({names[slot]: beyond for slot, beyond in more.items()})

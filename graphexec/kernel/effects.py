@@ -195,25 +195,27 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
 _EXACT = 2**53
 
 
-def measure_reply(node: str, effect: Effect[Any], reply: object) -> Sequence[float | None]:
-    """Return the amounts of the measured meters that the reply reports; `None` for one that it does not report.
+def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[Meter, float | None], ...]:
+    """Return the amount of each measured meter that the reply reports; `None` if it does not report one.
 
     Raises `InputError` for an amount that is negative, not finite or not whole, and for a wrong number of amounts.
     """
-    # Any: users write `measure`, which may return anything.
-    amounts: Sequence[Any] = effect.measure(reply)
     meters = effect.measures
-    if (type(amounts) is not tuple and not isinstance(amounts, list)) or len(amounts) != len(meters):  # pyright: ignore[reportUnnecessaryIsInstance]
+    # Any: users write `measure`, which may return anything.
+    amounts: Any = effect.measure(reply)
+    try:
+        measured = tuple(zip(meters, amounts, strict=True))
+    except (TypeError, ValueError):
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
-        raise _invalid_measure(node, effect, amounts, remedy)
-    for meter, amount in zip(meters, amounts, strict=True):
+        raise _invalid_measure(node, effect, amounts, remedy) from None
+    for meter, amount in measured:
         # `is_count` is called for few of them, as each step of a run would pay for it.
         usual = amount is None or (type(amount) is int and 0 <= amount <= _EXACT)
         if not usual and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
             remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"
             raise _invalid_measure(node, effect, amount, remedy)
-    return amounts
+    return measured
 
 
 def _invalid_measure(node: str, effect: Effect[Any], returned: object, remedy: str) -> InputError:

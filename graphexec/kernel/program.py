@@ -55,7 +55,7 @@ class Tariff:
             if most
         )
         self.measured = tuple(
-            (meter, slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
+            (slots[meter.name], kind.charges.get(meter, 0), limits[meter] is not None) for meter in kind.measures
         )
 
 

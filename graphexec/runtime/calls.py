@@ -306,7 +306,7 @@ async def ask_within(host: CallContext[Any] | None, effect: Effect[R], answer: C
         host,
         {
             meter.name: amount - effect.charges.get(meter, 0)
-            for meter, amount in zip(effect.measures, measured, strict=True)
+            for meter, amount in measured
             if amount is not None and amount > effect.charges.get(meter, 0)
         },
     )

@@ -35,7 +35,7 @@ def make_model_handler(model: Model) -> Handler:
     name = type(model).__name__
 
     async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> ModelReply | Cut:
-        left = call.seconds_left
+        left = call.scope.seconds_left()
         timeout = None if left is None else left + _EXTRA_SECONDS
         try:
             if (stream if io.blocking else astream) is not None and wants_pieces():

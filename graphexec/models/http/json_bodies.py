@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Annotated, Any, TypeVar, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -81,21 +82,28 @@ def encoded_list(texts: Sequence[str]) -> Encoded:
     return Encoded(*parts) if texts else Encoded("[]")
 
 
-# By function and identity of its argument: the argument, which is kept so that no other one gets its identity, and the
-# JSON of the result. All requests of an agent have the same tools and the same schema.
+# By function and identity of its argument: a copy of the result, and its JSON. All requests of an agent have the same
+# tools and the same schema.
 _encoded: dict[tuple[object, int], tuple[object, Encoded]] = {}
-# The number of arguments that are kept.
+# The number of results that are kept.
 _KEPT = 64
 
 
-def encode_once(given: T, convert: Callable[[T], object]) -> Encoded:
-    """Return the JSON of `convert(given)`, which is made once for a value that no longer changes."""
-    key = convert, id(given)
+def encode_once(given: T, convert: Callable[[T], object]) -> object:
+    """Return `convert(given)` as JSON, which is made once as long as the result is equal; to compare it is cheaper.
+
+    A value that is not JSON is returned as it is, so that `write` reports it.
+    """
+    key, value = (convert, id(given)), convert(given)
     found = _encoded.get(key)
-    if found is None:
+    if found is None or found[0] != value:
+        try:
+            made = deepcopy(value), Encoded(_to_json(value))
+        except (TypeError, ValueError, RecursionError):
+            return value
         if len(_encoded) >= _KEPT:
             _encoded.clear()
-        found = _encoded[key] = given, Encoded(_to_json(convert(given)))
+        found = _encoded[key] = made
     return found[1]
 
 
