@@ -304,11 +304,10 @@ class Execution(Counters):
                     if asked < step.least:
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
-                kind: type[Any] = type(request)
-                if kind in tariffs and (most is None or asked < most):
-                    # The usual request, one effect, needs no further call.
-                    count, effect, tariff = 1, request, tariffs[kind]
-                else:
+                count, effect = 1, request
+                tariff = tariffs[type(request)] if type(request) in tariffs else None
+                # The usual request, one effect, needs no further call.
+                if tariff is None or (most is not None and asked >= most):
                     count, effect, tariff = read_request(step, request, asked)
                 if not count:
                     # An empty batch contains no effect: it costs nothing, and its reply is empty.

@@ -158,8 +158,9 @@ class Conversation(Sequence[Message]):
         return Conversation(change(self._head), self._steps, self._make_turns)
 
     def __iter__(self) -> Iterator[Message]:
+        yield from self._head
         log, count, rest = self._read()
-        return chain(self._head, *log.turns[:count], *rest)
+        yield from chain(*log.turns[:count], *rest)
 
     def __len__(self) -> int:
         log, count, rest = self._read()

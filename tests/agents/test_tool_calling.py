@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, AgentStep, ParseError, create_tool_calling_agent
 from graphexec.actions import Steps
-from graphexec.agents.conversation import Conversation
 from graphexec.agents.tool_calling import read, step_turns
 from graphexec.errors import InputError
 from graphexec.messages import (
@@ -25,6 +24,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
 from tests.executor.actors import call, echo, fail, messages, observations, run_executor, statuses

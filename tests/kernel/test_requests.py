@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from graphexec.actions import NO_STEPS
-from graphexec.agents.conversation import Conversation
 from graphexec.effects import CallModel
 from graphexec.errors import InputError
 from graphexec.messages import (
@@ -19,6 +18,7 @@ from graphexec.messages import (
     ToolMessage,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation
 
 MESSAGES = (SystemMessage("s"), UserMessage("u"), AssistantMessage("a"), ToolMessage("c", "t"))
 

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec.actions import AgentAction, AgentStep, Steps
-from graphexec.agents.conversation import Conversation
 from graphexec.errors import InputError, ServerError
 from graphexec.messages import (
     AssistantMessage,
@@ -35,6 +34,7 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
+from graphexec.messages.turns import Conversation, Turn
 from graphexec.models import (
     Anthropic,
     Cached,
@@ -151,7 +151,7 @@ def test_equal_requests_have_equal_keys() -> None:
     model = cached(inner)
     step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
     lazy = Conversation(
-        (UserMessage("hello"),), Steps((step,)), lambda steps, _: iter([(0, [ToolMessage("1", str(len(steps)))])])
+        (UserMessage("hello"),), Steps((step,)), lambda steps, first: iter([Turn(1, [ToolMessage("1", "1")])][first:])
     )
     messages: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
     for request in (ChatRequest(lazy), ChatRequest(messages), ChatRequest(tuple(messages))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import ModuleType
 from typing import Any
 
@@ -26,6 +27,7 @@ from graphexec.messages import (
 )
 from graphexec.models import LocalModel, MemoryCache, ScriptedModel, cached
 from graphexec.models.http.dialect import Sampling
+from graphexec.models.http.json_bodies import write
 from graphexec.models.providers import anthropic_request, openai_compatible, openai_responses
 from tests.models.actors import HELLO, scripted_server
 from tests.models.call_modes import all_modes
@@ -34,7 +36,7 @@ from tests.models.pictures import ADDRESS, CAT, DOG
 
 # Any: a request's JSON.
 def encode(protocol: ModuleType, *messages: Message) -> Any:
-    return protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False)
+    return json.loads(write(protocol.encode(ChatRequest(messages), Sampling("tiny", max_tokens=9), stream=False)))
 
 
 QUESTION = UserMessage("Which?", (CAT, ADDRESS))
