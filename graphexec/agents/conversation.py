@@ -20,17 +20,17 @@ from graphexec.messages import (
     UserMessage,
 )
 from graphexec.messages.images import image_from_json
-from graphexec.messages.turns import Turn, TurnMaker
+from graphexec.messages.turns import MessageTurn, TurnMaker
 
 
 def observation_turns(observe: Callable[[AgentStep], str]) -> TurnMaker:
     """Return a maker of turns of one step each: what the model wrote, then the user's message of the observation."""
 
-    def make_turns(steps: Steps, first: int) -> Iterator[Turn]:
+    def make_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
         for position in range(first, len(steps)):
             step = steps[position]
             answer = UserMessage(observe(step), observation_images(step))
-            yield Turn(position + 1, (AssistantMessage(step.action.log), answer))
+            yield MessageTurn(position + 1, (AssistantMessage(step.action.log), answer))
 
     return make_turns
 

@@ -30,7 +30,7 @@ from graphexec.messages import (
     UserMessage,
     separate_reasoning,
 )
-from graphexec.messages.turns import Turn
+from graphexec.messages.turns import MessageTurn
 from graphexec.tools import AnyTool
 
 SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; answer in a sentence when you know."
@@ -98,7 +98,7 @@ def _narrow(request: ChatRequest, names: frozenset[str]) -> ChatRequest:
     return replace(request, tools=tuple(spec for spec in request.tools if spec.name in names))
 
 
-def step_turns(steps: Steps, first: int) -> Iterator[Turn]:
+def step_turns(steps: Steps, first: int) -> Iterator[MessageTurn]:
     """Yield the steps as turns: each reply of the model once, with the calls that have results, then the results.
 
     A step without a native call, such as a parse error, becomes the model's reply and a user message.
@@ -110,14 +110,14 @@ def step_turns(steps: Steps, first: int) -> Iterator[Turn]:
         if step.action.message is None or not answered:
             position += 1
             answer = UserMessage(observation_text(step), observation_images(step))
-            yield Turn(position, (AssistantMessage(step.action.log), answer))
+            yield MessageTurn(position, (AssistantMessage(step.action.log), answer))
             continue
         message = step.action.message
         closed = len(answered) == len(message.tool_calls)
         reply = message if closed else replace(message, tool_calls=tuple([call for call, _ in answered]))
         results = [ToolMessage(call.id, observation_text(one), observation_images(one)) for call, one in answered]
         position += len(answered)
-        yield Turn(position, (reply, *results), closed)
+        yield MessageTurn(position, (reply, *results), closed)
 
 
 def _steps_of_reply(steps: Steps, position: int) -> list[tuple[ToolCall, AgentStep]]:

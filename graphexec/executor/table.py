@@ -270,12 +270,12 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
     decision = agent.read(replied.reply)
-    if type(decision) is tuple and decision:
-        return Acted(replied.run, decision)
-    if isinstance(decision, AgentFinish):
+    if type(decision) is not tuple and isinstance(decision, AgentFinish):
         # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)
-    raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
+    if not decision:
+        raise ParseError("the agent returned an empty list of actions", observation="Decide on an action, or finish.")
+    return Acted(replied.run, decision)
 
 
 @charged(when_spent=limit_reached)
@@ -310,7 +310,7 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     actions, results = observed.actions, observed.results
     alone = len(results) == 1
     if alone:
-        (action,), (result,) = actions, results
+        ((action, result),) = zip(actions, results, strict=True)
         run = observed.run.with_steps((make_step(action, result),))
     else:
         steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]

@@ -17,7 +17,7 @@ from graphexec.errors import CertificateError, InputError
 from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
-from graphexec.kernel.program import Charge, Step, Tariff, compile_program
+from graphexec.kernel.program import Charge, Step, Tariff, compile_program, invalid_answer
 from graphexec.kernel.snapshot import NestedRun
 
 # Most runs contain no nested runs, and share this value.
@@ -70,11 +70,11 @@ class Counters:
         "_nested_charges",
         "_outer",
         "_outer_seconds",
-        "_program",
         "_ranks",
         "_restarts",
         "_spent",
         "_step",
+        "program",
         "seconds",
         "timed",
     )
@@ -86,7 +86,8 @@ class Counters:
     ) -> None:
         self._limits = limits
         self._outer = outer
-        program = self._program = compile_program(graph, limits)
+        # The machine as it is compiled for the run's limits.
+        program = self.program = compile_program(graph, limits)
         check_spent(spent, graph.meters)
         self._counts: list[float] = [
             spent.iterations,
@@ -117,7 +118,7 @@ class Counters:
     def spent(self) -> Spent:
         """Return what the run has spent so far."""
         if self._spent is None:
-            counts, program, first_meter = self._counts, self._program, self._program.first_meter
+            counts, program, first_meter = self._counts, self.program, self.program.first_meter
             names: tuple[str, ...] = program.meters
             amounts = counts[first_meter:]
             if self._nested_charges or self._foreign_charges:
@@ -151,11 +152,11 @@ class Counters:
 
     def find_exhausted(self, amounts: Mapping[str, float], stops: Collection[str]) -> Exhausted | None:
         """Return the limit that refuses to charge these amounts, by meter; each of `stops` must be below its limit."""
-        caps = self._program.caps
+        caps = self.program.caps
         for name, amount in (*amounts.items(), *((name, 0) for name in stops)):
             limit = caps.get(name)
             if limit is not None:
-                slot = self._program.slots.get(name)
+                slot = self.program.slots.get(name)
                 counted = self._foreign_charges.get(name, 0) if slot is None else self._counts[slot]
                 spent = add_counts(counted, self._nested_charges.get(name, 0))
                 if spent + amount > limit or (not amount and spent >= limit):
@@ -172,7 +173,7 @@ class Counters:
 
     def _add_nested_charges(self) -> None:
         """Add what nested runs have charged to the counters of this run."""
-        slots, self._spent = self._program.slots, None
+        slots, self._spent = self.program.slots, None
         foreign = dict(self._foreign_charges)
         for name, amount in self._nested_charges.items():
             if name in slots:
@@ -197,6 +198,15 @@ class Counters:
         if limit is None or (outer is not None and deadline == outer):
             return Exhausted("seconds", deadline, self.seconds, outer=True)
         return Exhausted("seconds", limit, self.seconds)
+
+    def _reply_to_cut(self, effect: Effect[Any]) -> Any:
+        """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
+        deadline = self.deadline
+        if deadline is None:
+            raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
+        exhausted = self._cut_at_deadline(deadline)
+        reply = effect.cut(exhausted)
+        return exhausted if reply is None else reply
 
     def _enter(self, step: Step) -> Exhausted | None:
         counts = self._counts
@@ -224,10 +234,10 @@ class Counters:
 
     def _remaining(self, name: str) -> float:
         """Return the remaining amount of a counter; 0 if a measured call or lower limits have overspent it."""
-        limit = self._program.caps.get(name)
+        limit = self.program.caps.get(name)
         if limit is None:
             raise CertificateError(f"the rank counts {name}, which has no limit; prove the machine with these limits")
-        return max(0, limit - self._counts[self._program.slots[name]])
+        return max(0, limit - self._counts[self.program.slots[name]])
 
     def _charge(
         self, step: Step, effect: Request, tariff: Tariff | None, asked: int, begun: Sequence[Begun] = ()
@@ -258,7 +268,7 @@ class Counters:
         self, step: Step, members: tuple[Effect[Any], ...], begun: Sequence[Begun]
     ) -> Exhausted | None:
         """Charge several effects together: all of them, or none."""
-        counts, names = self._counts, self._program.names
+        counts, names = self._counts, self.program.names
         wanted: dict[int, int] = {}
         limits: dict[int, float] = {}
         stops: dict[int, float] = {}
@@ -285,7 +295,7 @@ class Counters:
             if counts[slot] >= limit:
                 return self._exhaust(slot, limit, 1)
         if self._outer is not None:
-            first_meter = self._program.first_meter
+            first_meter = self.program.first_meter
             amounts = {names[slot]: total for slot, total in wanted.items() if slot >= first_meter}
             compared = [names[slot] for one in members for slot in step.tariffs[type(one)].compared]
             exhausted = self._outer.charge(amounts, compared, {names[slot]: rest for slot, rest in reserved.items()})
@@ -303,11 +313,11 @@ class Counters:
         return self._exhaust(slot, limit, amount)
 
     def _exhaust(self, slot: int, limit: float, wanted: int) -> Exhausted:
-        return Exhausted(self._program.names[slot], limit, self._counts[slot], wanted=wanted)
+        return Exhausted(self.program.names[slot], limit, self._counts[slot], wanted=wanted)
 
     def _measure(self, effect: Effect[Any], reply: object) -> None:
         """Charge the amounts that a reply reports beyond what was prepaid."""
-        counts, names = self._counts, self._program.names
+        counts, names = self._counts, self.program.names
         prices = self._step.tariffs[type(effect)].measured
         # By slot, since a user's effect may name a meter twice.
         more: dict[int, float] = {}

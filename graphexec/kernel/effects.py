@@ -193,6 +193,12 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
 
 # Integers up to this one are counts of every meter: a float holds them exactly.
 _EXACT = 2**53
+# The classes of what `measure` usually returns.
+_LISTS = frozenset[type]({tuple, list})
+
+
+def _is_list(amounts: object) -> bool:
+    return isinstance(amounts, (tuple, list))
 
 
 def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[Meter, float | None], ...]:
@@ -204,7 +210,9 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
     # Any: users write `measure`, which may return anything.
     amounts: Any = effect.measure(reply)
     try:
-        measured = tuple(zip(meters, amounts, strict=True))
+        if type(amounts) not in _LISTS and not _is_list(amounts):
+            raise TypeError  # noqa: TRY301 - explained below
+        measured: tuple[tuple[Meter, Any], ...] = tuple(zip(meters, amounts, strict=True))
     except (TypeError, ValueError):
         remedy = f"return an amount, or None, for each of {', '.join(map(str, meters))}"
         raise _invalid_measure(node, effect, amounts, remedy) from None

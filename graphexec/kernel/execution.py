@@ -35,7 +35,7 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered,
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import Program, Step, invalid_answer, read_request, undeclared_outcome
+from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,
@@ -95,11 +95,11 @@ class Execution(Counters):
         self.graph = graph
         self.scope = DetachedScope(snapshot.run_id) if scope is None else scope
         super().__init__(graph, snapshot.spent, limits, ranks, outer)
-        if snapshot.node not in self._program.steps:
+        if snapshot.node not in self.program.steps:
             raise SnapshotError(
                 f"the snapshot is at {snapshot.node}, which is not a node of this graph; resume it with its own graph"
             )
-        self._step = self._program.steps[snapshot.node]
+        self._step = self.program.steps[snapshot.node]
         self._value = snapshot.value
         self._frames = snapshot.frames
         self._replies = list(snapshot.replies)
@@ -126,11 +126,6 @@ class Execution(Counters):
             self.scope.run_id,
             self._frames,
         )
-
-    @property
-    def program(self) -> Program:
-        """The machine as it is compiled for the run's limits."""
-        return self._program
 
     def call(self) -> CallContext[Any]:
         """Return a `CallContext` that stands for the current visit; its id is that of the visit's first request."""
@@ -305,7 +300,7 @@ class Execution(Counters):
                         raise UndeclaredCountError(step.name, asked, step.least, step.most) from None
                     return end.value
                 count, effect = 1, request
-                tariff = tariffs[type(request)] if type(request) in tariffs else None
+                tariff = tariffs[type(request)] if type(request) in tariffs else None  # noqa: SIM401 - `get` is a call
                 # The usual request, one effect, needs no further call.
                 if tariff is None or (most is not None and asked >= most):
                     count, effect, tariff = read_request(step, request, asked)
@@ -342,10 +337,11 @@ class Execution(Counters):
                         answer, at, seconds = yield call
                         effect_reply = self._apply(effect, answer, at)
                         # A batch with one member gets its reply in a tuple; an `Exhausted` is passed on as it is.
-                        in_tuple = effect is not request and type(effect_reply) is not Exhausted
-                        reply = (effect_reply,) if in_tuple else effect_reply
-                        # Record it before the event: an observer may raise, and a consumer may close the stream.
-                        # `_record_reply` written out here, as it runs for each effect.
+                        reply = effect_reply
+                        if effect is not request and type(reply) is not Exhausted:
+                            reply = (reply,)
+                        # `_record_reply` written out, as each effect needs it: before the event, since an observer may
+                        # raise, and a consumer may close the stream.
                         self._open = ()
                         self._sequence += 1
                         self._replies.append(reply)
@@ -449,12 +445,3 @@ class Execution(Counters):
             self._apply(effect, one, at) if is_open(state) else state
             for effect, one, state in zip(request.effects, answers, states, strict=True)
         ]
-
-    def _reply_to_cut(self, effect: Effect[Any]) -> Any:
-        """Return the reply that the effect has for a cut, or else the `Exhausted` that makes the run leave the node."""
-        deadline = self.deadline
-        if deadline is None:
-            raise invalid_answer(self._step, effect, "a Cut, but the run has no deadline")
-        exhausted = self._cut_at_deadline(deadline)
-        reply = effect.cut(exhausted)
-        return exhausted if reply is None else reply

@@ -17,7 +17,7 @@ DeriveText: TypeAlias = Callable[[Sequence[Message]], str | None]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Turn:
+class MessageTurn:
     """A reply of the model with its results: the messages of the steps up to `end`.
 
     A turn that is `closed` does not depend on later steps; one that is not may have further results in them.
@@ -42,7 +42,7 @@ class StepsLike(Sized, Protocol):
 
 
 # Makes the turns of the steps from a position on, at which a turn begins. Any: the steps of a run are above this layer.
-TurnMaker: TypeAlias = Callable[[Any, int], Iterator[Turn]]
+TurnMaker: TypeAlias = Callable[[Any, int], Iterator[MessageTurn]]
 
 
 @final
@@ -66,7 +66,7 @@ class _TurnLog:
         """Return the number of turns that are part of the messages of a run with so many steps."""
         return bisect_right(self._needed, steps)
 
-    def extend(self, begun: int, turns: Sequence[Turn]) -> None:
+    def extend(self, begun: int, turns: Sequence[MessageTurn]) -> None:
         """Add the turns after the first `begun` ones; those that another thread has added meanwhile are equal."""
         with self._lock:
             _, messages = self.ends[-1] if self.ends else (0, 0)

@@ -24,7 +24,8 @@ class _Closed(BaseException):
 class Emission(tuple[tuple[object]]):
     """What a coroutine awaits to emit an item: `await Emission(((item,),))`.
 
-    Each item is in a tuple, because no event loop uses one.
+    Each item is in a tuple, because no event loop uses one. The loop of a run makes them itself, as `emit` would be one
+    more call for each event.
     """
 
     __slots__ = ()

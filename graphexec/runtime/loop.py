@@ -226,8 +226,7 @@ class RunLoop:
         members: MemberCalls | None = None
         item: Any = None
         asked = 0
-        # When the current node started or resumed.
-        back = clock() - began
+        back = clock() - began  # When the current node started or resumed.
         try:
             while True:
                 if cancel_scope is not None and cancel_scope.cancelled:
@@ -265,7 +264,6 @@ class RunLoop:
                     if notify is not None:
                         notify(item)
                     if on_event is not None:
-                        # `emit` written out here, as it runs for each event of a stream.
                         await (Emission(((item,),)) if on_event is emit else on_event(item))
                     continue
                 asked += 1

@@ -104,7 +104,7 @@ COUNTING = (
             self._measure(effect, answer)
         if getattr(answer, "status", "") == "unknown_tool":
             # Nothing was called.
-            self._counts[self._program.slots["tool_calls"]] -= 1
+            self._counts[self.program.slots["tool_calls"]] -= 1
         return answer
 """,
         ),

@@ -13,12 +13,11 @@ RESULTS = (
         Change(
             "executor/table.py",
             """\
-    run = observed.run.with_steps([make_step(action, result) for action, result in zip(actions, results, strict=True)])
+        run = observed.run.with_steps(steps)
 """,
             """\
-    steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
-    failed = [step for step in steps if step.status == "error"]
-    run = observed.run.with_steps(failed or steps)
+        failed = [step for step in steps if step.status == "error"]
+        run = observed.run.with_steps(failed or steps)
 """,
         ),
     ),
@@ -42,7 +41,7 @@ RESULTS = (
         LONE,
         Change(
             "executor/table.py",
-            'if len(results) == 1 or policies.return_direct == "any":',
+            'if alone or policies.return_direct == "any":',
             "if results:",
         ),
     ),
@@ -64,7 +63,9 @@ RESULTS = (
         "state leaking between two runs of one executor",
         APART,
         Change(
-            "actions.py", "shared = self._shared if latest else self._shared[: self._length]", "shared = self._shared"
+            "actions.py",
+            "shared = self._shared if latest else _SharedSteps(self._shared[: self._length])",
+            "shared = self._shared",
         ),
         Change(
             "actions.py",

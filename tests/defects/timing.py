@@ -14,7 +14,7 @@ TIMING = (
             "kernel/counters.py",
             """\
         counts = self._counts
-        if self._timed and (late := self._out_of_time(step.grace)) is not None:
+        if self.timed and (late := self._out_of_time(step.grace)) is not None:
             return late
 """,
             """\

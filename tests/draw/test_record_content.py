@@ -12,8 +12,7 @@ from graphexec.actions import Steps
 from graphexec.draw import Recording
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.messages import ChatRequest, SystemMessage, UserMessage
-from graphexec.messages.turns import Conversation
-from graphexec.messages.turns import Turn as MessageTurn
+from graphexec.messages.turns import Conversation, MessageTurn
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps
 from tests.draw.debugged import record as record_turns
 

@@ -34,7 +34,7 @@ from graphexec.messages import (
     Usage,
     UserMessage,
 )
-from graphexec.messages.turns import Conversation, Turn
+from graphexec.messages.turns import Conversation, MessageTurn
 from graphexec.models import (
     Anthropic,
     Cached,
@@ -151,7 +151,9 @@ def test_equal_requests_have_equal_keys() -> None:
     model = cached(inner)
     step = AgentStep(AgentAction("add", {"a": 1}, log="l"), 1)
     lazy = Conversation(
-        (UserMessage("hello"),), Steps((step,)), lambda steps, first: iter([Turn(1, [ToolMessage("1", "1")])][first:])
+        (UserMessage("hello"),),
+        Steps((step,)),
+        lambda steps, first: iter([MessageTurn(1, [ToolMessage("1", "1")])][first:]),
     )
     messages: list[Message] = [UserMessage("hello"), ToolMessage("1", "1")]
     for request in (ChatRequest(lazy), ChatRequest(messages), ChatRequest(tuple(messages))):

@@ -362,7 +362,7 @@ def one_too_many(enter: Any) -> Any:
 
 def uncharged(charge: Any) -> Any:
     def charged_nothing(self: Any, step: Any, effect: Any, tariff: Any, asked: int) -> Any:
-        slot = self._program.slots["tool_calls"]
+        slot = self.program.slots["tool_calls"]
         calls = self._counts[slot]
         stopped = charge(self, step, effect, tariff, asked)
         self._counts[slot] = min(self._counts[slot], calls + 1)
