@@ -1,0 +1,115 @@
+"""Bodies whose turns are encoded once are equal to those that are encoded anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec.actions import AgentAction, AgentStep, Steps
+from graphexec.agents.tool_calling import step_turns
+from graphexec.messages import (
+    AssistantMessage,
+    ChatRequest,
+    Image,
+    Message,
+    Reasoning,
+    SystemMessage,
+    ToolCall,
+    ToolSpec,
+    UserMessage,
+)
+from graphexec.messages.turns import Conversation
+from graphexec.models.http import json_bodies
+from graphexec.models.http.dialect import Dialect, Sampling
+from graphexec.models.http.json_bodies import write
+from graphexec.models.providers.anthropic import MESSAGES
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+from graphexec.models.providers.openai_responses import RESPONSES
+from tests.models.pictures import PNG
+
+DIALECTS = [CHAT_COMPLETIONS, MESSAGES, RESPONSES]
+HEAD: tuple[Message, ...] = (SystemMessage("Be brief."), UserMessage("Go on."))
+IMAGE = Image.from_bytes(PNG)
+TEXTS = st.text(st.sampled_from('a "\\\n\u00e9\U0001f600\ud800'), max_size=4)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> list[AgentStep]:
+    """Return the steps of one reply: of some of its calls, or of text that could not be read."""
+    content, observed = draw(TEXTS), draw(st.one_of(TEXTS, st.just(IMAGE), st.just({"a": 1})))
+    if draw(st.booleans()):
+        return [AgentStep(AgentAction("t", "x", content), observed)]
+    calls = tuple(ToolCall(f"c{at}", "t", draw(st.sampled_from(["{}", '{"x": 1}', "{x"]))) for at in range(3))
+    thoughts = (Reasoning("Hm.", '{"type": "reasoning", "id": "r"}', "openai"),) if draw(st.booleans()) else ()
+    message = AssistantMessage(content, calls, thoughts)
+    answered = draw(
+        st.lists(st.sampled_from(calls), unique=True, max_size=3).map(lambda several: sorted(several, key=calls.index))
+    )
+    return [AgentStep(AgentAction("t", {}, content, call.id, message), observed) for call in answered]
+
+
+def body(dialect: Dialect, messages: Sequence[Message]) -> Any:
+    sampling = Sampling("m", max_tokens=9, provider="openai")
+    return json.loads(write(dialect.encode(ChatRequest(messages), sampling, stream=False)))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=["chat", "messages", "responses"])
+@given(st.lists(replies(), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_shared_turns_are_encoded_as_others(dialect: Dialect, given_replies: list[list[AgentStep]], order: Any) -> None:
+    steps, runs = Steps(), list[Steps]()
+    for reply in given_replies:
+        for one in reply:
+            steps = steps.extended([one])
+            runs.append(steps)
+            # A request is made before the other calls of a reply have results, too.
+            body(dialect, Conversation(HEAD, steps, step_turns))
+    order.shuffle(runs)
+    for run in runs:
+        head = (*HEAD[:1], UserMessage(order.choice(["Go on.", "Stop."])))
+        alone = [*head, *(message for turn in step_turns(Steps(list(run)), 0) for message in turn.messages)]
+        conversation = Conversation(head, run, step_turns)
+        assert list(conversation) == alone
+        assert len(conversation) == len(alone)
+        assert body(dialect, conversation) == body(dialect, alone)
+
+
+def test_each_turn_is_made_and_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Any] = []
+    encode = json_bodies.encode_items
+
+    def counting(items: Any) -> str:
+        several = list(items)
+        encoded.extend(several)
+        return encode(several)
+
+    monkeypatch.setattr(json_bodies, "encode_items", counting)
+    steps, made = Steps(), list[Message]()
+    for number in range(50):
+        message = AssistantMessage("", (ToolCall(str(number), "t", "{}"),))
+        steps = steps.extended([AgentStep(AgentAction("t", {}, "", str(number), message), "x")])
+        conversation = Conversation(HEAD, steps, step_turns)
+        body(CHAT_COMPLETIONS, conversation)
+        assert [one for one, other in zip(made, conversation, strict=False) if one is not other] == []
+        made = list(conversation)
+    assert len(encoded) == len(made) == 2 + 2 * 50
+
+
+def test_changed_tools_are_encoded_again() -> None:
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+    tools = (ToolSpec("t", "Do.", parameters),)
+    for kind in ("string", "integer"):
+        parameters["properties"]["x"] = {"type": kind}
+        request = ChatRequest(HEAD, tools, schema=parameters)
+        sent = json.loads(write(CHAT_COMPLETIONS.encode(request, Sampling("m"), stream=False)))
+        assert sent["tools"][0]["function"]["parameters"]["properties"]["x"] == {"type": kind}
+        assert sent["response_format"]["json_schema"]["schema"]["properties"]["x"] == {"type": kind}
+
+
+def test_runs_share_nothing_of_their_empty_beginning() -> None:
+    Steps().memo["a"] = 1
+    assert Steps().memo == {}
