@@ -23,7 +23,7 @@ from graphexec.live.feeds import Feed, Source, feed_of
 from graphexec.live.requests import ForkRequest, ForkRequestError
 from graphexec.runtime.files import open_private, write_all
 
-# The executor that goes on with a run, or a function that returns it for the run's records, or raises.
+# The executor of the forks of a run, or a function that returns it for the records of the run, or raises.
 ExecutorSource: TypeAlias = AgentExecutor | Callable[[Recording], AgentExecutor]
 
 

@@ -87,6 +87,19 @@ def recordings() -> st.SearchStrategy[Recording]:
     return st.builds(record_script, busy | busy | agent_scripts(names), within)
 
 
+def records_of_version_1(recording: Recording) -> list[dict[str, Any]]:
+    """Return the records of a run as they were before they had a version."""
+    records = [dict(record) for record in recording.records]
+    del records[0]["version"]
+    for record in records:
+        if record["event"] == "answered":
+            reply = dict(record["replies"][0])
+            record["seconds"] = reply.pop("seconds")
+            del reply["began"]
+            record["replies"] = [reply]
+    return records
+
+
 def truncate_run(recording: Recording, records: int) -> Recording:
     """Return the first records of a run."""
     return Recording(recording.records[: max(records, 1)])

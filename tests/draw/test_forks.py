@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -22,12 +25,13 @@ from graphexec import (
     tool,
 )
 from graphexec.actions import Steps
-from graphexec.draw import Recorder, Recording, compare_runs, fork, recording_of
+from graphexec.draw import Fork, Recorder, Recording, compare_runs, fork, recording_of
 from graphexec.effects import ToolResult, agent_limits
-from graphexec.kernel import Answered
+from graphexec.kernel import Answered, Done
 from graphexec.messages import Image, ModelReply, Reasoning, ToolCall, Usage
 from graphexec.models import Price, ScriptedModel, priced
-from graphexec.nodes import sub_agent
+from graphexec.nodes import approve_tools, guard_input, guard_output, map_agents, sub_agent
+from graphexec.nodes.approvals import Review, ReviewCall
 from graphexec.testing.clock import on_loop_time
 from graphexec.testing.scripts import AgentScript
 from graphexec.testing.strategies import agent_scripts
@@ -46,7 +50,7 @@ from tests.draw.forked import (
     scripted,
     steps_of,
 )
-from tests.draw.recorded import TOOLS, recording_in
+from tests.draw.recorded import recording_in, records_of_version_1
 
 CALLED: list[str] = []
 
@@ -200,6 +204,44 @@ def test_decision_of_a_function_may_be_replaced(reply: object, output: str) -> N
 
 def decide_once(steps: Steps, inputs: dict[str, Any]) -> AgentAction | AgentFinish:
     return AgentFinish({"output": steps[-1].observation}) if steps else AgentAction("look_up", {"word": "a"})
+
+
+def test_fork_runs_in_every_way() -> None:
+    recording = read_back(make(looking("a"), answering("a")).run("Which?"))
+    asynchronous = asyncio.run(fork(recording, make(answering("b")), at=3).arun())
+    *_, last = fork(recording, make(answering("b")), at=3).stream()
+    assert isinstance(last, Done)
+    again = fork(recording, make(answering("b")), at=3)
+    assert comparable(recording_of(asynchronous).records) == comparable(recording_of(last).records)
+    assert comparable(recording_of(again.run()).records) == comparable(recording_of(last).records)
+
+
+def test_failed_fork_has_the_whole_run() -> None:
+    recording = read_back(make(looking("a"), answering("a")).run("Which?"))
+    ways: list[Callable[[Fork], object]] = [Fork.run, lambda one: asyncio.run(one.arun()), lambda one: [*one.stream()]]
+    for run in ways:
+        with pytest.raises(RuntimeError, match="broken") as failed:
+            run(fork(recording, make(RuntimeError("broken")), at=3))
+        events = [record["event"] for record in recording_of(failed.value).records]
+        assert (events.count("answered"), events[-2:]) == (2, ["failed", "result"])
+
+
+def test_fork_that_is_left_calls_nothing_more() -> None:
+    recording = read_back(make(looking("a"), answering("a")).run("Which?"))
+    second = make(answering("b"))
+    forked = fork(recording, second, at=3)
+    with closing(forked.stream()) as events:
+        assert [next(events) for _ in forked.events] == [*forked.events]
+    assert requests_of(second) == 0
+
+
+def test_records_of_version_1_can_be_forked() -> None:
+    records = records_of_version_1(recording_of(make(looking("a"), answering("a")).run("Which?")))
+    old = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
+    assert fork(old, make(answering("b")), at=3, observation="b").run().output == "b"
+    without_calls = [{name: one for name, one in record.items() if name != "call"} for record in old.records]
+    with pytest.raises(InputError, match=r"^a record of plan does not say which call it belongs to; fork a run"):
+        fork(Recording(without_calls), make(), at=1)
 
 
 def test_limits_count_what_the_run_has_spent() -> None:
@@ -376,10 +418,52 @@ def test_reply_to_own_effect_is_read_by_its_type() -> None:
     executor = make_choosing("a").with_handlers({AskColour: lambda _: Colour("blue", 1)})
     recording = read_back(executor.run("Which?"))
     assert notes_of(fork(recording, make_choosing("b"), at=1).run()) == {"colour": "blue 1"}
-    for reply in (Colour("green", 2), {"name": "green", "shade": 2}):
+    for reply in (Colour("green", 2), {"name": "green", "shade": 2}, '{"name": "green", "shade": 2}'):
         assert notes_of(fork(recording, make_choosing("b"), at=1, reply=reply).run()) == {"colour": "green 2"}
     with pytest.raises(InputError, match=r"^step 1 \(choose_colour\): 'green' is not a reply to AskColour; pass a"):
         fork(recording, executor, at=1, reply="green")
+
+
+def test_outcomes_of_opaque_nodes_are_read_with_their_run() -> None:
+    asked: list[str] = []
+
+    async def check(text: str) -> str | None:
+        asked.append(text)
+        return "it is rude" if "rude" in text else None
+
+    def make_guarded(*replies: Any) -> AgentExecutor:
+        return make(*replies).plug(guard_input(check), guard_output(check))
+
+    recording = read_back(make_guarded(looking("a"), answering("a")).run("Which?"))
+    count = len(asked)
+    result = fork(recording, make_guarded(answering("b")), at=4).run()
+    assert (result.output, len(asked)) == ("b", count + 1)
+    refused = read_back(make_guarded(looking("a"), answering("a rude word")).run("Which?"))
+    guarded = [step[0]["node"] for step in steps_of(refused)].index("guard_output") + 1
+    again = fork(refused, make_guarded(), at=guarded).run()
+    assert (again.reason, [step.observation for step in again.steps]) == ("refused", ["a is a word"])
+
+
+def test_approvals_and_nested_runs_are_read() -> None:
+    def make_approved(*replies: Any) -> AgentExecutor:
+        helper = scripted([answering("A")], [])
+        return make(*replies).plug(approve_tools({"look_up": ["approve", "reject"]}), map_agents(helper))
+
+    together = calling(("look_up", {"word": "a"}), ("map_agents", {"tasks": ["x"]}))
+    first = make_approved(together, answering("a")).with_handlers({ReviewCall: lambda _: Review("approve")})
+    recording = read_back(first.run("Which?"))
+    last = [step[0]["node"] for step in steps_of(recording)].index("dispatch_tools") + 1
+    again = fork(recording, make_approved(answering("b")), at=last).run()
+    assert again.output == "b"
+    assert [step.observation for step in again.steps] == [step["observation"] for step in last_steps(recording)]
+    approving = [step[0]["node"] for step in steps_of(recording)].index("approve_tools") + 1
+    rejected = fork(recording, make_approved(answering("c")), at=approving, reply='{"decision": "reject"}')
+    assert rejected.run().steps[0].status == "rejected"
+
+
+def last_steps(recording: Recording) -> list[Any]:
+    assert recording.result is not None
+    return list(recording.result["steps"])
 
 
 def test_reply_that_json_cannot_hold_is_refused_by_its_name() -> None:
@@ -394,6 +478,18 @@ def test_reply_that_json_cannot_hold_is_refused_by_its_name() -> None:
     assert notes_of(fork(result, make(answering("b")).plug(choose_thing), at=1).run()) == {"thing": "thing"}
 
 
+@tool
+async def echo(text: str) -> str:
+    """Repeat the text. It runs in the event loop, so that the order of results is always the same."""
+    return text
+
+
+@tool
+async def broken(text: str) -> str:
+    """Fail."""
+    raise RuntimeError(text)
+
+
 LIMITS = st.builds(
     agent_limits,
     iterations=st.sampled_from([5, 3, 1, 0]),
@@ -402,7 +498,7 @@ LIMITS = st.builds(
 )
 
 
-@given(agent_scripts([one.name for one in TOOLS], max_turns=4), LIMITS, st.data())
+@given(agent_scripts(["echo", "broken"], max_turns=4), LIMITS, st.data())
 def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: Limits, data: st.DataObject) -> None:
     asked: list[int] = []
     function = script.agent()
@@ -411,7 +507,7 @@ def test_fork_reproduces_the_run_of_any_agent(script: AgentScript, within: Limit
         asked.append(len(steps))
         return await function(steps, inputs)
 
-    made = AgentExecutor(agent=agent, tools=TOOLS, handle_parsing_errors=True).with_limits(within)
+    made = AgentExecutor(agent=agent, tools=[echo, broken], handle_parsing_errors=True).with_limits(within)
     executor = on_loop_time(made)
     recording = recording_in(executor)
     asked.clear()

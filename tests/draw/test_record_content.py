@@ -15,6 +15,7 @@ from graphexec.messages import ChatRequest, SystemMessage, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn
 from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps
 from tests.draw.debugged import record as record_turns
+from tests.draw.recorded import records_of_version_1
 
 
 def recorded() -> Recording:
@@ -22,15 +23,8 @@ def recorded() -> Recording:
 
 
 def test_records_of_version_1_are_upgraded() -> None:
-    records = [dict(record) for record in recorded().records]
-    del records[0]["version"]
+    records = records_of_version_1(recorded())
     records[0]["tools"] = ["look_up"]
-    for record in records:
-        if record["event"] == "answered":
-            reply = dict(record["replies"][0])
-            record["seconds"] = reply.pop("seconds")
-            del reply["began"]
-            record["replies"] = [reply]
     upgraded = Recording.from_json_lines("".join(f"{json.dumps(record)}\n" for record in records))
     assert upgraded.records[0]["tools"] == [{"name": "look_up"}]
     for old, new in zip(records, upgraded.records, strict=True):

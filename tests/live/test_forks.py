@@ -177,7 +177,7 @@ def test_page_itself_can_fork_with_its_cookie(trace: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/fork", "/forks/0/fork", "/forks/1/fork", "/forks/1/", "/forks/1/events"])
-def test_nobody_forks_without_the_token(trace: Path, path: str) -> None:
+def test_no_request_without_the_token_forks(trace: Path, path: str) -> None:
     with client_of(trace, make(), Authorization="Bearer wrong") as client:
         for method in ("GET", "POST"):
             answer = client.request(method, path, json=OBSERVATION, headers={"Origin": ORIGIN})

@@ -177,7 +177,7 @@ def _fork(
 
 
 def build_recorded(recording: Recording, trace: str, options: AgentOptions) -> NamedExecutor:
-    """Return the executor that goes on with a recorded run: that of the options, and else as the records name it.
+    """Return the executor for a fork of a recorded run: that of the options, and else as the records name it.
 
     Raises `UsageError` for what the records do not have, and as `build_executor` does.
     """

@@ -32,8 +32,8 @@ def make_reply(effect: Effect[Any], reply: object, observation: object, recorded
 
     The text of a model's reply stands for a whole reply, and so does an object with `content` and `tool_calls`. One
     without a usage has that of the `recorded` reply, which was paid for. For an agent that is a function, the text is
-    its answer, and the calls are its actions. JSON data are read as a reply of the effect's class. Raises `InputError`
-    for a reply to another effect.
+    its answer, and the calls are its actions. JSON, as data or as text, is read as a reply of the effect's class.
+    Raises `InputError` for a reply to another effect.
     """
     name = type(effect).__name__
     if observation is not UNCHANGED:
@@ -55,7 +55,7 @@ def make_reply(effect: Effect[Any], reply: object, observation: object, recorded
     if isinstance(reply, classes or object):
         return reply
     try:
-        return load_reply(effect, {"data": reply}, {})
+        return load_reply(effect, {"data": parse_json(reply) if isinstance(reply, str) else reply}, {})
     except (SnapshotError, *INVALID_DATA_ERRORS) as error:
         wanted = " or ".join(an(one.__name__) for one in classes)
         remedy = "pass its observation" if isinstance(effect, CallTool) else f"pass {wanted}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, get_args
 
-from graphexec.actions import AgentAction, AgentFinish
+from graphexec.actions import AgentAction, AgentFinish, run_of
 from graphexec.draw.runs.data import Record, value_data
 from graphexec.effects import (
     CallAgent,
@@ -20,7 +21,7 @@ from graphexec.effects import (
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel.effects import Effect, Perform
 from graphexec.kernel.events import Cut
-from graphexec.kernel.serialization import format_json, load_reply, parse_json
+from graphexec.kernel.serialization import format_json, load_reply, parse_json, to_json_data
 from graphexec.messages import ModelReply, Reasoning, ToolCall, Usage
 from graphexec.messages.images import restore_images
 from graphexec.messages.replies import FinishReason
@@ -69,9 +70,23 @@ def _read(effect: Effect[Any], record: Record, outcomes: Mapping[str, type], mov
         case LoadMemory(), _:
             return restore_images(dict(value))
         case Perform(), _:
-            return load_reply(effect, {"class": moved, "data": value}, outcomes)
+            return _read_outcome(effect, value, moved, outcomes)
         case _:
             return load_reply(effect, {"data": value}, outcomes)
+
+
+# Any: JSON, and an outcome of any class.
+def _read_outcome(effect: Perform, data: Any, moved: str | None, outcomes: Mapping[str, type]) -> Any:
+    """Return the outcome of an opaque node; a record leaves out its run, which is that of the node's value."""
+    taken = effect.value
+    if type(taken).__name__ == moved and _has_same_data(taken, data):
+        return taken
+    run = run_of(taken)
+    holds_run = run is not None and isinstance(data, dict) and data.get("run") == {"steps": len(run.steps)}
+    if run is None or not holds_run:
+        return load_reply(effect, {"class": moved, "data": data}, outcomes)
+    outcome = load_reply(effect, {"class": moved, "data": {**data, "run": to_json_data(run)}}, outcomes)
+    return replace(outcome, run=run)
 
 
 def _read_model_reply(record: Record) -> ModelReply:
