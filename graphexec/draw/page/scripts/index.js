@@ -108,9 +108,11 @@ function choosePart({ node, edge }) {
 
 // The machines to choose from, if there are several.
 function listMachines() {
-  const machines = new Map(pictures.map((/** @type {any} */ one) => [one.machine, one]).reverse());
+  /** @type {Map<number, (typeof pictures)[number]>} */
+  const machines = new Map();
+  for (const one of pictures) if (!machines.has(one.machine)) machines.set(one.machine, one);
   byId("machine-choice").hidden = machines.size < 2;
-  const options = [...machines].reverse().map(([machine, { picture: shown }]) => {
+  const options = [...machines].map(([machine, { picture: shown }]) => {
     const runs = allRuns.filter((run) => machineOf(run) === machine).length;
     const label = `from ${shown.start}, ${plural(shown.boxes.length, "node")}: ${plural(runs, "run")}`;
     return element("option", { value: machine, selected: machine === drawnMachine }, visible(label));

@@ -39,10 +39,11 @@ function begin() {
   byId("previous-match").addEventListener("click", () => toMatch(false));
   byId("next-match").addEventListener("click", () => toMatch(true));
   list.addEventListener("click", (event) => {
-    const position = rowAt(event.target);
+    const target = /** @type {Element} */ (event.target);
+    const position = rowAt(target);
     if (position === null) return;
     move(position, { reveal: false });
-    if (event.target.closest(".opens")) turnRow();
+    if (target.closest(".opens")) turnRow();
   });
   byId("quiet").addEventListener("click", turnQuietSteps);
   byId("calls").addEventListener("click", (event) => {
@@ -59,13 +60,16 @@ function begin() {
   offerValues(byId("detail"));
   followAddress();
   addEventListener("hashchange", followAddress);
-  if (live !== null) listen();
+  if (live !== null) listen(live);
 }
 
-// Go to the step that a link names, and keep the search and the theme in the address.
+/**
+ * Go to the step that a link names, and keep the search and the theme in the address.
+ * @param {MouseEvent} event
+ */
 function onLink(event) {
-  const link = event.target.closest?.("a.step");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  const link = event.target instanceof Element ? event.target.closest("a.step") : null;
+  if (!(link instanceof HTMLElement) || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   move(Number(link.dataset.step));
 }

@@ -303,6 +303,20 @@ interface PageData {
   live: string | null;
 }
 
+/** What the page of two runs is given; `same` says that they are of one machine. */
+interface ComparisonPageData extends PageData {
+  runs: { name: string; records: RunRecord[] }[];
+  same: boolean;
+}
+
+/** What the index is given: its machines, the facts of its runs, and the machine that the reader has chosen. */
+interface IndexPageData extends PageData {
+  title: string;
+  pictures: { picture: PictureData; clusters: Record<string, string[]>; machine: number }[];
+  runs: Record<string, any>[];
+  chosen: number | null;
+}
+
 /** A run: its records in order, grouped into visits of nodes. */
 interface Run {
   arrows: ArrowData[];
@@ -393,9 +407,33 @@ interface Call {
 /** A condition of the filter; with a sign of comparison, `value` is in seconds. */
 type Condition = { field: "node" | "status" | "tool" | "outcome"; value: string } | { field: "<" | ">"; value: number };
 
-/** The elements of the page that are more than any element, by id. */
+/** A node or an edge of the drawing. */
+interface DrawingPart {
+  node?: string;
+  edge?: number;
+}
+
+interface Point {
+  x: number;
+  y: number;
+}
+
+/** The elements of the pages that are more than any element, by id. */
 interface PageElements {
+  back: HTMLButtonElement;
+  calls: HTMLCanvasElement;
+  compare: HTMLAnchorElement;
+  first: HTMLButtonElement;
+  forward: HTMLButtonElement;
+  last: HTMLButtonElement;
+  machines: HTMLSelectElement;
+  "next-difference": HTMLButtonElement;
+  "next-match": HTMLButtonElement;
+  "previous-difference": HTMLButtonElement;
+  "previous-match": HTMLButtonElement;
   search: HTMLInputElement;
+  slider: HTMLInputElement;
+  speed: HTMLSelectElement;
 }
 
 // The standard library does not say that `filter(Boolean)` leaves out what is nothing.

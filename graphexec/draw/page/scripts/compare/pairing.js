@@ -18,12 +18,13 @@ import { alignedStep, endContent, startContent, visitContent } from "./content.j
 
 // The names of the sides, and whether the runs are of one machine.
 export const SIDES = ["A", "B"];
-export const { same: sameMachine } = given;
-/** @type {string[]} */
-export const files = given.runs.map((/** @type {{name: string}} */ one) => one.name);
+const compared = /** @type {ComparisonPageData} */ (given);
+export const { same: sameMachine } = compared;
+export const files = compared.runs.map((one) => one.name);
 /** @type {Run[]} */
-export const runs = given.runs.map((/** @type {{records: EventRecord[]}} */ { records }) => {
-  const run = makeRun(records[0]?.machine ?? picture);
+export const runs = compared.runs.map(({ records }) => {
+  const [start] = records;
+  const run = makeRun((start?.event === "start" && start.machine) || picture);
   for (const record of records) append(record, run);
   return run;
 });

@@ -66,7 +66,7 @@ export function showPaths() {
   for (const [node, group] of nodes) group.classList.toggle("current", at.includes(node));
   for (const [edge, group] of lines)
     for (const part of [group, labels.get(edge)]) part?.classList.toggle("now", taken.includes(edge));
-  inSight(shownAs(at[0] ?? at[1]), false);
+  inSight(shownAs(at[0] ?? at[1] ?? null), false);
 }
 
 // Return the next pair with a node or an edge in either run, or else the first; -1 if there is none.

@@ -3,6 +3,7 @@
 import { element, span } from "../base/dom.js";
 import { byId } from "../base/given.js";
 import { duration, number, plural, visible } from "../base/text.js";
+import { spentOf } from "../run/run.js";
 import { differing, files, pairs, runs, sameMachine, SIDES } from "./pairing.js";
 
 /**
@@ -93,7 +94,7 @@ function row(head, cells) {
  * @returns {Total[]}
  */
 function totalsOf(run) {
-  const spent = run.result?.spent?.iterations === undefined ? (run.visits.at(-1)?.spent ?? {}) : run.result.spent;
+  const spent = spentOf(run);
   const seconds = run.result?.seconds ?? spent.seconds ?? 0;
   return [
     ["outcome", statusOf(run), visible],

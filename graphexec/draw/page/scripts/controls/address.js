@@ -6,11 +6,15 @@ import { view } from "../base/view.js";
 import { run } from "../run/run.js";
 import { search } from "../run/searching.js";
 
+/**
+ * Return what the address says.
+ * @returns {{ step: number | null, call: number | null, against: string, words: string }}
+ */
 export function readAddress() {
   const given = addressParts();
   const step = given.get("step");
   const wanted = step === "end" ? Infinity : Number.parseInt(step ?? "", 10);
-  const at = given.get("call") === null ? Number.NaN : Number.parseInt(given.get("call"), 10);
+  const at = Number.parseInt(given.get("call") ?? "", 10);
   return {
     step: Number.isNaN(wanted) ? null : wanted,
     call: Number.isNaN(at) ? null : at,
@@ -19,6 +23,9 @@ export function readAddress() {
   };
 }
 
+/**
+ * Write what is shown into the address.
+ */
 export function writeAddress() {
   changeAddress({
     step: view.position > run.visits.length ? "end" : String(view.position),
@@ -28,19 +35,27 @@ export function writeAddress() {
   });
 }
 
+/**
+ * Select a call of the step.
+ * @param {number} index
+ */
 export function selectCall(index) {
   view.call = index;
   showCall();
   writeAddress();
 }
 
-// Bring the selected view.call of the step into sight.
+/**
+ * Bring the selected call of the step into sight.
+ */
 export function showCall() {
   const detail = byId("detail");
-  for (const one of detail.querySelectorAll("[data-call]"))
+  for (const one of /** @type {NodeListOf<HTMLElement>} */ (detail.querySelectorAll("[data-call]")))
     one.classList.toggle("selected", one.dataset.call === String(view.call));
   const pair = detail.querySelector(".pair.selected");
   // A folded call opens as by a click.
-  pair?.querySelector(":scope > details:not([open]) > summary")?.click();
+  /** @type {HTMLElement | null | undefined} */
+  const folded = pair?.querySelector(":scope > details:not([open]) > summary");
+  folded?.click();
   pair?.scrollIntoView({ block: "nearest" });
 }

@@ -5,8 +5,12 @@ import { byId, hasRun, picture } from "../base/given.js";
 import { duration, number, plural, visible } from "../base/text.js";
 import { statusText } from "../detail/ending.js";
 import { secondsNow } from "../run/clock.js";
-import { run } from "../run/run.js";
+import { run, spentOf } from "../run/run.js";
 
+/**
+ * Return the question of the run.
+ * @returns {string}
+ */
 export function askedFor() {
   const input = run.start.input;
   if (input === undefined || input === null) return "";
@@ -14,10 +18,18 @@ export function askedFor() {
   return typeof words === "string" ? words : JSON.stringify(words);
 }
 
+/**
+ * Return the name of a tool, a model or an agent.
+ * @param {any} one
+ * @returns {string}
+ */
 export function nameOf(one) {
   return typeof one === "string" ? one : (one?.name ?? JSON.stringify(one));
 }
 
+/**
+ * Show the header.
+ */
 export function showHeader() {
   const words = askedFor();
   byId("asked").textContent = hasRun
@@ -40,16 +52,17 @@ export function showHeader() {
   byId("proof").textContent = visible((picture.caption ?? []).join(" "));
 }
 
+/** @returns {HTMLElement[]} */
 function totals() {
   if (!hasRun) return [];
-  const spent = run.result?.spent?.iterations === undefined ? (run.visits.at(-1)?.spent ?? {}) : run.result.spent;
+  const spent = spentOf();
   const shown = [
     ["steps", number(run.visits.length)],
     ["model calls", number(spent.model_calls ?? 0)],
     ["tool calls", number(spent.tool_calls ?? 0)],
     ["tokens", number(spent.tokens ?? 0)],
-    ["cached tokens", spent.cached_tokens > 0 ? number(spent.cached_tokens) : ""],
-    ["cost", spent.cost > 0 ? number(spent.cost) : ""],
+    ["cached tokens", spent.cached_tokens ? number(spent.cached_tokens) : ""],
+    ["cost", spent.cost ? number(spent.cost) : ""],
     ["time", duration(secondsNow())],
   ];
   return shown

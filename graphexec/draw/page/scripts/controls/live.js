@@ -1,6 +1,6 @@
 // The live page: the records as they come, a clock while nothing comes, and whether the writer of the records lives.
 
-import { byId, live } from "../base/given.js";
+import { byId } from "../base/given.js";
 import { duration, number } from "../base/text.js";
 import { view } from "../base/view.js";
 import { statusText } from "../detail/ending.js";
@@ -16,6 +16,10 @@ const PATIENCE = 5;
 const QUIET = 10;
 const MISSED = 3;
 
+/**
+ * @param {"waiting" | "open" | "lost" | "closed"} kind
+ * @param {string} text
+ */
 function showConnection(kind, text) {
   const node = byId("connection");
   node.hidden = false;
@@ -23,8 +27,12 @@ function showConnection(kind, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-export function listen() {
-  const source = new EventSource(live);
+/**
+ * Listen to the feed of a live page.
+ * @param {string} address
+ */
+export function listen(address) {
+  const source = new EventSource(address);
   showConnection("waiting", "connecting");
   const gone = () => {
     source.close();
@@ -65,10 +73,12 @@ export function listen() {
   }, 500);
 }
 
-// Say how long nothing has come, and whether the writer still gives signs of life.
+/**
+ * Say how long nothing has come, and whether the writer still gives signs of life.
+ */
 function showSilence() {
   const silent = silentSeconds(came.any);
-  const heartbeat = run.start.heartbeat;
+  const { heartbeat = 0 } = run.start;
   run.silent = heartbeat > 0 && silent > MISSED * heartbeat;
   const quiet = Math.floor(silentSeconds(came.news));
   if (run.silent) showConnection("lost", `no sign of life for ${number(Math.floor(silent))} s`);
@@ -79,6 +89,10 @@ function showSilence() {
 
 let drawn = true;
 
+/**
+ * Add the record of a message.
+ * @param {MessageEvent<string>} event
+ */
 function receive(event) {
   // A new connection may repeat records.
   if (event.lastEventId !== "" && Number(event.lastEventId) < run.count) return;
@@ -95,6 +109,9 @@ function receive(event) {
   });
 }
 
+/**
+ * Show what has come.
+ */
 function refresh() {
   const before = view.position;
   if (view.following) view.position = lastPosition();

@@ -15,8 +15,14 @@ import { keepInSight, listSteps } from "./steps.js";
 import { drawWaterfall } from "./waterfall.js";
 
 export const slider = byId("slider");
-let playing = null;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let playing;
 
+/**
+ * Go to a position.
+ * @param {number} wanted
+ * @param {{ reveal?: boolean }} [options]
+ */
 export function go(wanted, { reveal = true } = {}) {
   const before = view.position;
   view.position = Math.min(Math.max(wanted, 0), lastPosition());
@@ -24,6 +30,11 @@ export function go(wanted, { reveal = true } = {}) {
   show(before === view.position, { reveal });
 }
 
+/**
+ * Show the position; `again` if it is the same as before.
+ * @param {boolean} again
+ * @param {{ reveal?: boolean }} [options]
+ */
 export function show(again, { reveal = true } = {}) {
   slider.max = String(lastPosition());
   slider.value = String(view.position);
@@ -36,14 +47,14 @@ export function show(again, { reveal = true } = {}) {
   listSteps(view.position, { reveal });
   keepInSight();
   showMatches(view.position);
-  for (const id of ["first", "back"]) byId(id).disabled = view.position === 0;
-  for (const id of ["forward", "last"]) byId(id).disabled = view.position === lastPosition();
+  byId("first").disabled = byId("back").disabled = view.position === 0;
+  byId("forward").disabled = byId("last").disabled = view.position === lastPosition();
 }
 
 // Show a mark on the slider for each failed step; many steps share a mark.
 function showTicks() {
   const places = new Set(failedPositions().map((position) => Math.round((position / lastPosition()) * 400) / 4));
-  const ticks = document.getElementById("ticks");
+  const ticks = byId("ticks");
   if (ticks.childElementCount === places.size && ticks.dataset.last === String(lastPosition())) return;
   ticks.dataset.last = String(lastPosition());
   ticks.replaceChildren(
@@ -55,12 +66,16 @@ function showTicks() {
   );
 }
 
+/** @returns {string} */
 function positionText() {
   if (view.position === 0) return "start";
   const visit = visitAt(view.position);
   return visit ? `${number(view.position)} / ${number(run.visits.length)}` : "end";
 }
 
+/**
+ * Play the run from here, or pause.
+ */
 export function play() {
   if (playing) return pause();
   if (view.position === lastPosition()) go(0);
@@ -75,27 +90,38 @@ export function play() {
 
 function pause() {
   clearTimeout(playing);
-  playing = null;
+  playing = undefined;
   labelPlayButton("play");
 }
 
-// Label the button with its next action.
+/**
+ * Label the button with its next action.
+ * @param {"play" | "pause"} act
+ */
 function labelPlayButton(act) {
   byId("play-text").textContent = act;
   byId("play").setAttribute("aria-label", `${act} (space)`);
   byId("play").classList.toggle("playing", act === "pause");
 }
 
-// Go to the next visit of the clicked node or edge, or else to the first.
+/**
+ * Go to the next visit of the clicked node or edge, or else to the first.
+ * @param {DrawingPart} part
+ */
 export function choose({ node, edge }) {
-  const fits = (visit, index) => (node === undefined ? edgeAt(index) === edge : visit.node === node);
+  const fits = (/** @type {Visit} */ visit, /** @type {number} */ index) =>
+    node === undefined ? edgeAt(index) === edge : visit.node === node;
   if (node === "END") return move(lastPosition());
   const after = run.visits.findIndex((visit, index) => index >= view.position && fits(visit, index));
   const next = after >= 0 ? after : run.visits.findIndex(fits);
   if (next >= 0) move(next + 1);
 }
 
-// A move by the reader ends playback. One in the list opens no row there, which `reveal` does.
+/**
+ * A move by the reader ends playback. One in the list opens no row there, which `reveal` does.
+ * @param {number} wanted
+ * @param {{ reveal?: boolean }} [options]
+ */
 export function move(wanted, { reveal = true } = {}) {
   pause();
   view.call = null;
@@ -103,7 +129,10 @@ export function move(wanted, { reveal = true } = {}) {
   writeAddress();
 }
 
-// Go to the next or previous step that failed, wrapping around.
+/**
+ * Go to the next or previous step that failed, wrapping around.
+ * @param {boolean} forward
+ */
 export function toFailure(forward) {
   const positions = failedPositions();
   const next = forward
@@ -112,8 +141,12 @@ export function toFailure(forward) {
   if (next !== undefined) move(next);
 }
 
-const matches = document.getElementById("matches");
+const matches = byId("matches");
 
+/**
+ * Go to the next or previous match.
+ * @param {boolean} forward
+ */
 export function toMatch(forward) {
   const wanted = matchFrom(view.position, forward);
   if (wanted === null) return;
@@ -121,6 +154,7 @@ export function toMatch(forward) {
   detail.querySelector("mark")?.scrollIntoView({ block: "nearest" });
 }
 
+/** @param {number} position */
 function showMatches(position) {
   if (!view.found) matches.textContent = "";
   else if (!view.found.length) matches.textContent = "no match";
@@ -128,5 +162,5 @@ function showMatches(position) {
     matches.textContent = view.found.includes(position)
       ? `${number(view.found.indexOf(position) + 1)} of ${number(view.found.length)}`
       : `${number(view.found.length)}`;
-  for (const id of ["previous-match", "next-match"]) document.getElementById(id).disabled = !view.found?.length;
+  byId("previous-match").disabled = byId("next-match").disabled = !view.found?.length;
 }

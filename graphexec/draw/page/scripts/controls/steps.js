@@ -10,7 +10,7 @@ import { shortInput } from "../detail/parts.js";
 import { requestsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
-import { run, visitAt } from "../run/run.js";
+import { run } from "../run/run.js";
 import { gist } from "../run/summary.js";
 import { askedFor } from "./header.js";
 
@@ -218,7 +218,7 @@ function rowText(row) {
     case "end":
       return rowLine("", [boldText(statusText())], "", inline(endText()));
     case "step": {
-      const visit = visitAt(row.first);
+      const visit = run.visits[row.first - 1];
       const name = [
         element("span", { class: `dot ${looks.get(visit.node)?.look ?? "pure"}` }),
         boldText(visit.node),
@@ -235,7 +235,7 @@ function rowText(row) {
 }
 
 function endText() {
-  const { output, error, limit } = run.result;
+  const { output, error, limit } = run.result ?? {};
   return output ?? error?.message ?? (limit ? limitText(limit) : "");
 }
 
@@ -272,14 +272,14 @@ function iterationText(row) {
   const failed = visitsOf(row).filter(hasFailed);
   const calls = visits.flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls));
   const tools = calls.filter(({ effect }) => effect?.tool !== undefined);
-  const ending = visitAt(last);
+  const ending = run.visits[last - 1];
   const name = tools.length
-    ? tools.map(({ effect }) => `${effect.tool}(${shortInput(effect.tool_input)})`)
+    ? tools.map(({ effect }) => `${effect?.tool}(${shortInput(effect?.tool_input)})`)
     : [ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`];
   const several = tools.length > 1 ? `${plural(tools.length, "call")}: ` : "";
   const text = failed.length
     ? failed.map(failureText).join(", ")
-    : tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ") || gist(visits.at(-1));
+    : tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ") || gist(visits[visits.length - 1]);
   const times = callsBetween(first, last);
   const took = times.length ? Math.max(...times.map((one) => one.ended)) - times[0].began : null;
   const numbers = iterations.map((one) => one.number).filter((one) => one !== null);

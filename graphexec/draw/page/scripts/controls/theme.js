@@ -4,6 +4,9 @@ import { addressParts, changeAddress } from "../base/address.js";
 import { byId } from "../base/given.js";
 import { view } from "../base/view.js";
 
+/**
+ * Turn the theme from dark to light, or back.
+ */
 export function turnTheme() {
   const theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
   view.themed = true;

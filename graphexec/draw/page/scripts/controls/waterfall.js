@@ -95,11 +95,18 @@ function paint(width) {
   canvas.title = canvas.getAttribute("aria-label") ?? "";
 }
 
-/** The cost of a run up to the reply of a call. */
+/**
+ * Return the cost of a run up to the reply of a call.
+ * @param {Call} call
+ */
 function costOf({ answer }) {
   return answer?.spent?.cost ?? 0;
 }
 
+/**
+ * Return whether a call failed, or its reply says so.
+ * @param {Call} call
+ */
 function hasCallFailed({ reply, failure }) {
   return failure !== null || (reply?.status !== undefined && reply.status !== "ok");
 }

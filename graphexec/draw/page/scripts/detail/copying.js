@@ -6,7 +6,12 @@ import { requestOf, wholeContent } from "../run/prompts.js";
 import { run } from "../run/run.js";
 import { asPytest, isRepeatable } from "./pytest.js";
 
-// Return a button that copies the text that `make` returns.
+/**
+ * Return a button that copies the text that `make` returns.
+ * @param {string} label
+ * @param {() => string} make
+ * @returns {HTMLButtonElement}
+ */
 export function copyButton(label, make) {
   const button = element("button", { type: "button", class: "copy", "aria-live": "polite" }, label);
   button.addEventListener("click", async () => {
@@ -16,6 +21,11 @@ export function copyButton(label, make) {
   return button;
 }
 
+/**
+ * Copy a text, and return whether it was possible.
+ * @param {string} text
+ * @returns {Promise<boolean>}
+ */
 async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -32,7 +42,11 @@ async function copyText(text) {
   }
 }
 
-// Return the buttons that copy a request.
+/**
+ * Return the buttons that copy a request.
+ * @param {ModelEffect} effect
+ * @returns {HTMLElement[]}
+ */
 export function copyButtons(effect) {
   return [
     copyButton("copy JSON", () => JSON.stringify(requestBody(effect), null, 2)),
@@ -42,10 +56,15 @@ export function copyButtons(effect) {
   ];
 }
 
-// Return a request in OpenAI's format.
+/**
+ * Return a request in OpenAI's format.
+ * @param {ModelEffect} effect
+ * @returns {Record<string, any>}
+ */
 function requestBody(effect) {
   const { messages, settings } = requestOf(effect);
   const { base_url: _, ...parameters } = run.start.parameters ?? {};
+  /** @type {Record<string, any>} */
   const body = { model: run.start.model ?? "model", ...parameters };
   const text = messages.find((one) => one.role === "text");
   if (text) body.prompt = wholeContent(text);
@@ -60,11 +79,21 @@ function requestBody(effect) {
   return body;
 }
 
+/**
+ * Return the choice of a tool in OpenAI's format.
+ * @param {string} name
+ */
 function asChoice(name) {
   return name === "none" || name === "required" ? name : { type: "function", function: { name } };
 }
 
+/**
+ * Return a message in OpenAI's format.
+ * @param {Message} message
+ * @returns {Record<string, any>}
+ */
 function asMessage(message) {
+  /** @type {Record<string, any>} */
   const made = { role: message.role, content: wholeContent(message) };
   if (message.call_id) made.tool_call_id = message.call_id;
   if (message.tool_calls?.length)
@@ -76,19 +105,31 @@ function asMessage(message) {
   return made;
 }
 
-// Return the end of the address of a request.
+/**
+ * Return the end of the address of a request.
+ * @param {Record<string, any>} body
+ * @returns {string}
+ */
 function endpoint(body) {
   return body.prompt === undefined ? "/chat/completions" : "/completions";
 }
 
-// The address of the server, if the run's start has it; or else what the variable says, as for OpenAI's own client.
+/**
+ * Return the address of the server, if the run's start has it; or else the variable says it, as for OpenAI's own client.
+ * @returns {string | undefined}
+ */
 function serverAddress() {
   return run.start.parameters?.base_url?.replace(/\/+$/, "");
 }
 
+/**
+ * Return a request as a command.
+ * @param {ModelEffect} effect
+ * @returns {string}
+ */
 function asCurl(effect) {
   const body = requestBody(effect);
-  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")}'`;
   const address = serverAddress();
   return [
     `curl ${address ? quoted(address + endpoint(body)) : `"$OPENAI_BASE_URL${endpoint(body)}"`}`,
@@ -98,6 +139,11 @@ function asCurl(effect) {
   ].join(" \\\n  ");
 }
 
+/**
+ * Return a request as a program in Python.
+ * @param {ModelEffect} effect
+ * @returns {string}
+ */
 function asPython(effect) {
   const body = requestBody(effect);
   const address = serverAddress();
@@ -122,7 +168,12 @@ print(json.dumps(reply.json(), indent=2))
 `;
 }
 
-// Show records on demand, and copy them as they are in the trace: one on a line.
+/**
+ * Show records on demand, and copy them as they are in the trace: one on a line.
+ * @param {(RunRecord | Partial<StartRecord> | null)[]} records
+ * @param {string} name
+ * @returns {HTMLElement}
+ */
 export function recordsPart(records, name) {
   const shown = records.filter(Boolean);
   const lines = () => shown.map((record) => `${JSON.stringify(record)}\n`).join("");

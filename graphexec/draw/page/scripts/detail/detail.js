@@ -1,12 +1,12 @@
 // One step: the node's input, its requests and replies, its outcome, and the usage of limits.
 
 import { collapsible, dataView, element, isEmpty, span } from "../base/dom.js";
-import { live, looks, picture } from "../base/given.js";
+import { byId, live, looks } from "../base/given.js";
 import { dateText, duration, number, timeText, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
-import { edgeOf } from "../run/edges.js";
+import { arrowOf } from "../run/edges.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { endParts } from "./ending.js";
@@ -15,11 +15,16 @@ import { errorPart, heading, holds, section, small, stepLink } from "./parts.js"
 import { toolPart } from "./request.js";
 import { spentBars } from "./spent.js";
 
-export const detail = document.getElementById("detail");
+export const detail = byId("detail");
 // The parts of the state that the shown content depends on.
-export let shown = [];
+/** @type {unknown[]} */
+let shown = [];
 
-// Replace the content only if it has changed, so that text that the reader has selected stays selected.
+/**
+ * Replace the content only if it has changed, so that text that the reader has selected stays selected.
+ * @param {number} position
+ * @param {boolean} again
+ */
 export function showDetail(position, again) {
   const top = again ? detail.scrollTop : 0;
   const visit = visitAt(position);
@@ -36,11 +41,12 @@ export function showDetail(position, again) {
   ];
   if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
   shown = wanted;
-  const parts = visit ? visitParts(visit, position) : position > run.visits.length ? endParts() : startParts();
+  const parts = visit ? visitParts(visit, position) : run.result && position > 0 ? endParts(run.result) : startParts();
   detail.replaceChildren(...parts.filter(Boolean));
   detail.scrollTop = top;
 }
 
+/** @returns {(HTMLElement | null)[]} */
 function startParts() {
   const tools = run.start.tools ?? [];
   return [
@@ -53,15 +59,22 @@ function startParts() {
   ];
 }
 
-// In records of version 1, tools are names.
+/**
+ * In records of version 1, tools are names.
+ * @param {ToolData | string} tool
+ * @returns {ToolData}
+ */
 function toolOf(tool) {
   return typeof tool === "string" ? { name: tool } : tool;
 }
 
-// Show which run it is: its id, its date, and how its requests were made.
+/**
+ * Show which run it is: its id, its date, and how its requests were made.
+ * @returns {HTMLElement | null}
+ */
 function runFacts() {
   const { began, model, agent, parameters, parent } = run.start;
-  const id = run.visits.find((visit) => visit.entered?.run)?.entered.run;
+  const id = run.visits.find((visit) => visit.entered?.run)?.entered?.run;
   const facts = {
     id,
     began: began ? dateText(began) : null,
@@ -74,6 +87,11 @@ function runFacts() {
   return isEmpty(known) ? null : dataView(known, "run");
 }
 
+/**
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {(HTMLElement | null)[]}
+ */
 function visitParts(visit, position) {
   const iteration = visit.iteration ?? visit.iterations;
   const where = [
@@ -94,18 +112,27 @@ function visitParts(visit, position) {
     givenPart(position, !asks),
     ...requestParts(visit, position),
     ...failureParts(visit, position),
-    visit.moved ? outcomePart(visit, position, !asks) : waiting(),
+    visit.moved ? outcomePart(visit.moved, position, !asks) : waiting(),
     recordsPart([visit.entered, ...visit.records, visit.moved], String(position)),
   ];
 }
 
-// Return the usage of a visit. While it waits, the records do not say yet that it costs an iteration, as the heading does.
+/**
+ * Return the usage of a visit. While it waits, the records do not say yet that it costs an iteration, as the heading does.
+ * @param {Visit} visit
+ * @returns {SpentData | null}
+ */
 function spentWith(visit) {
-  const pending = visit.iteration !== null && visit.iteration > run.iterations;
-  return pending ? { ...visit.spent, iterations: (visit.spent?.iterations ?? 0) + 1 } : visit.spent;
+  const pending = visit.iteration !== null && visit.iteration > (run.iterations ?? 0);
+  return visit.spent && pending ? { ...visit.spent, iterations: visit.spent.iterations + 1 } : visit.spent;
 }
 
-// The input of a visit: that of the run, or a link to the step before, whose outcome it is.
+/**
+ * The input of a visit: that of the run, or a link to the step before, whose outcome it is.
+ * @param {number} position
+ * @param {boolean} open
+ * @returns {HTMLElement | null}
+ */
 function givenPart(position, open) {
   const before = visitAt(position - 1)?.moved;
   if (before) {
@@ -121,7 +148,12 @@ function givenPart(position, open) {
   );
 }
 
-// The parts of a step that show an exception, and replies that could not be parsed.
+/**
+ * The parts of a step that show an exception, and replies that could not be parsed.
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {(HTMLElement | null)[]}
+ */
 function failureParts(visit, position) {
   const parts = (visit.moved?.steps ?? []).flatMap((step, index) => [
     section("The reply could not be parsed", dataView(step.tool_input, `${position} parse ${index}`), {
@@ -133,18 +165,21 @@ function failureParts(visit, position) {
   return parts;
 }
 
-function outcomePart(visit, position, open) {
-  const { outcome: name, target, value } = visit.moved;
-  const arrow = edgeOf(visit.moved);
+/**
+ * @param {MovedRecord} moved
+ * @param {number} position
+ * @param {boolean} open
+ * @returns {HTMLElement | null}
+ */
+function outcomePart(moved, position, open) {
+  const { outcome: name, target, value } = moved;
   const line = element(
     "p",
     { class: "leads" },
     span("chip now", name),
     " → ",
     span(`target ${looks.get(target)?.look ?? "pure"}`, target),
-    arrow !== undefined && picture.arrows[arrow].exhausts
-      ? element("span", { class: "faint" }, " a limit is used up")
-      : null,
+    arrowOf(moved)?.exhausts ? element("span", { class: "faint" }, " a limit is used up") : null,
   );
   return section(
     "Outcome",
@@ -160,14 +195,22 @@ function outcomePart(visit, position, open) {
   );
 }
 
-// The log of an action repeats the reply, which is above.
+/**
+ * The log of an action repeats the reply, which is above.
+ * @param {any} value
+ * @returns {any}
+ */
 function withoutLog(value) {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
   const { log: _, ...others } = value;
-  const actions = others.actions?.map?.(({ log: _one, ...rest }) => rest);
+  const actions = others.actions?.map?.((/** @type {any} */ { log: _one, ...rest }) => rest);
   return actions ? { ...others, actions } : others;
 }
 
+/**
+ * Say why the step has no outcome.
+ * @returns {HTMLElement}
+ */
 function waiting() {
   const open = live && run.over === null;
   const text = run.result ? "The run ended here." : open ? "Waiting for the next record." : "The records end here.";

@@ -11,6 +11,10 @@ import { errorPart, heading, section, stepLink } from "./parts.js";
 import { spentBars } from "./spent.js";
 import { stoppingParts } from "./stopping.js";
 
+/**
+ * Return the state of the run, or how it ended.
+ * @returns {string}
+ */
 export function statusText() {
   const result = run.result;
   if (!result && live && run.silent) return "no sign of life";
@@ -20,19 +24,34 @@ export function statusText() {
   return visible(String(result.status));
 }
 
+/**
+ * Return a sentence about the limit that stopped a run.
+ * @param {LimitData} limit
+ * @returns {string}
+ */
 export function limitText(limit) {
   const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were requested` : "";
   return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`;
 }
 
-export function endParts() {
-  const { status, output, limit, error, reason, steps, spent, unread } = run.result;
+/**
+ * An action with its observation, and if it is known, the position of its step.
+ * @typedef {StepData & { position?: number }} DoneStep
+ */
+
+/**
+ * Show the end of a run.
+ * @param {ResultRecord} result
+ * @returns {(HTMLElement | null)[]}
+ */
+export function endParts(result) {
+  const { status, output, limit, error, reason, steps, spent, unread } = result;
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
     error ? errorPart(error, "error") : null,
     failedLinks(),
-    ...stoppingParts(),
+    ...stoppingParts(result),
     section(
       status === "stopped" ? "Generated answer" : "Answer",
       output === null || output === undefined ? null : dataView(output, "answer"),
@@ -59,12 +78,16 @@ export function endParts() {
         : null,
     ),
     ...embeddedCalls(),
-    recordsPart([run.result], "end"),
+    recordsPart([result], "end"),
   ];
 }
 
-// The calls of tools in embedded graphs, which are no steps of the run.
+/**
+ * Show the calls of tools in embedded graphs, which are no steps of the run.
+ * @returns {(HTMLElement | null)[]}
+ */
 function embeddedCalls() {
+  /** @type {Map<string, DoneStep[]>} */
   const calls = new Map();
   for (const [index, { node }] of run.visits.entries()) {
     const name = node.includes(".") ? node.slice(0, node.lastIndexOf(".")) : "";
@@ -81,14 +104,21 @@ function embeddedCalls() {
   );
 }
 
-// Replies that could not be parsed are steps, but no tool calls.
+/**
+ * Replies that could not be parsed are steps, but no tool calls.
+ * @param {StepData[]} steps
+ * @returns {string}
+ */
 function stepsTitle(steps) {
   const unread = steps.filter((step) => step.status === "parse_error").length;
   const calls = plural(steps.length - unread, "tool call");
   return unread ? `${calls}, ${plural(unread, "reply", "replies")} not parsed` : calls;
 }
 
-// Links to the steps that failed.
+/**
+ * Show links to the steps that failed.
+ * @returns {HTMLElement | null}
+ */
 function failedLinks() {
   const positions = failedPositions();
   if (!positions.length) return null;
@@ -97,10 +127,19 @@ function failedLinks() {
   return section(`${plural(positions.length, "step")} failed`, element("p", {}, ...links, ...more));
 }
 
+/**
+ * @param {DoneStep} step
+ * @returns {HTMLElement[]}
+ */
 function linkOf({ position }) {
   return position === undefined ? [] : [stepLink(position)];
 }
 
+/**
+ * @param {DoneStep} step
+ * @param {number | string} index
+ * @returns {HTMLElement}
+ */
 function doneStep(step, index) {
   const failed = step.status && step.status !== "ok";
   return element(

@@ -4,6 +4,7 @@ import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
 import { requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { asksModel } from "../run/run.js";
 import { toolCalls } from "./messages.js";
 import { holds, section, shortInput, tracebackPart } from "./parts.js";
 import { modelPart } from "./request.js";
@@ -11,6 +12,12 @@ import { modelPart } from "./request.js";
 // More calls than these in one request are folded to a line each.
 const FEW = 3;
 
+/**
+ * Show the requests of a visit.
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {(HTMLElement | null)[]}
+ */
 export function requestParts(visit, position) {
   const parts = [];
   let first = 0;
@@ -29,11 +36,17 @@ export function requestParts(visit, position) {
   return parts;
 }
 
-// One of many calls, in a line that opens; one that failed is open.
+/**
+ * Show one of many calls, in a line that opens; one that failed is open.
+ * @param {Call} call
+ * @param {string} name
+ * @param {() => HTMLElement[]} make
+ * @returns {HTMLElement}
+ */
 function foldedCall({ effect, reply, failure }, name, make) {
   const failed = failure !== null || (reply?.status !== undefined && reply.status !== "ok");
   const title =
-    effect?.tool === undefined ? (effect ?? reply).effect : `${effect.tool}(${shortInput(effect.tool_input)})`;
+    effect?.tool === undefined ? ((effect ?? reply)?.effect ?? "") : `${effect.tool}(${shortInput(effect.tool_input)})`;
   const state = reply ? [reply.status, duration(reply.seconds)] : [failure ? "failed" : "no reply yet"];
   const text = [visible(title), ...state].filter(Boolean).join(" · ");
   const open = failed || holds([effect, reply]);
@@ -42,12 +55,17 @@ function foldedCall({ effect, reply, failure }, name, make) {
   return part;
 }
 
+/**
+ * @param {Call} call
+ * @param {string} name
+ * @returns {(HTMLElement | null)[]}
+ */
 function callParts({ effect, notices, streamed, answer, reply }, name) {
   return [
     effect ? effectPart(effect, `${name} asked`) : null,
     ...notices.map((record, at) => noticePart(record, `${name} ${at}`)),
     reply
-      ? replyPart(reply, name, [duration(reply.seconds), nestedUsage(answer.within)].filter(Boolean).join(" · "))
+      ? replyPart(reply, name, [duration(reply.seconds), nestedUsage(answer?.within)].filter(Boolean).join(" · "))
       : null,
     streamed && !reply
       ? section("Reply", block(streamed, { name, kind: "streamed" }), { kind: "reply", aside: "incomplete" })
@@ -55,20 +73,34 @@ function callParts({ effect, notices, streamed, answer, reply }, name) {
   ];
 }
 
+/**
+ * @param {ReportedRecord} record
+ * @param {string} name
+ * @returns {HTMLElement | null}
+ */
 function noticePart(record, name) {
   return section("Notice", block(record.text ?? "", { name }), { kind: "notice", aside: record.news ?? "" });
 }
 
-// The usage of nested runs.
+/**
+ * Return the usage of nested runs, such as "nested runs: 2 model calls".
+ * @param {Record<string, number> | undefined} within
+ * @returns {string}
+ */
 function nestedUsage(within) {
   const counts = [
     ["model_calls", "model call"],
     ["tool_calls", "tool call"],
-  ].filter(([key]) => within?.[key] > 0);
-  return counts.length ? `nested runs: ${counts.map(([key, word]) => plural(within[key], word)).join(", ")}` : "";
+  ].flatMap(([key, word]) => (within?.[key] ? plural(within[key], word) : []));
+  return counts.length ? `nested runs: ${counts.join(", ")}` : "";
 }
 
-// The calls of one request below each other, each with a bar from its start to its end; `first` is the first's index.
+/**
+ * Show the calls of one request below each other, each with a bar from its start to its end; `first` is the first's index.
+ * @param {CallGroup} request
+ * @param {number} first
+ * @returns {HTMLElement | null}
+ */
 function callBars(request, first) {
   const times = request.calls.map(timesOf);
   const known = times.filter(Boolean);
@@ -77,17 +109,22 @@ function callBars(request, first) {
   const failures = request.calls.filter(({ reply }) => reply?.status && reply.status !== "ok").length;
   const lines = request.calls.map(({ effect, reply }, index) => {
     const filled = element("span", { "data-bar": String(first + index) });
-    if (times[index]) {
-      filled.style.marginInlineStart = `${((times[index].began - began) / long) * 100}%`;
-      filled.style.width = `${Math.max(((times[index].ended - times[index].began) / long) * 100, 0.5)}%`;
+    const time = times[index];
+    if (time) {
+      filled.style.marginInlineStart = `${((time.began - began) / long) * 100}%`;
+      filled.style.width = `${Math.max((time.seconds / long) * 100, 0.5)}%`;
     }
     if (reply?.status && reply.status !== "ok") filled.className = "full";
-    const one = effect ?? reply;
     const line = element(
       "button",
       { class: "bar", type: "button", "data-call": first + index },
-      span("label", effect?.tool === undefined ? (one.effect ?? "") : `${one.tool}(${shortInput(effect.tool_input)})`),
-      element("span", { class: "count" }, times[index] ? duration(times[index].seconds) : "no reply yet"),
+      span(
+        "label",
+        effect?.tool === undefined
+          ? ((effect ?? reply)?.effect ?? "")
+          : `${effect.tool}(${shortInput(effect.tool_input)})`,
+      ),
+      element("span", { class: "count" }, time ? duration(time.seconds) : "no reply yet"),
       element("span", { class: "track" }, filled),
     );
     line.addEventListener("click", () => selectCall(first + index));
@@ -98,8 +135,13 @@ function callBars(request, first) {
   return section(title, element("div", { class: "bars together" }, ...lines), { aside: duration(spanOf(request)) });
 }
 
+/**
+ * @param {EffectData} effect
+ * @param {string} name
+ * @returns {HTMLElement | null}
+ */
 function effectPart(effect, name) {
-  if (effect.prompt) return modelPart(effect, name);
+  if (asksModel(effect)) return modelPart(effect, name);
   if (effect.tool !== undefined)
     return section("Called", [span("tool", effect.tool), dataView(effect.tool_input, name)], { kind: "tools" });
   if (effect.question !== undefined)
@@ -111,6 +153,12 @@ function effectPart(effect, name) {
   );
 }
 
+/**
+ * @param {ReplyData} reply
+ * @param {string} name
+ * @param {string} seconds
+ * @returns {HTMLElement | null}
+ */
 function replyPart(reply, name, seconds) {
   if (reply.observation !== undefined) {
     const failed = reply.status && reply.status !== "ok";
@@ -129,9 +177,10 @@ function replyPart(reply, name, seconds) {
       : "";
   const calls = toolCalls(reply.tool_calls ?? [], name);
   const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
-  const thoughts = reply.reasoning
-    ? collapsible(`reasoning, ${number(characters(reply.reasoning))} characters`, `${name} reasoning`, () =>
-        block(reply.reasoning, { name: `${name} reasoning text` }),
+  const { reasoning } = reply;
+  const thoughts = reasoning
+    ? collapsible(`reasoning, ${number(characters(reasoning))} characters`, `${name} reasoning`, () =>
+        block(reasoning, { name: `${name} reasoning text` }),
       )
     : null;
   return section(

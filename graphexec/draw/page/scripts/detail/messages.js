@@ -64,7 +64,7 @@ function roleLine(message, kind) {
 }
 
 /**
- * @param {ToolCall[]} calls
+ * @param {CallData[]} calls
  * @param {string} name
  */
 export function toolCalls(calls, name) {

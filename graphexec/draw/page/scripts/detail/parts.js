@@ -6,6 +6,13 @@ import { view } from "../base/view.js";
 import { messageOf } from "../run/failures.js";
 import { gather } from "../run/searching.js";
 
+/**
+ * Make a section, unless it has no content; `aside` is beside its title.
+ * @param {string} title
+ * @param {Node | (Node | string)[] | null | undefined} content
+ * @param {{ kind?: string, aside?: string }} [options]
+ * @returns {HTMLElement | null}
+ */
 export function section(title, content, { kind = "", aside = "" } = {}) {
   if (!content) return null;
   const contents = Array.isArray(content) ? content : [content];
@@ -17,6 +24,14 @@ export function section(title, content, { kind = "", aside = "" } = {}) {
   );
 }
 
+/**
+ * Make the heading of the detail: a name with its kind, a label, and where in the run it is.
+ * @param {string} name
+ * @param {string} look
+ * @param {string} where
+ * @param {string} [label]
+ * @returns {HTMLElement}
+ */
 export function heading(name, look, where, label) {
   return element(
     "div",
@@ -27,6 +42,13 @@ export function heading(name, look, where, label) {
   );
 }
 
+/**
+ * Show an exception with its traceback.
+ * @param {ErrorData} error
+ * @param {string} name
+ * @param {string} [aside]
+ * @returns {HTMLElement | null}
+ */
 export function errorPart(error, name, aside = "") {
   const frames = tracebackPart(error.traceback, name);
   return section("Error", [block(messageOf(error), { name }), frames].filter(Boolean), {
@@ -35,28 +57,53 @@ export function errorPart(error, name, aside = "") {
   });
 }
 
+/**
+ * Show a traceback, if there is one.
+ * @param {string | undefined} text
+ * @param {string} name
+ * @returns {HTMLElement | null}
+ */
 export function tracebackPart(text, name) {
   if (!text) return null;
   return collapsible("traceback", `${name} traceback`, () => block(text, { name: `${name} frames` }), { open: true });
 }
 
+/**
+ * Make a link to a step.
+ * @param {number} position
+ * @returns {HTMLElement}
+ */
 export function stepLink(position) {
   const attributes = { href: `#step=${position}`, class: "step", "data-step": position };
   return element("a", attributes, `step ${number(position)}`);
 }
 
-// The value of the only argument, or all arguments as JSON.
+/**
+ * Return the value of the only argument, or all arguments as JSON.
+ * @param {any} input
+ * @returns {string}
+ */
 export function shortInput(input) {
   const values = input !== null && typeof input === "object" ? Object.values(input) : [input];
   return inline(values.length === 1 ? values[0] : input);
 }
 
+/**
+ * Return whether a value is short enough to be shown at once.
+ * @param {unknown} value
+ * @returns {boolean}
+ */
 export function small(value) {
   return (JSON.stringify(value) ?? "").length < 160;
 }
 
-// Return whether a value contains a match of the search.
+/**
+ * Return whether a value contains a match of the search.
+ * @param {unknown} value
+ * @returns {boolean}
+ */
 export function holds(value) {
+  /** @type {string[]} */
   const texts = [];
   gather(value, texts);
   return view.pattern !== null && view.pattern.test(texts.join("\n"));

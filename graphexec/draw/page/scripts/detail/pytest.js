@@ -61,7 +61,7 @@ function agentKind(effect) {
 export function asPytest(effect) {
   const { position, index } = requestOf(effect);
   const failed = failureAfter(effect);
-  const replies = run.requests.slice(0, index + 1).map((one) => modelReply(replyTo(one) ?? failed ?? {}));
+  const replies = run.requests.slice(0, index + 1).map((one) => modelReply(replyTo(one), failed));
   const tools = toolResults(effect).map(([name, results]) =>
     pythonCall("scripted_tool", [pythonValue(name), inBrackets(results)]),
   );
@@ -103,7 +103,7 @@ ${indented(body.join("\n"))}
  * Return the exception of a request without a reply, or of the steps that read the reply, or null.
  *
  * @param {ModelEffect} effect
- * @returns {Data | null}
+ * @returns {ErrorData | null}
  */
 function failureAfter(effect) {
   const { position } = requestOf(effect);
@@ -133,7 +133,7 @@ function raisingLines(raised) {
  */
 function movingLines(position) {
   const last = lastPure(position);
-  const moves = run.visits.slice(position - 1, last).map(({ moved }) => moved ?? {});
+  const moves = run.visits.slice(position - 1, last).flatMap(({ moved }) => moved ?? []);
   const found = moves.map((moved) => `(${[moved.node, moved.outcome, moved.target].map(pythonValue).join(", ")})`);
   return [
     `with closing(executor.stream(${pythonValue(run.start.input)})) as events:`,
@@ -147,12 +147,12 @@ function movingLines(position) {
 /**
  * Return the lines that assert the calls or the answer in the reply.
  *
- * @param {Data} moved
+ * @param {MovedRecord} moved
  */
 function valueLines({ outcome, value }) {
   if (outcome === "Acted") {
     const calls = value.actions.map(
-      (/** @type {Data} */ action) => `(${pythonValue(action.tool)}, ${pythonValue(action.tool_input)})`,
+      (/** @type {StepData} */ action) => `(${pythonValue(action.tool)}, ${pythonValue(action.tool_input)})`,
     );
     const asked = "[(action.tool, action.tool_input) for action in moves[-1].outcome.actions]";
     return [`assert ${asked} == ${inBrackets(calls)}`];
@@ -173,38 +173,43 @@ function toolResults(effect) {
   const { position, settings } = requestOf(effect);
   const calls = toolCallsOf(run.visits);
   const before = toolCallsOf(run.visits.slice(0, position));
-  const named = [settings.tools, run.start.tools].find((tools) => tools?.length) ?? calls.map((one) => one.effect.tool);
+  const named = [settings.tools, run.start.tools].find((tools) => tools?.length) ?? calls.map((one) => one.tool);
   return [...new Set(named.map((/** @type {any} */ one) => one.name ?? one))].map((name) => [
     name,
-    before.filter((one) => one.effect.tool === name).map((one) => pythonValue(one.reply.observation)),
+    before.filter((one) => one.tool === name).map((one) => pythonValue(one.observation)),
   ]);
 }
 
 /**
- * Return the calls of tools that exist, in their order.
+ * Return the calls of tools that exist, in their order: the tool, and what it returned.
  *
  * @param {Visit[]} visits
- * @returns {Data[]}
+ * @returns {{ tool: string, observation: any }[]}
  */
 function toolCallsOf(visits) {
   return visits
     .flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls))
-    .filter(({ effect, reply }) => effect?.tool !== undefined && reply && reply.status !== "unknown_tool");
+    .flatMap(({ effect, reply }) =>
+      effect?.tool !== undefined && reply && reply.status !== "unknown_tool"
+        ? { tool: effect.tool, observation: reply.observation }
+        : [],
+    );
 }
 
 /**
  * Return a reply of the model, or the exception that came in its place.
  *
- * @param {Data} reply
+ * @param {ReplyData | null} reply
+ * @param {ErrorData | null} error
  */
-function modelReply(reply) {
-  if (reply.content === undefined) return pythonCall(exceptionName(reply), [pythonValue(reply.message ?? "")]);
-  const calls = (reply.tool_calls ?? []).map((/** @type {Data} */ one) =>
+function modelReply(reply, error) {
+  if (reply?.content === undefined) return pythonCall(exceptionName(error), [pythonValue(error?.message ?? "")]);
+  const calls = (reply.tool_calls ?? []).map((one) =>
     pythonCall("ToolCall", [one.id, one.name, one.arguments].map(pythonValue)),
   );
   const given = [pythonValue(reply.content)];
   if (calls.length) given.push(inBrackets(calls, "(", ",)"));
-  if (["length", "other"].includes(reply.finish_reason))
+  if (["length", "other"].includes(reply.finish_reason ?? ""))
     given.push(`finish_reason=${pythonValue(reply.finish_reason)}`);
   return pythonCall("ModelReply", given);
 }
@@ -212,9 +217,10 @@ function modelReply(reply) {
 /**
  * Return the class of an exception; another one stands in for a class whose module the records do not know.
  *
- * @param {Data} error
+ * @param {ErrorData | null} error
  */
-function exceptionName({ type = "" }) {
+function exceptionName(error) {
+  const type = error?.type ?? "";
   if (/(?:^|\.)ParseError$/.test(type)) return "ParseError";
   return /^[A-Za-z]\w*$/.test(type) && !UNUSUAL.test(type) ? type : "RuntimeError";
 }

@@ -4,6 +4,7 @@ import { element } from "../base/dom.js";
 import { number, visible } from "../base/text.js";
 import { run } from "../run/run.js";
 
+/** @type {[Exclude<keyof SpentData, "budgets">, string][]} */
 const COUNTED = [
   ["iterations", "iterations"],
   ["model_calls", "model calls"],
@@ -16,18 +17,29 @@ const COUNTED = [
 ];
 const ALWAYS = new Set(["iterations", "model_calls", "tool_calls", "tokens", "seconds"]);
 
+/**
+ * Show the usage of each limit.
+ * @param {SpentData | null | undefined} spent
+ * @returns {HTMLElement | null}
+ */
 export function spentBars(spent) {
   if (!spent) return null;
   const limits = run.start.limits ?? {};
-  const bars = COUNTED.filter(([key]) => ALWAYS.has(key) || spent[key] > 0 || typeof limits[key] === "number").map(
-    ([key, label]) => limitBar(label, spent[key] ?? 0, limits[key]),
-  );
+  const bars = COUNTED.filter(
+    ([key]) => ALWAYS.has(key) || (spent[key] ?? 0) > 0 || typeof limits[key] === "number",
+  ).map(([key, label]) => limitBar(label, spent[key] ?? 0, limits[key]));
   const budgets = { ...run.start.budgets, ...limits.budgets };
   const own = new Set([...Object.keys(budgets), ...Object.keys(spent.budgets ?? {})]);
   for (const name of own) bars.push(limitBar(visible(name), spent.budgets?.[name] ?? 0, budgets[name]));
   return element("div", { class: "bars", role: "group", "aria-label": "usage and limits" }, ...bars);
 }
 
+/**
+ * @param {string} label
+ * @param {number} spent
+ * @param {unknown} limit
+ * @returns {HTMLElement}
+ */
 function limitBar(label, spent, limit) {
   const bounded = typeof limit === "number";
   const shown = label === "seconds" ? rounded(spent) : number(spent);
@@ -57,6 +69,10 @@ function limitBar(label, spent, limit) {
   );
 }
 
+/**
+ * @param {number} seconds
+ * @returns {string}
+ */
 function rounded(seconds) {
   return typeof seconds !== "number"
     ? ""

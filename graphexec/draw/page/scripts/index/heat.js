@@ -1,7 +1,7 @@
 // The heat map: how often the selected runs took each edge of the machine, and where something failed.
 
 import { number } from "../base/text.js";
-import { labels, lines, nodes } from "../machine/drawing.js";
+import { labels, lineOf, lines, nodes } from "../machine/drawing.js";
 import { drawnMachine, machineOf, selection } from "./state.js";
 
 // The width of the least and of the most often taken edge.
@@ -24,7 +24,7 @@ export function showHeat(shown) {
       part?.classList.toggle("taken", count > 0);
       part?.classList.toggle("now", edge === selection.edge);
     }
-    group.querySelector(".line").style.strokeWidth = count ? String(THIN + (THICK - THIN) * (count / most)) : "";
+    lineOf(group).style.strokeWidth = count ? String(THIN + (THICK - THIN) * (count / most)) : "";
     note(
       labels.get(edge),
       count ? `×${number(count)} in ${number(passing.get(String(edge)))} of ${number(runs.length)}` : "",

@@ -4,9 +4,7 @@ import { addressParts } from "../base/address.js";
 import { given } from "../base/given.js";
 import { makeFilter } from "./filtering.js";
 
-export const { title, pictures, chosen } = given;
-/** @type {import("./filtering.js").RunFacts[]} */
-export const allRuns = given.runs;
+export const { title, pictures, chosen, runs: allRuns } = /** @type {IndexPageData} */ (given);
 // The machine of the drawing: the number that equal machines share.
 export const drawnMachine = chosen ?? pictures[0]?.machine ?? null;
 const arrowsOf = pictures.map((/** @type {any} */ { picture }) => picture.arrows);

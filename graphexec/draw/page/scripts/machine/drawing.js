@@ -1,19 +1,46 @@
 // The drawing of the machine: its nodes and edges, and the part of it that is in sight.
 
-export const drawing = document.querySelector("#drawing svg");
-const host = document.getElementById("drawing");
+import { byId } from "../base/given.js";
+
+const host = byId("drawing");
+export const drawing = /** @type {SVGSVGElement} */ (host.querySelector("svg"));
 export const whole = drawing.viewBox.baseVal;
 const full = { x: whole.x, y: whole.y, width: whole.width, height: whole.height };
 // Keys are the edge's index, and the node's name.
+/** @type {Map<number, SVGGElement>} */
 export const lines = new Map();
+/** @type {Map<number, SVGGElement>} */
 export const labels = new Map();
+/** @type {Map<string, SVGGElement>} */
 export const nodes = new Map();
 // Pixels per unit of the drawing: the readable minimum, and the maximum.
 const [READABLE, LARGEST] = [0.42, 3];
 let seen = { scale: 1, x: 0, y: 0, fits: true };
 
+/**
+ * @param {"data-edge" | "data-node"} attribute
+ * @returns {NodeListOf<SVGGElement>}
+ */
+function groupsWith(attribute) {
+  return drawing.querySelectorAll(`[${attribute}]`);
+}
+
+/**
+ * Return the line of an edge.
+ * @param {SVGGElement} edge
+ * @returns {SVGPathElement}
+ */
+export function lineOf(edge) {
+  return /** @type {SVGPathElement} */ (edge.querySelector(".line"));
+}
+
+/**
+ * Read the nodes and edges of the drawing. `choose` is called with the one that was clicked.
+ * @param {PictureData} picture
+ * @param {((part: DrawingPart) => void) | null} choose
+ */
 export function readDrawing(picture, choose) {
-  for (const group of drawing.querySelectorAll("[data-edge]")) {
+  for (const group of groupsWith("data-edge")) {
     const edge = Number(group.dataset.edge);
     (group.classList.contains("edge") ? lines : labels).set(edge, group);
     const { source, outcome, target } = picture.arrows[edge];
@@ -25,13 +52,13 @@ export function readDrawing(picture, choose) {
         group.classList.contains("edge"),
       );
   }
-  for (const group of drawing.querySelectorAll("[data-node]")) {
-    const node = group.dataset.node;
+  for (const group of groupsWith("data-node")) {
+    const node = group.dataset.node ?? "";
     nodes.set(node, group);
     if (choose) makePressable(group, `${node}: go to its next visit`, () => choose({ node }), true);
   }
   for (const group of choose ? lines.values() : []) {
-    const wide = group.querySelector(".line").cloneNode();
+    const wide = /** @type {SVGPathElement} */ (lineOf(group).cloneNode());
     wide.setAttribute("class", "hit");
     group.append(wide);
   }
@@ -39,6 +66,12 @@ export function readDrawing(picture, choose) {
   openReadable(nodes.get(picture.start));
 }
 
+/**
+ * @param {SVGGElement} group
+ * @param {string} label
+ * @param {() => void} act
+ * @param {boolean} reachable
+ */
 function makePressable(group, label, act, reachable) {
   group.classList.add("pressed");
   if (reachable) {
@@ -52,21 +85,34 @@ function makePressable(group, label, act, reachable) {
   });
 }
 
+/** @returns {{ width: number, height: number }} */
 function hostSize() {
   return { width: Math.max(1, host.clientWidth), height: Math.max(1, host.clientHeight) };
 }
 
+/**
+ * Return the scale at which the whole drawing is in sight.
+ * @returns {number}
+ */
 function fitting() {
   const { width, height } = hostSize();
   return Math.min(width / full.width, height / full.height, LARGEST);
 }
 
-// Show the drawing around a centre, at `scale` pixels per unit.
+/**
+ * Show the drawing around a centre, at `scale` pixels per unit.
+ * @param {Point} middle
+ * @param {number} scale
+ */
 function lookAt(middle, scale) {
   const { width, height } = hostSize();
   const [across, down] = [width / scale, height / scale];
-  const within = (value, from, whole, part) =>
-    part >= whole ? from + whole / 2 : Math.min(Math.max(value, from + part / 2), from + whole - part / 2);
+  const within = (
+    /** @type {number} */ value,
+    /** @type {number} */ from,
+    /** @type {number} */ size,
+    /** @type {number} */ part,
+  ) => (part >= size ? from + size / 2 : Math.min(Math.max(value, from + part / 2), from + size - part / 2));
   seen = {
     scale,
     x: within(middle.x, full.x, full.width, across),
@@ -77,11 +123,17 @@ function lookAt(middle, scale) {
   host.classList.toggle("moved", !seen.fits);
 }
 
+/**
+ * Show the whole drawing.
+ */
 function fit() {
   lookAt({ x: full.x + full.width / 2, y: full.y + full.height / 2 }, fitting());
 }
 
-// Show a large machine at a readable size, around its first node.
+/**
+ * Show a large machine at a readable size, around its first node.
+ * @param {SVGGElement | undefined} start
+ */
 function openReadable(start) {
   fit();
   if (seen.scale >= READABLE) return;
@@ -89,6 +141,12 @@ function openReadable(start) {
   inSight(start, true);
 }
 
+/**
+ * Return the point of the drawing that is at a point of the page.
+ * @param {number} x
+ * @param {number} y
+ * @returns {Point}
+ */
 function pointAt(x, y) {
   const box = drawing.getBoundingClientRect();
   return {
@@ -97,7 +155,11 @@ function pointAt(x, y) {
   };
 }
 
-// Scroll to a node that is outside the visible part of the drawing.
+/**
+ * Scroll to a node that is outside the visible part of the drawing.
+ * @param {SVGGElement | undefined} node
+ * @param {boolean} always
+ */
 export function inSight(node, always) {
   if (!node || (seen.fits && !always)) return;
   const [box, place] = [node.getBoundingClientRect(), drawing.getBoundingClientRect()];
@@ -106,6 +168,11 @@ export function inSight(node, always) {
   if (!inside || always) lookAt(pointAt(box.x + box.width / 2, box.y + box.height / 2), seen.scale);
 }
 
+/**
+ * Change the scale; the point `at` stays where it is.
+ * @param {number} factor
+ * @param {Point} [at]
+ */
 function zoom(factor, at = seen) {
   const scale = Math.min(LARGEST, Math.max(fitting(), seen.scale * factor));
   const part = seen.scale / scale;
@@ -114,6 +181,7 @@ function zoom(factor, at = seen) {
 
 // Move the drawing with the pointer; zoom with the wheel and the control key.
 function movable() {
+  /** @type {{ x: number, y: number, from: Point, moved: boolean } | null} */
   let held = null;
   drawing.addEventListener("pointerdown", (event) => {
     if (event.button === 0) held = { x: event.clientX, y: event.clientY, from: { x: seen.x, y: seen.y }, moved: false };
@@ -134,7 +202,7 @@ function movable() {
     { capture: true },
   );
   addEventListener("pointerup", (event) => {
-    if (!drawing.contains(event.target)) held = null;
+    if (!drawing.contains(/** @type {Node} */ (event.target))) held = null;
   });
   drawing.addEventListener(
     "wheel",
@@ -145,8 +213,8 @@ function movable() {
     },
     { passive: false },
   );
-  document.getElementById("zoom-in").addEventListener("click", () => zoom(1.4));
-  document.getElementById("zoom-out").addEventListener("click", () => zoom(1 / 1.4));
-  document.getElementById("fit").addEventListener("click", fit);
+  byId("zoom-in").addEventListener("click", () => zoom(1.4));
+  byId("zoom-out").addEventListener("click", () => zoom(1 / 1.4));
+  byId("fit").addEventListener("click", fit);
   addEventListener("resize", () => (seen.fits ? fit() : lookAt(seen, seen.scale)));
 }

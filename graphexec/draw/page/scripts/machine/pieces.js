@@ -4,33 +4,56 @@ import { byId, hasRun, picture } from "../base/given.js";
 import { number, plural } from "../base/text.js";
 import { view } from "../base/view.js";
 import { run } from "../run/run.js";
-import { drawing, labels, lines, nodes } from "./drawing.js";
+import { drawing, labels, lineOf, lines, nodes } from "./drawing.js";
 import { currentNode } from "./machine.js";
 
-// By path: the box's nodes, its toggle, its rectangle, and whether it is folded.
+/**
+ * A box: its nodes, its rectangle, its label with the place that it has when unfolded, and what a folded box shows.
+ * @typedef {{
+ *   path: string,
+ *   members: string[],
+ *   rect: SVGRectElement,
+ *   label: SVGTextElement,
+ *   corner: { x: string, y: string },
+ *   panel: SVGRectElement,
+ *   count: SVGTextElement,
+ *   toggle: SVGGElement,
+ *   name: string,
+ *   folded: boolean,
+ * }} Piece
+ */
+
+/**
+ * The boxes by their paths.
+ * @type {Map<string, Piece>}
+ */
 const foldable = new Map();
 const SVG = "http://www.w3.org/2000/svg";
 // Points along a line when its entry into a folded box is sought.
 const SAMPLES = 60;
 
+/**
+ * Make the boxes of the drawing fold.
+ * @param {Record<string, string[]>} clusters
+ */
 export function readPieces(clusters) {
   // Above the lines, and below the labels of edges.
   const above = document.createElementNS(SVG, "g");
   drawing.querySelector("g.edge-label")?.before(above);
   for (const [path, members] of Object.entries(clusters)) {
-    const rect = drawing.querySelector(`rect.cluster[data-cluster="${CSS.escape(path)}"]`);
-    const label = drawing.querySelector(`text.cluster-label[data-cluster="${CSS.escape(path)}"]`);
+    const [rect, label] = partsOf(path);
     const toggle = document.createElementNS(SVG, "g");
     toggle.setAttribute("class", "toggle");
     toggle.setAttribute("role", "button");
     toggle.setAttribute("tabindex", "0");
-    const panel = rect.cloneNode();
+    const panel = /** @type {SVGRectElement} */ (rect.cloneNode());
     panel.setAttribute("class", "panel");
-    const count = label.cloneNode();
+    const count = /** @type {SVGTextElement} */ (label.cloneNode());
     count.setAttribute("class", "count label");
     above.append(toggle);
-    const piece = { path, members, rect, label, panel, count, toggle, name: label.textContent, folded: false };
-    piece.corner = { x: label.getAttribute("x"), y: label.getAttribute("y") };
+    const corner = { x: label.getAttribute("x") ?? "", y: label.getAttribute("y") ?? "" };
+    const name = label.textContent;
+    const piece = { path, members, rect, label, corner, panel, count, toggle, name, folded: false };
     label.removeAttribute("textLength");
     toggle.append(panel, label, count);
     foldable.set(path, piece);
@@ -50,6 +73,21 @@ export function readPieces(clusters) {
   countPieces(0);
 }
 
+/**
+ * Return the rectangle and the label of a box.
+ * @param {string} path
+ * @returns {[SVGRectElement, SVGTextElement]}
+ */
+function partsOf(path) {
+  const named = `[data-cluster="${CSS.escape(path)}"]`;
+  const parts = ["rect.cluster", "text.cluster-label"].map((kind) => drawing.querySelector(kind + named));
+  return /** @type {[SVGRectElement, SVGTextElement]} */ (parts);
+}
+
+/**
+ * @param {Iterable<Piece>} pieces
+ * @param {boolean} folded
+ */
 function fold(pieces, folded) {
   for (const piece of pieces) piece.folded = folded;
   drawPieces();
@@ -65,17 +103,28 @@ export function turnPieces() {
   );
 }
 
-// Return the outermost folded box around a node.
+/**
+ * Return the outermost folded box around a node.
+ * @param {string} node
+ * @returns {Piece | null}
+ */
 function ownerOf(node) {
   for (const piece of foldable.values()) if (piece.folded && piece.members.includes(node)) return piece;
   return null;
 }
 
-// Return what shows a node: its own shape, or the folded box around it.
+/**
+ * Return what shows a node: its own shape, or the folded box around it.
+ * @param {string | null} node
+ * @returns {SVGGElement | undefined}
+ */
 export function shownAs(node) {
-  return ownerOf(node)?.toggle ?? nodes.get(node);
+  return node === null ? undefined : (ownerOf(node)?.toggle ?? nodes.get(node));
 }
 
+/**
+ * Draw the boxes, and hide what is in folded ones.
+ */
 function drawPieces() {
   for (const piece of foldable.values()) {
     const { toggle, label, panel, rect, folded, corner, name, path } = piece;
@@ -87,10 +136,10 @@ function drawPieces() {
     label.textContent = `${folded ? "▸" : "▾"} ${name}`;
     label.classList.toggle("start", !folded);
     const { x, y, width, height } = panel.getBBox();
-    label.setAttribute("x", folded ? x + width / 2 : corner.x);
-    label.setAttribute("y", folded ? y + height / 2 : corner.y);
-    piece.count.setAttribute("x", x + width / 2);
-    piece.count.setAttribute("y", y + height / 2 + 16);
+    label.setAttribute("x", folded ? String(x + width / 2) : corner.x);
+    label.setAttribute("y", folded ? String(y + height / 2) : corner.y);
+    piece.count.setAttribute("x", String(x + width / 2));
+    piece.count.setAttribute("y", String(y + height / 2 + 16));
   }
   for (const [node, group] of nodes) group.classList.toggle("hidden", ownerOf(node) !== null);
   for (const [edge, group] of lines) {
@@ -104,18 +153,23 @@ function drawPieces() {
   }
 }
 
-// Draw the tip of a line where it enters a folded box, which covers its own tip.
+/**
+ * Draw the tip of a line where it enters a folded box, which covers its own tip.
+ * @param {SVGGElement} group
+ * @param {SVGRectElement} panel
+ */
 function addTip(group, panel) {
-  const line = group.querySelector(".line");
+  const line = lineOf(group);
   const { x, y, width, height } = panel.getBBox();
   const whole = line.getTotalLength();
-  const head = group.querySelector(".tip").getAttribute("points").split(" ")[0].split(",").map(Number);
+  const head = (group.querySelector(".tip")?.getAttribute("points") ?? "").split(" ")[0].split(",").map(Number);
   const from = line.getPointAtLength(0);
   const end = line.getPointAtLength(whole);
   // A line that was laid out in the opposite direction begins at its tip.
   const back = Math.hypot(from.x - head[0], from.y - head[1]) < Math.hypot(end.x - head[0], end.y - head[1]);
-  const at = (part) => line.getPointAtLength(back ? whole * (1 - part) : whole * part);
-  const inside = (point) => point.x >= x && point.x <= x + width && point.y >= y && point.y <= y + height;
+  const at = (/** @type {number} */ part) => line.getPointAtLength(back ? whole * (1 - part) : whole * part);
+  const inside = (/** @type {Point} */ point) =>
+    point.x >= x && point.x <= x + width && point.y >= y && point.y <= y + height;
   let step = SAMPLES;
   while (step > 1 && inside(at((step - 1) / SAMPLES))) step -= 1;
   const [before, tip] = [at(Math.max(0, step - 2) / SAMPLES), at((step - 0.5) / SAMPLES)];
@@ -133,15 +187,18 @@ function addTip(group, panel) {
   group.append(polygon);
 }
 
-// Show the visits of each box until a position.
+/**
+ * Show the visits of each box until a position.
+ * @param {number} position
+ */
 export function countPieces(position) {
   if (!foldable.size) return;
   const visits = run.visits.slice(0, position);
   const here = currentNode(position);
   for (const piece of foldable.values()) {
-    const within = (node) => piece.members.includes(node);
+    const within = (/** @type {string} */ node) => piece.members.includes(node);
     // A visit of a piece begins where its first node is entered from outside.
-    const count = visits.filter(({ node }, index) => within(node) && !within(visits[index - 1]?.node)).length;
+    const count = visits.filter(({ node }, index) => within(node) && !within(visits[index - 1]?.node ?? "")).length;
     piece.count.textContent = piece.folded && count ? `×${number(count)}` : "";
     piece.toggle.classList.toggle("visited", count > 0);
     piece.toggle.classList.toggle("current", here !== null && within(here));

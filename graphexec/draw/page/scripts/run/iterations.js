@@ -63,9 +63,7 @@ function iterations() {
  * @param {Visit} visit
  */
 function isRefused(visit) {
-  return Boolean(
-    run.boxes.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length,
-  );
+  return Boolean(run.boxes.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length);
 }
 
 /**

@@ -148,6 +148,15 @@ export function lastPosition() {
 }
 
 /**
+ * Return the usage of a run so far; empty before its first record with one.
+ *
+ * @returns {Partial<SpentData>}
+ */
+export function spentOf(of = run) {
+  return of.result?.spent ?? of.visits.at(-1)?.spent ?? {};
+}
+
+/**
  * Return the visit at a position, or null for the start and the end.
  *
  * @param {number} position
