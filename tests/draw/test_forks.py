@@ -352,6 +352,11 @@ def test_fork_that_does_not_fit_is_refused(options: dict[str, Any], message: str
         fork(recording, make(), **options)
 
 
+def test_run_that_has_not_begun_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^the run has not begun, so there is no step to go on from; run it again$"):
+        fork(Recorder(make().verify(), inputs="Which?"), make(), at=1)
+
+
 def test_records_without_inputs_need_them() -> None:
     executor = make(looking("a"), answering("a"))
     recorder = Recorder(executor.verify())

@@ -18,8 +18,9 @@ from graphexec import (
     create_tool_calling_agent,
     tool,
 )
-from graphexec.effects import reported_tokens
+from graphexec.effects import CallModel, reported_tokens
 from graphexec.errors import InputError, MissingHandlerError
+from graphexec.kernel import PendingEffect, advance
 from graphexec.messages import ModelReply, Usage
 from graphexec.models import ScriptedModel
 from tests.executor.actors import act, answer, call, echo, run_async, run_sync, scripted
@@ -33,6 +34,18 @@ def invoke(executor: AgentExecutor, inputs: Any) -> dict[str, Any]:
     returned = executor.invoke(inputs)
     assert asyncio.run(executor.ainvoke(inputs)) == returned
     return returned
+
+
+def test_begin_returns_the_snapshot_that_run_starts_from() -> None:
+    model = ScriptedModel(["42"])
+    executor = AgentExecutor(agent=create_tool_calling_agent(model, []), tools=[])
+    start = executor.begin("q")
+    pending = advance(executor.graph, start, executor.limits)
+    assert isinstance(pending, PendingEffect)
+    assert (start.node, model.requests, type(pending.effect)) == ("plan", [], CallModel)
+    assert executor.run(start).output == "42"
+    with pytest.raises(InputError, match="the inputs lack input"):
+        executor.begin({})
 
 
 def test_invoke_returns_the_inputs_and_the_output() -> None:

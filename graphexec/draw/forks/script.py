@@ -59,9 +59,11 @@ def cut_script(
     """
     numbered = list(_number_steps(records))
     last = numbered[-1][0] if numbered else 0
+    if not last:
+        raise InputError("the run has not begun, so there is no step to go on from; run it again")
     if not 1 <= at <= last:
         many = "step 1" if last == 1 else f"steps 1 to {last}"
-        raise InputError(f"there is no step {at}: the run has {many if last else 'no steps yet'}; name one of them")
+        raise InputError(f"there is no step {at}: the run has {many}; name one of them")
     here = [record for step, record in numbered if step == at]
     calls = list(_calls_of(here))
     point = ForkPoint(at, here[0]["node"])
