@@ -99,11 +99,18 @@ def playing_after(page: Page) -> str:
     return f"{shown}, {page.locator('#play').inner_text()}"
 
 
+def waterfall_after(page: Page) -> str:
+    position_after("w")(page)
+    hidden = page.locator("#waterfall").is_hidden()
+    page.keyboard.press("w")
+    return str(hidden)
+
+
 def rows_after(*keys: str) -> Callable[[Page], str]:
     """Return the number of open rows after some keys in the list."""
 
     def press(page: Page) -> str:
-        position_after("Shift+ArrowRight", "#list")(page)
+        position_after("ArrowRight", "#list")(page)
         for key in keys:
             page.keyboard.press(key)
         shown = str(page.locator('[aria-level="2"]').count())
@@ -135,6 +142,7 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
         "Space": (playing_after, "pause, play"),
         # tests/draw/test_copying.py says what is copied.
         "c": (position_after("c"), "30 / 60"),
+        "w": (waterfall_after, "True"),
         "/": (focus_after("/"), "search"),
     },
     "In the search": {
@@ -145,9 +153,9 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
     "In the list of steps": {
         "ArrowDown": (position_after("ArrowDown", "#list"), "31 / 60"),
         "ArrowUp": (position_after("ArrowUp", "#list"), "29 / 60"),
+        "ArrowRight": (rows_after("ArrowLeft", "ArrowLeft", "ArrowRight"), "4"),
+        "ArrowLeft": (rows_after("ArrowLeft", "ArrowLeft"), "0"),
         "Enter": (rows_after("Enter"), "0"),
-        "Shift+ArrowRight": (rows_after("Shift+ArrowLeft", "Shift+ArrowRight"), "4"),
-        "Shift+ArrowLeft": (rows_after("Shift+ArrowLeft"), "0"),
         "p": (rows_after("p"), "2"),
     },
     "Page": {

@@ -689,7 +689,7 @@ def test_iterations_are_numbered_as_in_the_timeline(chrome: Browser, answered_ru
     broken = record(react(LOOK_UP, RuntimeError("oh")), QUESTION)
     for recording in (answered_run, stopped, broken, Recording(answered_run.records[:19])):
         with page_of(chrome, tmp_path, draw_page(recording)) as one:
-            shown = one.page.locator("#list .row.iteration .number, #list .row.group .number").all_text_contents()
+            shown = one.page.locator('[aria-level="1"] .number').all_text_contents()
             found = [visit.iteration for visit in visits_of(recording) if visit.iteration is not None]
             ends = [number.split("–") for number in shown if number]
             assert [

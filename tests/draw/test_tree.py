@@ -1,4 +1,4 @@
-"""The list of a run's steps in a browser: iterations that open and group, and the calls on the run's time."""
+"""The list of a run's steps in a browser: iterations that open, and equal ones in a row."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from graphexec.draw import Recording, recording_of
 from tests.draw.browser import chromium, open_run
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
+from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -30,6 +31,10 @@ def delegation() -> Recording:
     """Record a run with an embedded agent."""
     path = Path(__file__).parents[2] / "examples" / "delegation.py"
     return recording_of(runpy.run_path(str(path))["executor"].run("Why do elms die?"))
+
+
+def where(page: Page) -> str:
+    return page.locator("#position").inner_text()
 
 
 def levels(page: Page) -> list[int]:
@@ -55,6 +60,27 @@ def test_run_is_a_row_for_each_iteration(browser: Browser, tmp_path: Path) -> No
         assert page.locator('[aria-level="2"]').count() == 0
 
 
+def test_arrows_open_and_leave_rows(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, sixty_steps()) as page:
+        rows = page.locator('[aria-level="1"]')
+        rows.nth(3).click()
+        page.keyboard.press("ArrowRight")
+        assert rows.nth(3).get_attribute("aria-expanded") == "true"
+        assert "current" in (rows.nth(3).get_attribute("class") or "").split()
+        page.keyboard.press("ArrowRight")
+        assert page.locator(".row.current").get_attribute("aria-level") == "2"
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        assert (where(page), page.locator(".row.current b").inner_text()) == ("14 / 60", "parse")
+        page.keyboard.press("ArrowLeft")
+        assert "current" in (rows.nth(3).get_attribute("class") or "").split()
+        assert where(page) == "13 / 60"
+        page.keyboard.press("ArrowLeft")
+        assert page.locator('[aria-level="2"]').count() == 0
+        page.keyboard.press("ArrowLeft")
+        assert where(page) == "13 / 60"
+
+
 def test_iteration_of_the_step_gone_to_is_open(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, sixty_steps(), "#step=15") as page:
         assert page.locator('[aria-level="2"]').count() == 4
@@ -72,6 +98,21 @@ def test_equal_iterations_are_one_row(browser: Browser, tmp_path: Path) -> None:
         assert levels(page) == [0, 1, 2, 2, 2, 2, 1, 0]
         page.locator('[aria-level="2"] .opens').nth(1).click()
         assert levels(page) == [0, 1, 2, 2, 3, 3, 3, 3, 2, 2, 1, 0]
+
+
+def test_equal_failures_are_one_row(browser: Browser, tmp_path: Path) -> None:
+    turns = [(1.0, calling(("fetch", {"url": "https://bad.example"}))) for _ in range(3)]
+    with open_run(browser, tmp_path, record([*turns, (1.0, answering("No."))], "Insist.")) as page:
+        row = page.locator('[aria-level="1"]').first
+        assert row.locator(".name").inner_text() == "fetch(https://bad.example) ×3"
+        assert row.locator(".gist.bad").count() == 1
+
+
+def test_iteration_of_one_step_is_its_row(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, three_entries()) as page:
+        rows = page.locator('[aria-level="1"]')
+        assert [row.get_attribute("aria-expanded") for row in rows.all()] == [None] * rows.count()
+        assert [row.get_attribute("data-position") for row in rows.all()] == ["1", "2", "3"]
 
 
 def test_steps_that_ask_for_nothing_are_left_out_on_demand(browser: Browser, tmp_path: Path) -> None:
@@ -94,33 +135,6 @@ def test_many_calls_are_folded_to_lines(browser: Browser, tmp_path: Path) -> Non
         assert "shop1.example" in page.locator(".pair.selected").inner_text()
 
 
-def test_rows_have_bars_on_the_time_of_the_run(browser: Browser, tmp_path: Path) -> None:
-    calls = [("fetch", {"url": f"https://{seconds}.example", "seconds": seconds}) for seconds in (1, 2, 3)]
-    recording = record([(2.0, calling(*calls)), (1.0, answering("done"))], "Fetch three.")
-    with open_run(browser, tmp_path, recording, "#step=3") as page:
-        row = page.locator(".row.current")
-        whole = row.locator(".when").bounding_box()
-        boxes = [bar.bounding_box() for bar in row.locator(".when span").all()]
-        assert whole is not None
-        known = [box for box in boxes if box is not None]
-        assert [round(6 * box["width"] / whole["width"], 1) for box in known] == [1.0, 2.0, 3.0]
-        assert [round(6 * (box["x"] - whole["x"]) / whole["width"], 1) for box in known] == [2.0, 2.0, 2.0]
-        assert len({box["y"] for box in known}) == 3
-
-
-def test_click_on_the_waterfall_selects_the_call(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, twelve_tools()) as page:
-        lanes = page.locator("#calls").bounding_box()
-        assert lanes is not None
-        # The fifth lane, 2 of 6.2 seconds after the start.
-        page.mouse.click(lanes["x"] + lanes["width"] * 2 / 6.2, lanes["y"] + 4.5 * 6)
-        assert page.evaluate("location.hash") == "#step=3&call=4"
-        assert "shop4.example/bad" in page.locator(".pair.selected").inner_text()
-        assert page.locator("#calls").get_attribute("aria-label") == (
-            "2 model calls and 12 other calls in 6.20 s, 744 tokens below"
-        )
-
-
 def test_failed_iteration_shows_its_error(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, failed_run()) as page:
         row = page.locator('[aria-level="1"]').last
@@ -135,6 +149,7 @@ def test_embedded_agent_shows_its_task_budget_and_calls(browser: Browser, tmp_pa
         assert page.locator(".row.current .number").inner_text() == "1"
         bar = page.locator("#detail .bar", has_text="delegate.iterations")
         assert bar.locator(".count").inner_text() == "1 of 2"
+        assert "iteration 1 · delegate.iterations 1" in page.locator("#detail .where").inner_text()
         page.keyboard.press("End")
         shown = page.locator("#detail").inner_text()
         assert "DELEGATE: 1 TOOL CALL" in shown.upper()

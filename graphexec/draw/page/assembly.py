@@ -22,7 +22,7 @@ from graphexec.draw.page.encoding import script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "compare", "index", "keys", "screens")
+_STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "compare", "index", "keys", "screens")
 # Files with elements that the bodies of several pages have: the buttons of the page, and of its drawing.
 _SHARED = ("page_buttons", "drawing_buttons")
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.

@@ -9,7 +9,7 @@ import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
 import { list, rowAt, turnQuietSteps, turnRow } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
-import { callAt, drawWaterfall } from "./controls/waterfall.js";
+import { callAt, drawWaterfall, turnWaterfall } from "./controls/waterfall.js";
 import { offerValues } from "./detail/values.js";
 import { readDrawing } from "./machine/drawing.js";
 import { readPieces } from "./machine/pieces.js";
@@ -46,16 +46,15 @@ function begin() {
     if (target.closest(".opens")) turnRow();
   });
   byId("quiet").addEventListener("click", turnQuietSteps);
-  byId("calls").addEventListener("click", (event) => {
+  byId("lanes").addEventListener("click", (event) => {
     const found = callAt(event);
     if (!found) return;
     move(found.position);
     selectCall(found.index);
   });
+  byId("turn-waterfall").addEventListener("click", turnWaterfall);
   const redraw = () => drawWaterfall(view.position);
   addEventListener("resize", redraw);
-  // The theme changes the colours.
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ["data-theme"] });
   document.addEventListener("click", onLink);
   offerValues(byId("detail"));
   followAddress();

@@ -359,6 +359,9 @@ interface Visit {
   failed: boolean | null;
   /** The text for the search; null if it is not known yet. */
   searched: string | null;
+  /** Its calls with their times, and what equal iterations have in common; null if they are not known yet. */
+  spans: [import("./run/lanes.js").CallKind, import("./run/lanes.js").CallSpan][] | null;
+  keys: Map<boolean, string> | null;
   /** Its calls, as they were with so many records. */
   requests?: { records: number; found: CallGroup[] };
   /** The iteration that it consumes, or null. */

@@ -4,6 +4,10 @@
 const UNSEEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]|\udb40[\udc00-\udc7f]/g;
 
+// To make one takes as long as to format a hundred numbers.
+const SMALL = new Intl.NumberFormat("en-US", { maximumFractionDigits: 4 });
+const LARGE = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
+
 /**
  * Return a text with its control and invisible characters as signs that can be seen.
  * @param {string} text
@@ -45,9 +49,8 @@ export function inline(value) {
  * @returns {string}
  */
 export function number(value) {
-  return typeof value === "number"
-    ? value.toLocaleString("en-US", { maximumFractionDigits: value < 1 ? 4 : 2 })
-    : String(value);
+  if (typeof value !== "number") return String(value);
+  return (value < 1 ? SMALL : LARGE).format(value);
 }
 
 /**

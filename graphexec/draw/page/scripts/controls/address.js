@@ -5,6 +5,7 @@ import { byId } from "../base/given.js";
 import { view } from "../base/view.js";
 import { run } from "../run/run.js";
 import { search } from "../run/searching.js";
+import { markTime } from "./waterfall.js";
 
 /**
  * Return what the address says.
@@ -49,6 +50,7 @@ export function selectCall(index) {
  * Bring the selected call of the step into sight.
  */
 export function showCall() {
+  markTime(view.position);
   const detail = byId("detail");
   for (const one of /** @type {NodeListOf<HTMLElement>} */ (detail.querySelectorAll("[data-call]")))
     one.classList.toggle("selected", one.dataset.call === String(view.call));

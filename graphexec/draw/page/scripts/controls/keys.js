@@ -9,8 +9,9 @@ import { search, searchFor } from "../run/searching.js";
 import { writeAddress } from "./address.js";
 import { pressKey, showKeys } from "./keymap.js";
 import { move, play, show, toFailure, toMatch } from "./player.js";
-import { chooseRow, list, turnQuietSteps, turnRow } from "./steps.js";
+import { chooseRow, enterRow, leaveRow, list, turnQuietSteps, turnRow } from "./steps.js";
 import { turnTheme } from "./theme.js";
+import { turnWaterfall } from "./waterfall.js";
 
 /** @type {import("./keymap.js").KeyGroup} */
 const STEPS = {
@@ -24,6 +25,7 @@ const STEPS = {
     { names: ["E"], text: "previous step that failed", act: () => toFailure(false) },
     { names: ["Space"], text: "play or pause", act: play },
     { names: ["c"], text: "copy the value with the focus or the pointer", act: copyValue },
+    { names: ["w"], text: "show or hide the calls over time", act: turnWaterfall },
     { names: ["/"], text: "search", act: () => search.focus() },
   ],
 };
@@ -43,11 +45,15 @@ const LIST = {
   title: "In the list of steps",
   within: list,
   keys: [
-    { names: ["ArrowDown"], text: "next row", act: () => moveInList(true) },
-    { names: ["ArrowUp"], text: "previous row", act: () => moveInList(false) },
-    { names: ["Enter"], text: "open or close an iteration", act: () => turnRow() },
-    { names: ["Shift+ArrowRight"], text: "open an iteration", act: () => turnRow(true) },
-    { names: ["Shift+ArrowLeft"], text: "close an iteration", act: () => turnRow(false) },
+    { names: ["ArrowDown"], text: "next row", act: () => moveTo(chooseRow(1)) },
+    { names: ["ArrowUp"], text: "previous row", act: () => moveTo(chooseRow(-1)) },
+    { names: ["ArrowRight"], text: "open an iteration, or go to its first step", act: () => moveTo(enterRow()) },
+    {
+      names: ["ArrowLeft"],
+      text: "close an iteration, or go from a step to its iteration",
+      act: () => moveTo(leaveRow()),
+    },
+    { names: ["Enter"], text: "open or close an iteration", act: turnRow },
     { names: ["p"], text: "without the steps that ask for nothing", act: turnQuietSteps },
   ],
 };
@@ -71,10 +77,12 @@ export function onKey(event) {
   pressKey(event, KEYS);
 }
 
-/** @param {boolean} down */
-function moveInList(down) {
-  const wanted = chooseRow(down);
-  if (wanted !== null) move(wanted, { reveal: false });
+/**
+ * Go to a position that was chosen in the list.
+ * @param {number | null} position
+ */
+function moveTo(position) {
+  if (position !== null) move(position, { reveal: false });
 }
 
 function endSearch() {

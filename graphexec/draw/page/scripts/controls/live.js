@@ -9,6 +9,7 @@ import { append, lastPosition, run } from "../run/run.js";
 import { search, searchFor } from "../run/searching.js";
 import { showHeader } from "./header.js";
 import { show } from "./player.js";
+import { drawWaterfall } from "./waterfall.js";
 
 // Failed connections in a row after which the server is gone: a browser waits some seconds before each.
 const PATIENCE = 5;
@@ -69,6 +70,7 @@ export function listen(address) {
   });
   const ticking = setInterval(() => {
     byId("time")?.replaceChildren(duration(secondsNow()));
+    drawWaterfall(view.position);
     if (open) showSilence();
   }, 500);
 }

@@ -10,18 +10,17 @@ import { shortInput } from "../detail/parts.js";
 import { requestsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
-import { run } from "../run/run.js";
+import { run, visitAt } from "../run/run.js";
 import { gist } from "../run/summary.js";
 import { askedFor } from "./header.js";
 
 /** @typedef {import("../run/iterations.js").Row} Row */
 
 export const list = byId("list");
-// In pixels, as in the style sheet.
+// The height of a row in pixels, as in the style sheet.
 const ROW = 44;
-// The height of the bars of a row, in pixels; and the least width of one, in percent of the run's time.
-const BARS = 4;
-const NARROWEST = 0.6;
+// The indentation of a level, in pixels.
+const INDENT = 14;
 /** @type {Row[]} */
 let listed = [];
 // The rows that the reader has opened, as `level first`; and those that are open since they hold the step gone to.
@@ -33,6 +32,8 @@ let revealed = new Set();
 let asking = false;
 // The row that the position is at, which may be that of its iteration.
 let currentRow = 0;
+// The name of the row that was chosen in the list.
+let chosenRow = "";
 
 const rows = makeRows(list, byId("rows"), ROW, rowElement);
 
@@ -67,8 +68,8 @@ function lastOf(group) {
 }
 
 /**
- * Show the rows, and the one of a position. The row of its iteration opens, unless the position was chosenRow in the list:
- * then the rows stay as they are.
+ * Show the rows, and the one of a position. The row of its iteration opens, unless the position was chosen in the list: then
+ * the rows stay as they are.
  * @param {number} position
  * @param {{reveal?: boolean}} options
  */
@@ -105,21 +106,48 @@ function matchRow(position, index, all) {
  */
 function rowOf(position) {
   const row = listed[currentRow];
-  // Of the rows that begin at a position, the one that the reader has chosenRow.
+  // Of the rows that begin at a position, the one that the reader has chosen.
   if (row && chosenRow === nameOfRow(row) && row.first === position) return currentRow;
   return listed.findLastIndex(({ first, last }) => first <= position && position <= last);
 }
 
-// The row that was chosenRow in the list.
-let chosenRow = "";
+/**
+ * Choose the row so many below the current one. Return its position, or null if there is none.
+ * @param {number} below
+ */
+export function chooseRow(below) {
+  return chooseIndex(currentRow + below);
+}
+
+/** Open the current row, or choose the first row within it. Return its position, or null if the list stays there. */
+export function enterRow() {
+  const row = listed[currentRow];
+  if (!row || !opens(row)) return null;
+  if (isOpen(row.level, row.first)) return chooseRow(1);
+  turnRow();
+  return null;
+}
+
+/** Close the current row, or choose the row around it. Return its position, or null if the list stays there. */
+export function leaveRow() {
+  const row = listed[currentRow];
+  if (!row || view.found) return null;
+  if (!opens(row) || !isOpen(row.level, row.first)) return chooseIndex(indexAround(currentRow));
+  turnRow();
+  return null;
+}
+
+/** @param {Row} row */
+function opens({ kind }) {
+  return kind === "iteration" || kind === "group";
+}
 
 /**
- * Return the position of another row in the list, or null at its end.
- * @param {boolean} down
+ * Return the index of the row around another one, or -1.
+ * @param {number} index
  */
-export function chooseRow(down) {
-  const index = currentRow + (down ? 1 : -1);
-  return chooseIndex(index);
+function indexAround(index) {
+  return listed.findLastIndex((one, at) => at < index && one.level > 0 && one.level < listed[index].level);
 }
 
 /** @param {number} index */
@@ -140,28 +168,17 @@ export function rowAt(target) {
   return row ? chooseIndex(Number(row.dataset.row)) : null;
 }
 
-/**
- * Open or close the current row; the row of a step closes the one that holds it. Return whether there is one.
- * @param {boolean} [open] - Without it, the other way round.
- */
-export function turnRow(open) {
-  let row = listed[currentRow];
-  if (!row || view.found) return false;
-  if (row.kind === "step" && open !== true) {
-    const { level } = row;
-    const index = listed.findLastIndex((one, at) => at < currentRow && one.level < level);
-    if (index < 0) return false;
-    chooseIndex(index);
-    row = listed[index];
-  }
-  if (row.kind !== "iteration" && row.kind !== "group") return false;
+/** Open or close the current row; from the row of a step, close the one around it. */
+export function turnRow() {
+  if (view.found || !listed[currentRow]) return;
+  if (!opens(listed[currentRow])) chooseIndex(indexAround(currentRow));
+  const row = listed[currentRow];
+  if (!opens(row)) return;
   const name = nameOfRow(row);
-  const wanted = open ?? !isOpen(row.level, row.first);
+  if (isOpen(row.level, row.first)) openRows.delete(name);
+  else openRows.add(name);
   revealed.delete(name);
-  if (wanted) openRows.add(name);
-  else openRows.delete(name);
   listSteps(view.position, { reveal: false });
-  return true;
 }
 
 /** Leave out the steps that ask for nothing, or show them again. */
@@ -180,7 +197,7 @@ function idOf({ level, first }) {
 function rowElement(index) {
   const row = listed[index];
   const { kind, level, first, last, place, siblings } = row;
-  const opens = kind === "iteration" || kind === "group";
+  const folds = opens(row);
   const bad = first > 0 && visitsOf(row).some(hasFailed);
   const made = element(
     "div",
@@ -191,17 +208,18 @@ function rowElement(index) {
       "aria-level": level || null,
       "aria-posinset": level ? place : null,
       "aria-setsize": level ? siblings : null,
-      "aria-expanded": opens ? String(isOpen(level, first)) : null,
+      "aria-expanded": folds ? String(isOpen(level, first)) : null,
       "aria-selected": String(index === currentRow),
       "data-row": index,
-      [opens ? "data-first" : "data-position"]: first,
-      "data-last": opens ? last : null,
+      [folds ? "data-first" : "data-position"]: first,
+      "data-last": folds ? last : null,
     },
-    opens ? element("span", { class: "opens", "aria-hidden": "true" }) : null,
+    folds ? element("span", { class: "opens", "aria-hidden": "true" }) : null,
     ...rowText(row),
-    first > 0 && kind !== "end" ? timeline(row) : null,
   );
-  made.style.paddingInlineStart = `${4 + Math.max(0, level - 1) * 14}px`;
+  // A step begins right of the marker and the number of its iteration.
+  const indents = Math.max(0, level - 1) + Number(kind === "step" && level > 1);
+  made.style.paddingInlineStart = `${4 + indents * INDENT}px`;
   return made;
 }
 
@@ -212,26 +230,26 @@ function visitsOf({ first, last }) {
 
 /** @param {Row} row */
 function rowText(row) {
-  switch (row.kind) {
-    case "start":
-      return rowLine("", [boldText("start")], "", inline(askedFor()));
-    case "end":
-      return rowLine("", [boldText(statusText())], "", inline(endText()));
-    case "step": {
-      const visit = run.visits[row.first - 1];
-      const name = [
-        element("span", { class: `dot ${looks.get(visit.node)?.look ?? "pure"}` }),
-        boldText(visit.node),
-        visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …",
-      ];
-      const own = ownIteration(visit);
-      const numbered =
-        row.level === 1 && visit.iteration !== null ? number(visit.iteration) : own ? number(own.number) : "";
-      return rowLine(numbered, name, duration(secondsOf(visit)), gist(visit), hasFailed(visit));
-    }
-    default:
-      return iterationText(row);
-  }
+  const visit = visitAt(row.first);
+  if (row.kind === "end") return rowLine("", [boldText(statusText())], "", inline(endText()));
+  if (row.kind === "start" || !visit) return rowLine("", [boldText("start")], "", inline(askedFor()));
+  return row.kind === "step" ? stepText(row, visit) : iterationText(row);
+}
+
+/**
+ * @param {Row} row
+ * @param {Visit} visit
+ */
+function stepText({ iterations }, visit) {
+  const name = [
+    element("span", { class: `dot ${looks.get(visit.node)?.look ?? "pure"}` }),
+    boldText(visit.node),
+    visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …",
+  ];
+  // The row of the iteration has its number.
+  const numbered = (iterations.length ? null : visit.iteration) ?? ownIteration(visit)?.number;
+  const took = duration(secondsOf(visit));
+  return rowLine(numbered === undefined ? "" : number(numbered), name, took, gist(visit), hasFailed(visit));
 }
 
 function endText() {
@@ -263,7 +281,17 @@ function rowLine(numbered, name, took, text, bad = false) {
 }
 
 /**
- * What mattered in an iteration: the calls of tools, or else the outcome of its last step.
+ * Return the actions in the outcome of a visit, whose data may be anything.
+ * @param {Visit} visit
+ * @returns {{tool?: string, tool_input?: unknown}[]}
+ */
+function actionsOf({ moved }) {
+  const actions = moved?.value?.actions;
+  return Array.isArray(actions) && actions.every((one) => typeof one?.tool === "string") ? actions : [];
+}
+
+/**
+ * What mattered in an iteration: what the model decided, or else the calls of tools or the last outcome; and the results.
  * @param {Row} row
  */
 function iterationText(row) {
@@ -273,10 +301,11 @@ function iterationText(row) {
   const calls = visits.flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls));
   const tools = calls.filter(({ effect }) => effect?.tool !== undefined);
   const ending = run.visits[last - 1];
-  const name = tools.length
-    ? tools.map(({ effect }) => `${effect?.tool}(${shortInput(effect?.tool_input)})`)
-    : [ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`];
-  const several = tools.length > 1 ? `${plural(tools.length, "call")}: ` : "";
+  const decided = visits.map(actionsOf).find((actions) => actions.length);
+  const called = decided ?? tools.map(({ effect }) => ({ tool: effect?.tool, tool_input: effect?.tool_input }));
+  const name = called.map((one) => `${one.tool}(${shortInput(one.tool_input)})`);
+  if (!name.length) name.push(ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`);
+  const several = name.length > 1 ? `${plural(name.length, "call")}: ` : "";
   const text = failed.length
     ? failed.map(failureText).join(", ")
     : tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ") || gist(visits[visits.length - 1]);
@@ -294,34 +323,4 @@ function iterationText(row) {
     text,
     failed.length > 0,
   );
-}
-
-/**
- * A bar for each call of a row on the time of the whole run; calls at once are below each other.
- * @param {Row} row
- */
-function timeline({ first, last }) {
-  const whole = run.result?.seconds ?? run.time ?? run.visits.at(-1)?.spent?.seconds ?? 0;
-  const track = element("span", { class: "when", "aria-hidden": "true" });
-  if (!(whole > 0)) return track;
-  /** @type {number[]} */
-  const lanes = [];
-  for (const { call, began, ended } of callsBetween(first, last).slice(0, 200)) {
-    let lane = lanes.findIndex((free) => free <= began);
-    if (lane < 0) lane = lanes.push(0) - 1;
-    lanes[lane] = ended;
-    const failed = call.failure || (call.reply?.status && call.reply.status !== "ok");
-    const kind = failed ? "bad" : call.effect?.prompt ? "model" : "tools";
-    const bar = element("span", { class: kind, "data-lane": lane });
-    bar.style.insetInlineStart = `${Math.min(100 - NARROWEST, (began / whole) * 100)}%`;
-    bar.style.width = `${Math.max(NARROWEST, ((ended - began) / whole) * 100)}%`;
-    track.append(bar);
-  }
-  const high = BARS / Math.max(1, lanes.length);
-  for (const bar of track.children) {
-    const one = /** @type {HTMLElement} */ (bar);
-    one.style.height = `${high}px`;
-    one.style.top = `${Number(one.dataset.lane) * high}px`;
-  }
-  return track;
 }

@@ -1,129 +1,246 @@
-// The waterfall of the whole run: a lane for each call that runs at once with others, and the tokens and the cost below.
+// The waterfall: the calls of the whole run on its time, what they used, and the time of the step that is shown.
 
+import { element } from "../base/dom.js";
 import { byId } from "../base/given.js";
-import { duration, number, plural } from "../base/text.js";
-import { callsBetween } from "../run/iterations.js";
+import { duration, number, plural, visible } from "../base/text.js";
+import { view } from "../base/view.js";
+import { shortInput } from "../detail/parts.js";
+import { secondsNow } from "../run/clock.js";
+import { tracksOf } from "../run/lanes.js";
 import { run, visitAt } from "../run/run.js";
 
-// In pixels: the height of a lane, that of the strip of tokens, and the space between both.
-const LANE = 6;
-const STRIP = 14;
-const GAP = 3;
-// More calls at once share the last lane.
-const LANES = 12;
+/** @typedef {import("../run/lanes.js").LaneBar} LaneBar */
+/** @typedef {import("../run/lanes.js").Track} Track */
+
+// In pixels: the height of a lane, of which many share the height of the figure; and the height of a strip.
+const [LOWEST, HIGHEST, ALL_LANES] = [3, 9, 96];
+const STRIP = 18;
+// More labels than these do not fit next to each other: one needs so many pixels.
+const LABEL = 90;
 // Pixels beside a bar that still choose it.
-const NEAR = 5;
+const NEAR = 6;
+const NAMES = { model: "models", tools: "tools", person: "persons", effect: "effects" };
 
-const canvas = /** @type {HTMLCanvasElement} */ (byId("calls"));
-const marker = byId("now");
+const figure = byId("waterfall");
+const turn = byId("turn-waterfall");
+const scale = byId("scale");
+const lanes = byId("lanes");
+const moment = byId("moment");
+const now = byId("now");
+
+/** @type {{drawn: string, seconds: number, bars: Map<HTMLElement, LaneBar>, empty: boolean, closed: boolean}} */
+const chart = { drawn: "", seconds: 0, bars: new Map(), empty: true, closed: false };
+
+lanes.addEventListener("pointerover", ({ target }) => describe(target));
 
 /**
- * A call with its lane.
- * @typedef {ReturnType<typeof callsBetween>[number] & {lane: number}} Bar
- */
-/** @type {{drawn: string, bars: Bar[], seconds: number}} */
-const state = { drawn: "", bars: [], seconds: 0 };
-
-/**
- * Draw the calls, and the time of a position.
+ * Draw the calls, unless they are drawn, and mark the time of a position.
  * @param {number} position
  */
 export function drawWaterfall(position) {
-  const width = canvas.clientWidth;
-  const theme = document.documentElement.dataset.theme;
-  const wanted = `${run.count} ${width} ${theme} ${devicePixelRatio}`;
-  if (wanted !== state.drawn) {
-    state.drawn = wanted;
-    state.bars = bars();
-    state.seconds = run.result?.seconds ?? Math.max(run.time ?? 0, ...state.bars.map((one) => one.ended).slice(-LANES));
-    paint(width);
+  // Only a shown figure has a width.
+  figure.hidden = chart.closed;
+  const width = moment.clientWidth;
+  const ticks = run.result === null ? Math.round(secondsNow() * 2) : 0;
+  const wanted = `${run.count} ${width} ${ticks}`;
+  if (wanted !== chart.drawn) {
+    chart.drawn = wanted;
+    chart.seconds = secondsNow();
+    draw(chart.seconds > 0 ? tracksOf(chart.seconds / Math.max(width, 1)) : [], width);
   }
-  byId("waterfall").hidden = !state.bars.length || !(state.seconds > 0);
-  const time = position > run.visits.length ? state.seconds : (visitAt(position)?.before?.seconds ?? 0);
-  marker.style.insetInlineStart = `${(100 * Math.min(time, state.seconds)) / (state.seconds || 1)}%`;
+  figure.hidden = chart.closed || chart.empty;
+  markTime(position);
 }
 
-/** @returns {Bar[]} */
-function bars() {
-  /** @type {number[]} */
-  const ends = [];
-  return callsBetween(1, run.visits.length).map((one) => {
-    let lane = ends.findIndex((end) => end <= one.began);
-    if (lane < 0) lane = Math.min(ends.length, LANES - 1);
-    ends[lane] = Math.max(ends[lane] ?? 0, one.ended);
-    return { ...one, lane };
+/**
+ * Mark the time of a position, and the selected call.
+ * @param {number} position
+ */
+export function markTime(position) {
+  const visit = visitAt(position);
+  const began = visit?.before?.seconds ?? (position > 0 ? chart.seconds : 0);
+  const ended = visitAt(position + 1)?.before?.seconds ?? (visit ? chart.seconds : began);
+  place(now, began, Math.max(began, ended));
+  for (const [bar, { spans }] of chart.bars)
+    bar.classList.toggle(
+      "chosen",
+      spans.some((span) => span.position === position && span.index === view.call),
+    );
+}
+
+/** Hide the waterfall, or show it again. */
+export function turnWaterfall() {
+  chart.closed = !chart.closed;
+  turn.setAttribute("aria-pressed", String(!chart.closed));
+  drawWaterfall(view.position);
+}
+
+/**
+ * @param {HTMLElement} bar
+ * @param {number} began
+ * @param {number} ended
+ */
+function place(bar, began, ended) {
+  bar.style.insetInlineStart = `${(100 * began) / (chart.seconds || 1)}%`;
+  bar.style.width = `${(100 * (ended - began)) / (chart.seconds || 1)}%`;
+}
+
+/**
+ * @param {Track[]} tracks
+ * @param {number} width
+ */
+function draw(tracks, width) {
+  chart.empty = !tracks.length;
+  turn.hidden = chart.empty;
+  chart.bars.clear();
+  const count = tracks.reduce((sum, track) => sum + track.lanes, 0);
+  const high = Math.min(HIGHEST, Math.max(LOWEST, Math.floor(ALL_LANES / Math.max(1, count))));
+  const models = tracks.find(({ kind }) => kind === "model")?.bars ?? [];
+  lanes.replaceChildren(
+    moment,
+    ...tracks.map((track) => trackElement(track, high)),
+    ...[
+      stripElement("tokens", models),
+      stripElement(
+        "cost",
+        tracks.flatMap(({ bars }) => bars),
+      ),
+    ].filter(Boolean),
+  );
+  lanes.setAttribute("aria-label", summary(tracks));
+  scale.replaceChildren(...timeLabels(width));
+}
+
+/** @param {Track[]} tracks */
+function summary(tracks) {
+  const counts = tracks.map(({ kind, bars }) => {
+    const spans = bars.flatMap((bar) => bar.spans);
+    return `${number(spans.length)} of ${NAMES[kind]}`;
   });
+  return `calls in ${duration(chart.seconds)}: ${counts.join(", ")}`;
 }
 
+/**
+ * @param {Track} track
+ * @param {number} high
+ */
+function trackElement({ kind, lanes: count, bars }, high) {
+  const made = element("div", { class: `track-of ${kind}` }, element("span", { class: "track-name" }, NAMES[kind]));
+  made.style.height = `${count * high}px`;
+  for (const one of bars) {
+    const failed = one.spans.some((span) => span.failed);
+    const kind = failed ? "failed" : one.spans.some((span) => span.open) ? "open" : "";
+    const [{ position, index }] = one.spans;
+    const bar = barElement(one, { class: `call ${kind}`, "data-span": `${position}.${index}` });
+    bar.style.top = `${one.lane * high}px`;
+    bar.style.height = `${high - 1}px`;
+    made.append(bar);
+  }
+  return made;
+}
+
+/**
+ * Return a strip with the tokens or the cost of each call, or null if there are none.
+ * @param {"tokens" | "cost"} unit
+ * @param {LaneBar[]} bars
+ */
+function stripElement(unit, bars) {
+  const values = bars.map(({ spans }) => spans.reduce((most, span) => Math.max(most, span[unit]), 0));
+  const most = values.reduce((one, other) => Math.max(one, other), 0);
+  if (!most) return null;
+  const made = element("div", { class: `track-of strip ${unit}` }, element("span", { class: "track-name" }, unit));
+  made.style.height = `${STRIP}px`;
+  bars.forEach((one, index) => {
+    if (!values[index]) return;
+    const bar = barElement(one, { class: "used", "data-used": `${values[index]} ${unit}` });
+    bar.style.height = `${Math.max(1, (values[index] / most) * STRIP)}px`;
+    made.append(bar);
+  });
+  return made;
+}
+
+/**
+ * @param {LaneBar} one
+ * @param {Record<string, string>} attributes
+ */
+function barElement(one, attributes) {
+  const bar = element("span", attributes);
+  place(bar, one.began, one.ended);
+  chart.bars.set(bar, one);
+  return bar;
+}
+
+/**
+ * Say what a bar shows: when the pointer comes, since there are thousands.
+ * @param {EventTarget | null} target
+ */
+function describe(target) {
+  const bar = /** @type {HTMLElement} */ (target);
+  const one = chart.bars.get(bar);
+  if (!one || bar.title) return;
+  const [amount, unit] = bar.dataset.used?.split(" ") ?? [];
+  bar.title = [unit ? `${number(Number(amount))} ${unit}` : "", barTitle(one)].filter(Boolean).join(" · ");
+}
+
+/** @param {LaneBar} bar */
+function barTitle({ spans, began, ended }) {
+  const [first, last] = [spans[0], spans[spans.length - 1]];
+  if (spans.length > 1)
+    return `${plural(spans.length, "call")} in ${duration(ended - began)} · steps ${number(first.position)} to ${number(last.position)}`;
+  const { effect, reply, failure } = first.call;
+  const tool = effect?.tool ?? reply?.tool;
+  const name = tool === undefined ? (effect ?? reply)?.effect : `${tool}(${shortInput(effect?.tool_input)})`;
+  const status = reply?.status ?? (failure ? "failed" : first.open ? "no reply yet" : "");
+  return [visible(name ?? ""), status, duration(ended - began), `step ${number(first.position)}`]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+// Labels at round times.
 /** @param {number} width */
-function paint(width) {
-  const lanes = 1 + Math.max(0, ...state.bars.map((one) => one.lane));
-  const high = lanes * LANE + GAP + STRIP;
-  canvas.style.height = `${high}px`;
-  canvas.width = Math.max(1, Math.round(width * devicePixelRatio));
-  canvas.height = Math.round(high * devicePixelRatio);
-  const pen = canvas.getContext("2d");
-  if (!pen || !(state.seconds > 0)) return;
-  pen.scale(devicePixelRatio, devicePixelRatio);
-  const colour = (/** @type {string} */ name) => getComputedStyle(canvas).getPropertyValue(`--${name}`);
-  const across = (/** @type {number} */ seconds) => (seconds / state.seconds) * width;
-  for (const { call, began, ended, lane } of state.bars) {
-    pen.fillStyle = colour(hasCallFailed(call) ? "red" : call.effect?.prompt ? "model" : "tools");
-    pen.fillRect(across(began), lane * LANE, Math.max(1, across(ended - began) - 0.5), LANE - 1);
+function timeLabels(width) {
+  const least = (chart.seconds * LABEL) / Math.max(width, LABEL);
+  if (!(least > 0)) return [];
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= least) ?? least;
+  const labels = [];
+  // The last label would go beyond the end.
+  for (let at = 0; at * step <= chart.seconds - least / 2; at += 1) {
+    const label = element("span", {}, at ? duration(at * step) : "0 s");
+    place(label, at * step, at * step);
+    label.style.width = "";
+    labels.push(label);
   }
-  const tokens = state.bars.map(({ call }) => (call.reply?.prompt_tokens ?? 0) + (call.reply?.completion_tokens ?? 0));
-  const [most, cost] = [Math.max(1, ...tokens), Math.max(0, ...state.bars.map(({ call }) => costOf(call)))];
-  pen.fillStyle = colour("grey");
-  for (const [index, { began, ended }] of state.bars.entries()) {
-    const tall = (tokens[index] / most) * STRIP;
-    pen.fillRect(across(began), high - tall, Math.max(1, across(ended - began) - 0.5), tall);
+  return labels;
+}
+
+/**
+ * Return the call at a point of the page: the one whose bar is there, or else the nearest; or null.
+ * @param {{target: EventTarget | null, clientX: number, clientY: number}} event
+ */
+export function callAt({ target, clientX, clientY }) {
+  const bar = chart.bars.get(/** @type {HTMLElement} */ (target)) ?? nearestBar(clientX, clientY);
+  if (!bar) return null;
+  const { left, width } = moment.getBoundingClientRect();
+  const time = ((clientX - left) / width) * chart.seconds;
+  const spans = bar.spans.filter((span) => span.failed);
+  // Of several calls, one that failed; or else the one at that time.
+  return spans[0] ?? bar.spans.findLast((span) => span.began <= time) ?? bar.spans[0];
+}
+
+/**
+ * @param {number} x
+ * @param {number} y
+ */
+function nearestBar(x, y) {
+  let [nearest, least] = [/** @type {LaneBar | null} */ (null), NEAR];
+  for (const [element, bar] of chart.bars) {
+    const box = element.getBoundingClientRect();
+    const across = Math.max(box.left - x, x - box.right, 0);
+    const down = Math.max(box.top - y, y - box.bottom, 0);
+    const distance = Math.hypot(across, down);
+    if (distance > least) continue;
+    [nearest, least] = [bar, distance];
   }
-  pen.strokeStyle = colour("orange");
-  pen.lineWidth = 1.5;
-  pen.beginPath();
-  if (cost > 0)
-    for (const { call, ended } of state.bars) pen.lineTo(across(ended), high - 1 - (costOf(call) / cost) * (STRIP - 2));
-  pen.stroke();
-  const models = state.bars.filter(({ call }) => call.effect?.prompt).length;
-  const spent = run.visits.at(-1)?.spent;
-  const words = [
-    `${plural(models, "model call")} and ${plural(state.bars.length - models, "other call")} in ${duration(state.seconds)}`,
-    `${number(spent?.tokens ?? 0)} tokens below`,
-    cost > 0 ? `and the cost of ${number(cost)} so far` : "",
-  ];
-  canvas.setAttribute("aria-label", words.filter(Boolean).join(", "));
-  canvas.title = canvas.getAttribute("aria-label") ?? "";
-}
-
-/**
- * Return the cost of a run up to the reply of a call.
- * @param {Call} call
- */
-function costOf({ answer }) {
-  return answer?.spent?.cost ?? 0;
-}
-
-/**
- * Return whether a call failed, or its reply says so.
- * @param {Call} call
- */
-function hasCallFailed({ reply, failure }) {
-  return failure !== null || (reply?.status !== undefined && reply.status !== "ok");
-}
-
-/**
- * Return the call at a point of the page, with its position and its index in the step, or null.
- * @param {{clientX: number, clientY: number}} point
- */
-export function callAt({ clientX, clientY }) {
-  const box = canvas.getBoundingClientRect();
-  const [x, lane] = [clientX - box.left, Math.floor((clientY - box.top) / LANE)];
-  const distance = (/** @type {Bar} */ one) => {
-    const [from, to] = [(one.began / state.seconds) * box.width, (one.ended / state.seconds) * box.width];
-    return x < from ? from - x : Math.max(0, x - to);
-  };
-  const below = lane > Math.max(0, ...state.bars.map((one) => one.lane));
-  const near = state.bars.filter((one) => (below || one.lane === lane) && distance(one) <= NEAR);
-  near.sort((one, other) => distance(one) - distance(other));
-  return near[0] ?? null;
+  return nearest;
 }

@@ -7,6 +7,7 @@ import { view } from "../base/view.js";
 import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
+import { graphBudgets } from "../run/iterations.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { endParts } from "./ending.js";
@@ -97,6 +98,7 @@ function visitParts(visit, position) {
   const where = [
     `step ${number(position)}`,
     iteration ? `iteration ${number(iteration)}` : "",
+    ...graphBudgets(visit).map(([name, count]) => `${visible(name)} ${number(count)}`),
     duration(secondsOf(visit)),
     timeText(run.start.began, visit.records.find((record) => record.time !== undefined)?.time),
   ];

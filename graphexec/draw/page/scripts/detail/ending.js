@@ -11,6 +11,9 @@ import { errorPart, heading, section, stepLink } from "./parts.js";
 import { spentBars } from "./spent.js";
 import { stoppingParts } from "./stopping.js";
 
+// The maximum number of steps in a list.
+const DONE = 200;
+
 /**
  * Return the state of the run, or how it ended.
  * @returns {string}
@@ -61,20 +64,7 @@ export function endParts(result) {
     section(
       "Steps",
       steps?.length
-        ? collapsible(
-            stepsTitle(steps),
-            "steps",
-            () =>
-              element(
-                "ol",
-                { class: "done" },
-                ...steps.slice(0, 200).map((step, index) => doneStep(step, index)),
-                steps.length > 200
-                  ? element("li", { class: "faint" }, `and ${number(steps.length - 200)} more; see the list of steps`)
-                  : "",
-              ),
-            { open: steps.length <= 8 },
-          )
+        ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8 })
         : null,
     ),
     ...embeddedCalls(),
@@ -93,14 +83,28 @@ function embeddedCalls() {
     const name = node.includes(".") ? node.slice(0, node.lastIndexOf(".")) : "";
     for (const request of name ? requestsOf(run.visits[index]) : [])
       for (const { effect, reply } of request.calls)
-        if (effect?.tool !== undefined)
-          calls.set(name, [...(calls.get(name) ?? []), { ...effect, ...reply, position: index + 1 }]);
+        if (effect?.tool !== undefined) {
+          const found = calls.get(name) ?? [];
+          found.push({ ...effect, ...reply, position: index + 1 });
+          calls.set(name, found);
+        }
   }
   return [...calls].map(([name, steps]) =>
-    section(
-      `${visible(name)}: ${plural(steps.length, "tool call")}`,
-      element("ol", { class: "done" }, ...steps.slice(0, 200).map((step, index) => doneStep(step, `${name} ${index}`))),
-    ),
+    section(`${visible(name)}: ${plural(steps.length, "tool call")}`, doneList(steps, `${name} `)),
+  );
+}
+
+/**
+ * @param {DoneStep[]} steps
+ * @param {string} name
+ */
+function doneList(steps, name) {
+  const more = `and ${number(steps.length - DONE)} more; see the list of steps`;
+  return element(
+    "ol",
+    { class: "done" },
+    ...steps.slice(0, DONE).map((step, index) => doneStep(step, `${name}${index}`)),
+    steps.length > DONE ? element("li", { class: "faint" }, more) : null,
   );
 }
 

@@ -58,7 +58,7 @@ function limitBar(label, spent, limit) {
   return element(
     "div",
     { class: "bar" },
-    element("span", { class: "label" }, label),
+    element("span", { class: "label", title: label }, label),
     element(
       "span",
       { class: "count" },

@@ -32,7 +32,7 @@ export function iterationGroups() {
   const groups = [];
   for (const one of iterations()) {
     const before = groups.at(-1)?.at(-1);
-    if (before && one.key !== null && one.key === keyOf(before)) groups.at(-1)?.push(one);
+    if (before && one.key !== null && one.key === before.key) groups.at(-1)?.push(one);
     else groups.push([one]);
   }
   kept = { visits: run.visits.length, last: state, groups };
@@ -81,22 +81,53 @@ export function ownIteration({ node, before, spent }) {
 }
 
 /**
- * Return a string that equal iterations have in common: their nodes and outcomes, and the calls of tools. It is null
- * for one that has failed, or has no calls of tools: those are never grouped.
+ * Return the own budgets of the graph that a node is in, with what is used of them.
+ * @param {Visit} visit
+ * @returns {[string, number][]}
+ */
+export function graphBudgets({ node, spent }) {
+  const within = node.slice(0, node.lastIndexOf(".") + 1);
+  const budgets = /** @type {[string, number][]} */ (Object.entries(spent?.budgets ?? {}));
+  return within ? budgets.filter(([name]) => name.slice(0, name.lastIndexOf(".") + 1) === within) : [];
+}
+
+/**
+ * Return a string that equal iterations have in common: their nodes and outcomes, and their calls with the results. It is
+ * null for one that is not over.
  * @param {Iteration} one
  * @returns {string | null}
  */
 function keyOf(one) {
-  const calls = [];
-  const path = [];
-  for (const visit of run.visits.slice(one.first - 1, one.last)) {
-    if (hasFailed(visit) || !visit.moved) return null;
-    path.push([visit.node, visit.moved.outcome]);
-    for (const request of requestsOf(visit))
-      for (const { effect, reply } of request.calls)
-        if (effect?.tool !== undefined) calls.push([effect.tool, effect.tool_input, reply?.observation]);
+  const visits = run.visits.slice(one.first - 1, one.last);
+  if (visits.some((visit) => !visit.moved)) return null;
+  const calls = visits.some((visit) => requestsOf(visit).some((request) => request.calls.some(isOfTool)));
+  return JSON.stringify([one.name, calls, ...visits.map((visit) => keyOfVisit(visit, calls))]);
+}
+
+/**
+ * Replies of models differ in their words: if tools are called, those calls tell whether iterations are equal.
+ * @param {Visit} visit
+ * @param {boolean} calls
+ */
+function keyOfVisit(visit, calls) {
+  visit.keys ??= new Map();
+  if (!visit.keys.has(calls)) {
+    const found = requestsOf(visit).flatMap((request) => request.calls);
+    const compared = calls ? found.filter((call) => !call.effect?.prompt) : found;
+    const results = compared.map(({ effect, reply }) => {
+      const { tool, tool_input: input, question, value } = effect ?? {};
+      const { status, content, observation, value: given } = reply ?? {};
+      return [tool, input, question, value, status, content, observation, given];
+    });
+    const { outcome, value, steps } = visit.moved ?? {};
+    visit.keys.set(calls, JSON.stringify([visit.node, outcome, results, steps, calls ? null : value]));
   }
-  return calls.length ? JSON.stringify([one.name, path, calls]) : null;
+  return visit.keys.get(calls) ?? "";
+}
+
+/** @param {Call} call */
+function isOfTool({ effect }) {
+  return effect?.tool !== undefined;
 }
 
 /**
@@ -131,15 +162,20 @@ export function makeTree(isOpen, { asking }) {
   const groups = iterationGroups();
   for (const [index, group] of groups.entries()) {
     const [first, last] = [group[0].first, /** @type {Iteration} */ (group.at(-1)).last];
-    const kind = group.length > 1 ? "group" : "iteration";
-    rows.push({ kind, level: 1, first, last, place: index + 1, siblings: groups.length, iterations: group });
+    const place = { place: index + 1, siblings: groups.length };
+    if (first === last) {
+      rows.push(stepRow(first, 1, place));
+      continue;
+    }
+    rows.push({ kind: group.length > 1 ? "group" : "iteration", level: 1, first, last, ...place, iterations: group });
     if (!isOpen(1, first)) continue;
     if (group.length === 1) addSteps(rows, group[0], 2, asking);
     else
       for (const [at, one] of group.entries()) {
-        const place = { place: at + 1, siblings: group.length, iterations: [one] };
-        rows.push({ kind: "iteration", level: 2, first: one.first, last: one.last, ...place });
-        if (isOpen(2, one.first)) addSteps(rows, one, 3, asking);
+        const inner = { place: at + 1, siblings: group.length };
+        if (one.first === one.last) rows.push(stepRow(one.first, 2, inner));
+        else rows.push({ kind: "iteration", level: 2, first: one.first, last: one.last, ...inner, iterations: [one] });
+        if (one.first < one.last && isOpen(2, one.first)) addSteps(rows, one, 3, asking);
       }
   }
   if (run.result) {
@@ -147,6 +183,17 @@ export function makeTree(isOpen, { asking }) {
     rows.push({ kind: "end", level: 0, first: end, last: end, place: 0, siblings: 0, iterations: [] });
   }
   return rows;
+}
+
+/**
+ * Return the row of a step that is not within the row of an iteration.
+ * @param {number} position
+ * @param {number} level
+ * @param {{place: number, siblings: number}} place
+ * @returns {Row}
+ */
+function stepRow(position, level, place) {
+  return { kind: "step", level, first: position, last: position, ...place, iterations: [] };
 }
 
 /**

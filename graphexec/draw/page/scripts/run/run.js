@@ -79,6 +79,8 @@ function visitOf(node, spent, of) {
     failure: null,
     failed: null,
     searched: null,
+    spans: null,
+    keys: null,
     iteration: null,
     iterations: of.iterations,
   };
@@ -115,6 +117,8 @@ function addToVisit(record, to) {
     to.visits.push(visit);
   }
   visit.searched = null;
+  visit.spans = null;
+  visit.keys = null;
   visit.failed = null;
   if (record.event === "failed") visit.failure = record;
   if (record.spent) visit.spent = record.spent;

@@ -1,0 +1,161 @@
+"""The waterfall of a run in a browser: a bar for each call on the run's time, and what the calls used."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec.draw import Recording
+from tests.draw.browser import chromium, open_run
+from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, FloatRect, Locator, Page
+
+    from graphexec.draw.runs.data import Record
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+def box_of(element: Locator) -> FloatRect:
+    box = element.bounding_box()
+    assert box is not None
+    return box
+
+
+def address(page: Page) -> str:
+    hash_: str = page.evaluate("location.hash")
+    return hash_
+
+
+def title_of(bar: Locator) -> str:
+    bar.hover()
+    return str(bar.get_attribute("title"))
+
+
+def three_tools() -> Recording:
+    calls = [("fetch", {"url": f"https://{seconds}.example", "seconds": seconds}) for seconds in (1, 2, 3)]
+    return record([(2.0, calling(*calls)), (1.0, answering("done"))], "Fetch three.")
+
+
+def short_calls(count: int, failed: int) -> Recording:
+    """Return a run of many short calls of a tool, one of which failed."""
+    start, *_ = three_tools().records
+    records: list[Record] = [dict(start)]
+    for at in range(count):
+        spent: Record = {"seconds": 0.01 * (at + 1), "iterations": at + 1, "cost": 0.0, "budgets": {}}
+        spent |= dict.fromkeys(("model_calls", "tool_calls", "prompt_tokens", "completion_tokens", "tokens"), 0)
+        effect = {"effect": "CallTool", "tool": "fetch"}
+        times = {"began": 0.01 * at, "seconds": 0.01, "status": "error" if at == failed else "ok", "observation": "x"}
+        node = "dispatch_tools"
+        records += [
+            {"event": "entered", "node": node, "spent": {**spent, "seconds": 0.01 * at}},
+            {"event": "asked", "node": node, "effects": [{**effect, "tool_input": {"url": str(at)}}]},
+            {"event": "answered", "node": node, "spent": spent, "replies": [{**effect, **times}]},
+            {"event": "moved", "node": node, "outcome": "Observed", "target": "check_return_direct", "value": None},
+        ]
+    return Recording(records)
+
+
+def test_bars_lie_on_the_time_of_the_run(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, three_tools()) as page:
+        bars = [box_of(bar) for bar in page.locator(".tools [data-span]").all()]
+        assert len(bars) == 3
+        assert len({round(bar["x"], 1) for bar in bars}) == 1
+        for times, bar in enumerate(bars, 1):
+            assert bar["width"] / bars[0]["width"] == pytest.approx(times, rel=0.02)
+        assert len({bar["y"] for bar in bars}) == 3
+        first, last = [box_of(bar) for bar in page.locator(".model [data-span]").all()]
+        assert first["width"] / last["width"] == pytest.approx(2, rel=0.02)
+        assert first["x"] + first["width"] == pytest.approx(bars[0]["x"], abs=1)
+        assert last["x"] == pytest.approx(bars[2]["x"] + bars[2]["width"], abs=1)
+        assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
+
+
+def test_click_selects_the_call(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, twelve_tools()) as page:
+        bar = page.locator(".tools [data-span]").nth(4)
+        assert title_of(bar) == ('fetch({"url":"https://shop4.example/bad","seconds":1.5}) · error · 1.50 s · step 3')
+        bar.click()
+        assert "step=3&call=4" in address(page)
+        assert page.locator("#lanes .chosen").all_text_contents() == [""]
+        assert "chosen" in (bar.get_attribute("class") or "").split()
+        assert "shop4.example/bad" in page.locator(".pair.selected").inner_text()
+        # A click beside a bar selects the nearest one.
+        box = box_of(page.locator(".tools [data-span]").last)
+        page.mouse.click(box["x"] + box["width"] + 3, box["y"] + 2)
+        assert "step=3&call=11" in address(page)
+        page.keyboard.press("Home")
+        assert page.locator("#lanes .chosen").count() == 0
+
+
+def test_time_of_the_step_is_marked(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, three_tools(), "#step=3") as page:
+        longest, marked = box_of(page.locator(".tools [data-span]").last), box_of(page.locator("#now"))
+        assert (marked["x"], marked["width"]) == pytest.approx((longest["x"], longest["width"]), abs=1)
+        page.keyboard.press("Home")
+        assert box_of(page.locator("#now"))["x"] == pytest.approx(box_of(page.locator("#moment"))["x"], abs=1)
+
+
+def test_strips_show_tokens_and_cost(browser: Browser, tmp_path: Path) -> None:
+    recording = three_tools()
+    with open_run(browser, tmp_path, recording) as page:
+        first, last = [box_of(bar) for bar in page.locator(".strip.tokens .used").all()]
+        assert first["height"] / last["height"] == pytest.approx(324 / 420, abs=0.05)
+        assert title_of(page.locator(".strip.tokens .used").first) == ("324 tokens · CallModel · 2.00 s · step 1")
+        assert page.locator(".strip.cost").count() == 0
+    cost = 0.0
+    records = [dict(one) for one in recording.records]
+    for one in records:
+        cost += 0.25 if one["event"] == "answered" and "content" in one["replies"][0] else 0
+        if "spent" in one:
+            one["spent"] = {**one["spent"], "cost": cost}
+    with open_run(browser, tmp_path, Recording(records)) as page:
+        assert page.locator(".strip.cost .used").count() == 2
+        assert title_of(page.locator(".strip.cost .used").first).startswith("0.25 cost")
+
+
+def test_short_calls_share_bars(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, short_calls(5000, failed=3100)) as page:
+        width = box_of(page.locator("#moment"))["width"]
+        bars = page.locator("#lanes [data-span]")
+        assert width / 2 < bars.count() < width + 10
+        failed = page.locator("#lanes .failed")
+        assert failed.count() == 1
+        assert box_of(failed)["width"] >= 2
+        failed.click()
+        assert "step=3101&call=0" in address(page)
+
+
+def test_failed_call_is_red_and_key_hides_the_waterfall(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_run()) as page:
+        assert page.locator("#lanes .failed").count() == 1
+        assert "failed" in title_of(page.locator("#lanes .failed"))
+        page.keyboard.press("w")
+        assert page.locator("#waterfall").is_hidden()
+        page.locator("#turn-waterfall").click()
+        assert page.locator("#waterfall").is_visible()
+
+
+def test_pending_call_is_open(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    asked = next(at for at, one in enumerate(recording.records) if one["event"] == "asked" and at > 20)
+    with open_run(browser, tmp_path, Recording(recording.records[: asked + 1])) as page:
+        assert page.locator("#lanes .open").count() == 1
+        assert "no reply yet" in title_of(page.locator("#lanes .open"))
+
+
+def test_run_without_calls_has_no_waterfall(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, Recording(sixty_steps().records[:1])) as page:
+        assert page.locator("#waterfall").is_hidden()
+        assert page.locator("#turn-waterfall").is_hidden()
