@@ -82,11 +82,12 @@ def _read_outcome(effect: Perform, data: Any, moved: str | None, outcomes: Mappi
     if type(taken).__name__ == moved and _has_same_data(taken, data):
         return taken
     run = run_of(taken)
-    holds_run = run is not None and isinstance(data, dict) and data.get("run") == {"steps": len(run.steps)}
-    if run is None or not holds_run:
-        return load_reply(effect, {"class": moved, "data": data}, outcomes)
-    outcome = load_reply(effect, {"class": moved, "data": {**data, "run": to_json_data(run)}}, outcomes)
-    return replace(outcome, run=run)
+    match data:
+        case {"run": {"steps": int() as count}, **others} if run is not None and count == len(run.steps):
+            whole = {**others, "run": to_json_data(run)}
+            return replace(load_reply(effect, {"class": moved, "data": whole}, outcomes), run=run)
+        case _:
+            return load_reply(effect, {"class": moved, "data": data}, outcomes)
 
 
 def _read_model_reply(record: Record) -> ModelReply:
