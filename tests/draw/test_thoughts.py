@@ -11,8 +11,8 @@ import pytest
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.cli.runs.loop import RunSetup, follow
 from graphexec.cli.trace import TracePrinter
-from graphexec.draw import Recorder
-from graphexec.draw.page import html
+from graphexec.draw import Recorder, compare_runs
+from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.records import Recording, recording_of
 from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
@@ -63,6 +63,10 @@ def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
     assert LONG[:-1] in page
     assert '"cached_tokens": 512' in page
     assert "secret" not in page
+    assert "secret" not in compare_runs(thoughtful, thoughtful)
+    assert "secret" not in "".join(map(record_json, thoughtful.records))
+    # A fork sends it back.
+    assert "secret" in thoughtful.to_json_lines()
 
 
 @pytest.mark.browser

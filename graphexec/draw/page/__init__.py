@@ -11,7 +11,7 @@ from typing import Any
 from graphexec.draw.model.picture import Arrow, Picture
 from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
 from graphexec.draw.page.bundle import bundle
-from graphexec.draw.page.encoding import readable, record_json
+from graphexec.draw.page.encoding import page_record, readable, record_json
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.labels import shorten
 from graphexec.draw.runs.overlay import steps_of
@@ -39,7 +39,12 @@ def html(
         body_of("page", drawing=drawing_of(shown, legend=recording is None and live is None)),
         bundle("page.js"),
         title=_title(picture, records),
-        data={**machine_data(picture), "records": list(records), "live": live, "fork": fork},
+        data={
+            **machine_data(picture),
+            "records": [page_record(record) for record in records],
+            "live": live,
+            "fork": fork,
+        },
         live=live is not None,
     )
 

@@ -23,10 +23,19 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 def record_json(record: Record) -> str:
     """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot express become their
+    It is a `page_record`. Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot express become their
     `repr`. Never raises.
     """
-    return json.dumps(readable(record), allow_nan=False)
+    return json.dumps(readable(page_record(record)), allow_nan=False)
+
+
+def page_record(record: Record) -> Record:
+    """Return a record without the reasoning in the form of its provider, which is long, and which nobody can read."""
+    replies: Sequence[Record] = record.get("replies", ())
+    if not any("reasoning_parts" in reply for reply in replies):
+        return record
+    shown = [{name: one for name, one in reply.items() if name != "reasoning_parts"} for reply in replies]
+    return {**record, "replies": shown}
 
 
 def script_json(data: Record) -> str:
