@@ -23,8 +23,8 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 def record_json(record: Record) -> str:
     """Return a record as JSON for the page: numbers that JavaScript cannot represent are strings.
 
-    It is a `page_record`. Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot express become their
-    `repr`. Never raises.
+    It is a `page_record`. Images become their labels, data nested too deeply becomes `…`, and values that JSON cannot
+    express become their `repr`. Never raises.
     """
     return json.dumps(readable(page_record(record)), allow_nan=False)
 
