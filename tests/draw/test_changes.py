@@ -110,7 +110,7 @@ def test_every_format_has_signs_without_colour(how: str) -> None:
 
 def test_removed_parts_are_red_and_dashed() -> None:
     difference = diff(PERFECTIONIST, WRITER)
-    assert 'color="#c8201e", penwidth=2.4, fontcolor="#c8201e", style="filled,dashed"' in draw(difference, "dot")
+    assert 'color="#c21d1b", penwidth=2.4, fontcolor="#c21d1b", style="filled,dashed"' in draw(difference, "dot")
     assert "classDef removed stroke:#d62728,stroke-width:2px,stroke-dasharray:7 3" in draw(difference, "mermaid")
     assert 'class="node pure removed" data-node="polish"' in draw(difference, "svg")
 

@@ -35,7 +35,7 @@ def test_failures_are_counted_at_their_nodes() -> None:
     ("format", "sign"),
     [
         ("svg", '"node tools failed'),
-        ("dot", 'color="#c8201e", penwidth=3'),
+        ("dot", 'color="#c21d1b", penwidth=3'),
         ("mermaid", "class n2 failed"),
         ("text", "✗ dispatch_tools"),
         ("markdown", "2 failed"),
@@ -53,7 +53,7 @@ def test_only_the_number_of_failures_is_red() -> None:
     run = twelve_tools()
     drawn = draw(run.machine, "svg", runs=run)
     assert re.findall('class="faint notes failures"[^>]*>([^<]*)<', drawn) == ["2 failed"]
-    assert ".gx .failures{fill:#c8201e" in drawn
+    assert ".gx .failures{fill:#c21d1b" in drawn
     assert "failures" not in draw(run.machine, "svg", runs=stopped_run())
 
 

@@ -11,7 +11,7 @@ import pytest
 from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
-from tests.draw.browser import chromium, open_text
+from tests.draw.browser import open_text
 from tests.draw.debugged import failed_run, sixty_steps
 
 if TYPE_CHECKING:
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture
@@ -37,6 +31,12 @@ def page(browser: Browser, tmp_path: Path) -> Generator[Page]:
 
 def where(page: Page) -> str:
     return page.locator("#position").inner_text()
+
+
+def go(page: Page, step: int) -> None:
+    """Go to a step by its address, and wait until the page follows."""
+    page.goto(f"{page.url.split('#')[0]}#step={step}")
+    page.locator(f"#position:has-text('{step} / '), #pair-{step}[aria-selected=true]").first.wait_for()
 
 
 def focused(page: Page) -> str:
@@ -58,7 +58,7 @@ def documented(page: Page) -> dict[str, list[str]]:
 # What a key does from step 30: in which place it is pressed, and what can be seen then.
 def position_after(key: str, place: str = "#detail", start: int = 30) -> Callable[[Page], str]:
     def press(page: Page) -> str:
-        page.goto(f"{page.url.split('#')[0]}#step={start}")
+        go(page, start)
         page.locator(place).focus()
         page.keyboard.press(key)
         return where(page)
@@ -129,6 +129,45 @@ def focus_after(key: str) -> Callable[[Page], str]:
     return press
 
 
+def copied_after(page: Page) -> str:
+    """Copy the reply of the model's second step."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    go(page, 5)
+    page.locator("#detail .part.reply [tabindex='0']").first.focus()
+    page.keyboard.press("c")
+    page.wait_for_function("navigator.clipboard.readText()")
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def drawing_after(*keys: str, start: int = 30) -> Callable[[Page], str]:
+    """Return the focused part and the part of the drawing that is in sight, after keys in the drawing."""
+
+    def press(page: Page) -> str:
+        go(page, start)
+        page.locator("#fit").click()
+        page.locator("[data-node=parse]").focus()
+        whole = view(page)
+        for key in keys[:-1]:
+            page.keyboard.press(key)
+        before = view(page)
+        page.keyboard.press(keys[-1])
+        after = view(page)
+        if after != before:
+            names = (("left", "right"), ("up", "down"), ("in", "out"), ("in", "out"))
+            moved = [
+                pair[new > old] for pair, old, new in zip(names, before, after, strict=True) if abs(new - old) > 0.01
+            ]
+            return "whole" if after == whole else " ".join(moved)
+        label = page.evaluate("document.activeElement.getAttribute('aria-label')").split(",")[0]
+        return f"{label}, {where(page)}"
+
+    return press
+
+
+def view(page: Page) -> list[float]:
+    return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
+
+
 EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
     "Steps": {
         "ArrowRight": (position_after("ArrowRight"), "31 / 60"),
@@ -140,8 +179,7 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
         "e": (position_after("e"), "33 / 60"),
         "E": (position_after("E"), "29 / 60"),
         "Space": (playing_after, "pause, play"),
-        # tests/draw/test_copying.py says what is copied.
-        "c": (position_after("c"), "30 / 60"),
+        "c": (copied_after, '{"url": "https://site1.example"}'),
         "w": (waterfall_after, "True"),
         "/": (focus_after("/"), "search"),
     },
@@ -157,6 +195,21 @@ EFFECTS: Mapping[str, Mapping[str, tuple[Callable[[Page], str], str]]] = {
         "ArrowLeft": (rows_after("ArrowLeft", "ArrowLeft"), "0"),
         "Enter": (rows_after("Enter"), "0"),
         "p": (rows_after("p"), "2"),
+    },
+    "In the drawing": {
+        "ArrowUp": (drawing_after("ArrowUp"), "Replied ×8, 30 / 60"),
+        "ArrowDown": (drawing_after("ArrowDown"), "Acted ×7, 30 / 60"),
+        "ArrowLeft": (drawing_after("ArrowLeft"), "Ready ×1, 30 / 60"),
+        "ArrowRight": (drawing_after("ArrowRight"), "Replied ×8, 30 / 60"),
+        "Enter": (drawing_after("Enter"), "parse, 32 / 60"),
+        "Space": (drawing_after("Space"), "parse, 32 / 60"),
+        "Shift+ArrowUp": (drawing_after("+", "+", "+", "Shift+ArrowUp"), "up"),
+        "Shift+ArrowDown": (drawing_after("+", "+", "+", "Shift+ArrowUp", "Shift+ArrowDown"), "down"),
+        "Shift+ArrowLeft": (drawing_after("+", "+", "+", "Shift+ArrowLeft"), "left"),
+        "Shift+ArrowRight": (drawing_after("+", "+", "+", "Shift+ArrowRight"), "right"),
+        "+": (drawing_after("+"), "right down in in"),
+        "-": (drawing_after("+", "+", "-"), "left up out out"),
+        "0": (drawing_after("+", "0"), "whole"),
     },
     "Page": {
         "f": (position_after("f"), "30 / 60"),
@@ -190,7 +243,7 @@ def test_dialog_gives_the_focus_back(page: Page) -> None:
 
 def test_machine_alone_has_no_keys_of_steps(browser: Browser, tmp_path: Path) -> None:
     with open_text(browser, tmp_path, html(picture_of(AGENT_EXECUTOR))) as page:
-        assert [*documented(page)] == ["Page"]
+        assert [*documented(page)] == ["In the drawing", "Page"]
         page.keyboard.press("ArrowRight")
         page.keyboard.press("d")
         assert page.locator("html").get_attribute("data-theme") == "dark"
@@ -200,13 +253,11 @@ def test_keys_of_two_runs_select_pairs(browser: Browser, tmp_path: Path) -> None
     with open_text(browser, tmp_path, compare_runs(sixty_steps(), failed_run())) as page:
         listed = documented(page)
         assert listed.pop("Page") == ["f", "d", "?"]
+        assert listed.pop("In the drawing") == [*EFFECTS["In the drawing"]]
         [keys] = listed.values()
-        address = page.url.split("#")[0]
         shown: dict[str, str] = {}
         for key in keys:
-            page.goto(f"{address}#step=2")
-            # The page follows the address after the navigation.
-            page.locator("#pair-2[aria-selected=true]").wait_for()
+            go(page, 2)
             page.keyboard.press(key)
             shown[key] = page.url.partition("step=")[2]
         assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {

@@ -42,27 +42,45 @@ _TIP = (9.0, 3.4)
 _HEAT = (1.6, 4.4)
 
 
-def svg(picture: Picture, *, legend: bool = True) -> str:
+def svg(picture: Picture) -> str:
     """Draw the picture as SVG. Each edge's `<title>` is its line of the table: `parse --Acted--> dispatch_tools`.
 
-    The `legend` is below the drawing. Raises `InputError` if pygraphviz is not installed.
+    Raises `InputError` if pygraphviz is not installed.
     """
     layout = lay_out(picture)
     inner = max(layout.width, _LEAST_WIDTH)
     lines = _translate((inner - layout.width) / 2 + _MARGIN, _MARGIN, machine(picture, layout))
     bottom = layout.height + 1.6 * _MARGIN
-    below = [_legend(picture, inner)] if legend else []
-    for block, height in (*below, _caption(picture.caption, inner)):
+    for block, height in (_legend(picture, inner), _caption(picture.caption, inner)):
         lines += _translate(_MARGIN, bottom, block)
         bottom += height
     wide, high = number(inner + 2 * _MARGIN), number(bottom + _MARGIN)
+    # The title is the image's name for screen readers.
+    head = [
+        f"<title>{_escape(_name_of(picture))}</title>",
+        f"<style>{style(plain=_is_plain(picture))}</style>",
+        f'<rect class="paper" width="{wide}" height="{high}"/>',
+    ]
+    return _document(picture, wide, high, 'role="img"', [*head, *lines])
+
+
+def page_svg(picture: Picture) -> str:
+    """Draw the machine as a part of a page, which has the style, a legend and the caption; its elements are no image.
+
+    Raises `InputError` if pygraphviz is not installed.
+    """
+    layout = lay_out(picture)
+    wide, high = number(layout.width + 2 * _MARGIN), number(layout.height + 2 * _MARGIN)
+    named = f'role="group" aria-label="{escape(sanitize_line(_name_of(picture)))}"'
+    return _document(picture, wide, high, named, _translate(_MARGIN, _MARGIN, machine(picture, layout)))
+
+
+def _document(picture: Picture, wide: str, high: str, named: str, lines: Iterable[str]) -> str:
     described = "; ".join(_title_of(arrow) for arrow in picture.arrows)
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="gx" viewBox="0 0 {wide} {high}" width="{wide}" '
-        f'height="{high}" role="img" font-family="{FONT}">',
-        f"<desc>{_escape(f'A state machine that starts at {picture.start}: {described}')}</desc>",
-        f"<style>{style(plain=_is_plain(picture))}</style>",
-        f'<rect class="paper" width="{wide}" height="{high}"/>',
+        f'height="{high}" {named} font-family="{FONT}">',
+        f"<desc>{_escape(described)}</desc>",
     ]
     return "\n".join([*head, *lines, "</svg>"]) + "\n"
 
@@ -70,6 +88,10 @@ def svg(picture: Picture, *, legend: bool = True) -> str:
 def _is_plain(picture: Picture) -> bool:
     changed = any(box.change for box in picture.boxes) or any(arrow.change for arrow in picture.arrows)
     return not changed and not any(box.failed for box in picture.boxes)
+
+
+def _name_of(picture: Picture) -> str:
+    return f"State machine that starts at {picture.start}"
 
 
 def machine(picture: Picture, layout: Layout) -> list[str]:
@@ -190,7 +212,8 @@ def _lines(
     if failed and notes:
         # The number of failures.
         kinds[-1] += " failures"
-    return "".join(
+    # White space separates the words of two lines for those who read only the text.
+    return "\n".join(
         text(place.x, first + row * step, words, size=size, kind=kinds[row]) for row, words in enumerate(lines)
     )
 
@@ -220,7 +243,7 @@ def _node(box: Box, place: Rectangle) -> str:
     known = escape(sanitize_line(box.name))
     return (
         f'<g class="{kind}" data-node="{known}"><title>{known}</title>'
-        f"{outline(box.look, place)}{name}{_lines(lines, box.notes, below, LINE, 'faint', failed=box.failed)}</g>"
+        f"{outline(box.look, place)}{name}\n{_lines(lines, box.notes, below, LINE, 'faint', failed=box.failed)}</g>"
     )
 
 
@@ -271,6 +294,16 @@ def _legend(picture: Picture, inner: float) -> tuple[list[str], float]:
         lines.append(_sample(entry, Rectangle(x + SAMPLE[0] / 2, y, *SAMPLE)))
         lines.append(text(x + SAMPLE[0] + GAP, y + LINE * 0.36, legend_text(entry), size=LINE, kind="start faint"))
     return lines, rows * ROW + _MARGIN / 2
+
+
+def legend_sample(entry: Entry) -> str:
+    """Return the symbol of a legend entry as a small image of a page, which has the style and the text."""
+    wide, high = SAMPLE
+    sample = _sample(entry, Rectangle(wide / 2 + 2, high / 2 + 2, wide, high))
+    size = f'width="{number(wide + 4)}" height="{number(high + 4)}"'
+    return (
+        f'<svg class="gx" viewBox="0 0 {number(wide + 4)} {number(high + 4)}" {size} aria-hidden="true">{sample}</svg>'
+    )
 
 
 def _sample(entry: Entry, place: Rectangle) -> str:

@@ -19,7 +19,7 @@ MOST_LINES = 400
 Tone: TypeAlias = Literal["good", "warning", "bad"]
 
 # White letters on these colours have a contrast of at least 4.5; the colours stand out on white and on black.
-_BADGES = {"good": "#00795a", "warning": "#946b00", "bad": "#c8201e"}
+_BADGES = {"good": "#00795a", "warning": "#8c6500", "bad": "#c21d1b"}
 
 
 def badge(words: str, tone: Tone) -> str:

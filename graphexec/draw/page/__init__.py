@@ -36,7 +36,7 @@ def html(
     records = () if recording is None else recording.records
     shown = replace(picture, arrows=tuple(_with_counts(picture, records, live=live is not None)))
     return assemble(
-        body_of("page", drawing=drawing_of(shown, legend=recording is None and live is None)),
+        body_of("page", drawing=drawing_of(shown)),
         bundle("page.js"),
         title=_title(picture, records),
         data={

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from html import escape
 from string import Template
 from types import MappingProxyType
 
-from graphexec.draw.formats.svg import svg
+from graphexec.draw.formats.svg import legend_sample, page_svg
 from graphexec.draw.layout.graphviz import paths_of
-from graphexec.draw.model.picture import Picture
+from graphexec.draw.model.picture import Entry, Picture, legend_of, legend_text
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.page.bundle import read_file
@@ -22,9 +21,14 @@ from graphexec.draw.page.encoding import script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
-_STYLES = ("base", "header", "machine", "steps", "detail", "player", "waterfall", "compare", "index", "keys", "screens")
+_STYLES = (
+    *("base", "header", "machine", "steps", "detail", "player", "waterfall"),
+    *("compare", "index", "keys", "screens", "print"),
+)
 # Files with elements that the bodies of several pages have: the buttons of the page, and of its drawing.
 _SHARED = ("page_buttons", "drawing_buttons")
+# What the legend explains: nodes say themselves what they do.
+_EXPLAINED: frozenset[Entry] = frozenset({"badge", "exhausts", "end", "red", "orange", "grey"})
 # The script sets this attribute on a dark page: the reader's choice, or else the system's.
 _DARK = ":root[data-theme=dark]"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -56,13 +60,17 @@ def body_of(name: str, **parts: str) -> str:
     return Template(read_file(f"{name}.html")).substitute(shared, **parts)
 
 
-def drawing_of(picture: Picture, *, legend: bool = False) -> str:
-    """Return the drawing of a machine for a page, which has its style and shows its caption.
+def drawing_of(picture: Picture) -> str:
+    """Return the drawing of a machine for a page, with an overview and the legend; the page shows the caption.
 
-    The page of a run has a legend of its own, for what the run did; without a run, the drawing has one.
     Raises `InputError` if pygraphviz is not installed.
     """
-    return re.sub("<style>.*?</style>", "", svg(replace(picture, caption=()), legend=legend), count=1, flags=re.DOTALL)
+    legend = "".join(
+        f"<span>{legend_sample(entry)}{escape(legend_text(entry))}</span>"
+        for entry in legend_of(picture)
+        if entry in _EXPLAINED
+    )
+    return body_of("drawing", drawing=page_svg(picture), legend=legend)
 
 
 def machine_data(picture: Picture) -> Record:

@@ -13,7 +13,7 @@ from graphexec.executor.progress.counts import Amount, Status
 # Seconds between two lines of a terminal without rich.
 _LINE_SECONDS = 1.0
 # The colours of the parts of a bar, distinct on white and on black.
-_COLOURS = {"finished": "#00795a", "stopped": "#c98a00", "failed": "#c8201e", "interrupted": "#808890"}
+_COLOURS = {"finished": "#00795a", "stopped": "#c98a00", "failed": "#c21d1b", "interrupted": "#808890"}
 _RICH_COLOURS = {"finished": "green", "stopped": "yellow", "failed": "red", "interrupted": "bright_black"}
 
 

@@ -11,6 +11,7 @@ import { readPaths, showPaths } from "./compare/paths.js";
 import { showTotals } from "./compare/totals.js";
 import { pressKey, showKeys } from "./controls/keymap.js";
 import { beginTheme, followTheme, turnTheme } from "./controls/theme.js";
+import { DRAWING_KEYS } from "./machine/focus.js";
 import { turnPieces } from "./machine/pieces.js";
 import { hasFailed } from "./run/failures.js";
 
@@ -44,6 +45,7 @@ const COMPARISON_KEYS = [
       { names: ["E"], text: "previous pair with a step that failed", act: () => select(neighbour(failedPairs, false)) },
     ],
   },
+  DRAWING_KEYS,
   {
     title: "Page",
     keys: [
@@ -64,6 +66,7 @@ function beginComparison() {
   readPaths(select);
   for (const [id, act] of Object.entries(ACTS)) byId(id).addEventListener("click", act);
   addEventListener("keydown", (event) => pressKey(event, COMPARISON_KEYS));
+  byId("skip").addEventListener("click", () => pairList.focus());
   byId("help").addEventListener("click", showComparisonHelp);
   pairList.addEventListener("click", (event) => {
     const target = /** @type {Element} */ (event.target);

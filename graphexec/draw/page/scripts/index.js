@@ -2,7 +2,7 @@
 
 import { changeAddress } from "./base/address.js";
 import { element } from "./base/dom.js";
-import { byId, given, picture } from "./base/given.js";
+import { byId, picture } from "./base/given.js";
 import { duration, number, plural, visible } from "./base/text.js";
 import { pressKey, showKeys } from "./controls/keymap.js";
 import { beginTheme, turnTheme } from "./controls/theme.js";
@@ -19,8 +19,9 @@ import {
   title,
 } from "./index/state.js";
 import { beginTable, showTable } from "./index/table.js";
-import { readDrawing } from "./machine/drawing.js";
-import { readPieces, turnPieces } from "./machine/pieces.js";
+import { DRAWING_KEYS } from "./machine/focus.js";
+import { beginMachine } from "./machine/machine.js";
+import { turnPieces } from "./machine/pieces.js";
 
 /** @typedef {import("./index/filtering.js").RunFacts} RunFacts */
 
@@ -30,13 +31,13 @@ function beginIndex() {
   beginTheme();
   byId("asked").textContent = visible(title);
   document.body.classList.toggle("without-machine", pictures.length === 0);
-  readDrawing(picture, choosePart);
-  readPieces(given.clusters);
+  beginMachine(choosePart);
   beginTable(showIndex);
   listMachines();
   words.addEventListener("input", () => filter(words.value));
   byId("edge").addEventListener("click", () => selectEdge(null));
   addEventListener("keydown", (event) => pressKey(event, INDEX_KEYS));
+  byId("skip").addEventListener("click", () => byId("scroll").focus());
   byId("help").addEventListener("click", showIndexHelp);
   addEventListener("hashchange", followSelection);
   followSelection();
@@ -143,6 +144,7 @@ const INDEX_KEYS = [
     only: true,
     keys: [{ names: ["Escape"], text: "list all runs", act: endFilter }],
   },
+  DRAWING_KEYS,
   {
     title: "Page",
     keys: [

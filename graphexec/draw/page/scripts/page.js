@@ -1,28 +1,28 @@
 // The page: reads the records, shows the run, and listens to the reader.
 
-import { byId, given, hasRun, live, picture } from "./base/given.js";
+import { byId, given, hasRun, live } from "./base/given.js";
 import { view } from "./base/view.js";
 import { readAddress, selectCall, showCall } from "./controls/address.js";
 import { showHeader } from "./controls/header.js";
 import { onKey, onSearch, showHelp } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
+import { beginPrinting } from "./controls/printing.js";
 import { list, rowAt, turnQuietSteps, turnRow } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
 import { callAt, drawWaterfall, turnWaterfall } from "./controls/waterfall.js";
 import { offerValues } from "./detail/values.js";
-import { readDrawing } from "./machine/drawing.js";
-import { readPieces } from "./machine/pieces.js";
+import { beginMachine } from "./machine/machine.js";
 import { append, lastPosition } from "./run/run.js";
 import { search, searchFor } from "./run/searching.js";
 
 function begin() {
   beginTheme();
   addEventListener("keydown", onKey);
+  byId("skip").addEventListener("click", () => list.focus());
   byId("help").addEventListener("click", showHelp);
   document.body.classList.toggle("without-run", !hasRun);
-  readDrawing(picture, hasRun ? choose : null);
-  readPieces(given.clusters);
+  beginMachine(hasRun ? choose : null);
   for (const record of given.records) append(record);
   showHeader();
   if (!hasRun) return;
@@ -57,6 +57,7 @@ function begin() {
   addEventListener("resize", redraw);
   document.addEventListener("click", onLink);
   offerValues(byId("detail"));
+  beginPrinting();
   followAddress();
   addEventListener("hashchange", followAddress);
   if (live !== null) listen(live);

@@ -8,6 +8,7 @@ import { live } from "./given.js";
  *   call: number | null,
  *   against: string,
  *   following: boolean,
+ *   printing: boolean,
  *   themed: boolean,
  *   pattern: RegExp | null,
  *   found: number[] | null,
@@ -21,6 +22,8 @@ export const view = {
   against: "",
   // A live page shows the newest step until the reader moves.
   following: live !== null,
+  // Whether what is made now is for paper, where nothing can be opened.
+  printing: false,
   // Whether the reader has chosen a theme.
   themed: false,
   // The search's pattern and the positions that have a match, or null.

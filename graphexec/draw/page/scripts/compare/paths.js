@@ -1,10 +1,12 @@
 // The machine with the paths of both runs: edges that one of them took, or both, and the nodes of the selected pair.
 
-import { given, picture } from "../base/given.js";
 import { number } from "../base/text.js";
 import { view } from "../base/view.js";
-import { inSight, labels, lines, nodes, readDrawing } from "../machine/drawing.js";
-import { readPieces, shownAs } from "../machine/pieces.js";
+import { labels, lines, markNode, nodes, noteEdge } from "../machine/drawing.js";
+import { offerStop } from "../machine/focus.js";
+import { beginMachine } from "../machine/machine.js";
+import { shownAs } from "../machine/pieces.js";
+import { bringIntoSight } from "../machine/viewport.js";
 import { edgeAt } from "../run/edges.js";
 import { pairs, runs, sameMachine, SIDES } from "./pairing.js";
 
@@ -16,11 +18,10 @@ const drawnRuns = sameMachine ? runs : [runs[0]];
  * @param {(index: number) => void} choose
  */
 export function readPaths(choose) {
-  readDrawing(picture, (/** @type {{node?: string, edge?: number}} */ wanted) => {
+  beginMachine((wanted) => {
     const index = nextOf(wanted);
     if (index >= 0) choose(index);
   });
-  readPieces(given.clusters);
   for (const key of sameMachine ? [] : document.querySelectorAll(".of-both")) key.toggleAttribute("hidden", true);
   const counts = drawnRuns.map(countEdges);
   for (const [edge, group] of lines) {
@@ -30,9 +31,7 @@ export function readPaths(choose) {
       part?.classList.toggle("only-left", left > 0 && right === 0);
       part?.classList.toggle("only-right", right > 0 && left === 0);
     }
-    const notes = labels.get(edge)?.querySelector(".notes");
-    notes?.removeAttribute("textLength");
-    if (notes) notes.textContent = countText(left, right);
+    noteEdge(edge, countText(left, right));
   }
 }
 
@@ -63,10 +62,12 @@ export function showPaths() {
   const { kind, visits, positions } = pairs[view.position];
   const at = drawnRuns.map((run, side) => (kind === "end" ? run.visits.at(-1)?.moved?.target : visits[side]?.node));
   const taken = drawnRuns.map((run, side) => (positions[side] === null ? undefined : edgeAt(positions[side] - 1, run)));
-  for (const [node, group] of nodes) group.classList.toggle("current", at.includes(node));
+  for (const [node, group] of nodes) markNode(group, { current: at.includes(node) });
   for (const [edge, group] of lines)
     for (const part of [group, labels.get(edge)]) part?.classList.toggle("now", taken.includes(edge));
-  inSight(shownAs(at[0] ?? at[1] ?? null), false);
+  const part = shownAs(at[0] ?? at[1] ?? null);
+  offerStop(part);
+  bringIntoSight(part);
 }
 
 // Return the next pair with a node or an edge in either run, or else the first; -1 if there is none.

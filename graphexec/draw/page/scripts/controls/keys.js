@@ -3,6 +3,7 @@
 import { hasRun } from "../base/given.js";
 import { view } from "../base/view.js";
 import { copyValue } from "../detail/values.js";
+import { DRAWING_KEYS } from "../machine/focus.js";
 import { turnPieces } from "../machine/pieces.js";
 import { lastPosition } from "../run/run.js";
 import { search, searchFor } from "../run/searching.js";
@@ -66,7 +67,7 @@ const PAGE = {
     { names: ["?"], text: "these keys", act: showHelp },
   ],
 };
-const KEYS = hasRun ? [STEPS, SEARCH, LIST, PAGE] : [PAGE];
+const KEYS = hasRun ? [STEPS, SEARCH, LIST, DRAWING_KEYS, PAGE] : [DRAWING_KEYS, PAGE];
 
 export function showHelp() {
   showKeys(KEYS);

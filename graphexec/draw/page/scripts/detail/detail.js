@@ -42,9 +42,19 @@ export function showDetail(position, again) {
   ];
   if (wanted.length === shown.length && wanted.every((one, index) => one === shown[index])) return;
   shown = wanted;
-  const parts = visit ? visitParts(visit, position) : run.result && position > 0 ? endParts(run.result) : startParts();
-  detail.replaceChildren(...parts.filter(Boolean));
+  detail.replaceChildren(...detailParts(position));
   detail.scrollTop = top;
+}
+
+/**
+ * Return the parts of the detail of a position.
+ * @param {number} position
+ * @returns {HTMLElement[]}
+ */
+export function detailParts(position) {
+  const visit = visitAt(position);
+  const parts = visit ? visitParts(visit, position) : run.result && position > 0 ? endParts(run.result) : startParts();
+  return parts.filter(Boolean);
 }
 
 /** @returns {(HTMLElement | null)[]} */
@@ -146,7 +156,7 @@ function givenPart(position, open) {
   const name = `${position} given`;
   return section(
     "Input",
-    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value) }),
+    collapsible("input of the run", name, () => dataView(value, name), { open: open || small(value), printed: true }),
   );
 }
 
@@ -191,6 +201,7 @@ function outcomePart(moved, position, open) {
         ? null
         : collapsible("data", `${position} outcome`, () => dataView(withoutLog(value), `${position} outcome`), {
             open: open || small(value) || holds(value),
+            printed: true,
           }),
     ].filter(Boolean),
     { kind: "outcome" },

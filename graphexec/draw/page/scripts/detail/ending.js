@@ -64,7 +64,7 @@ export function endParts(result) {
     section(
       "Steps",
       steps?.length
-        ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8 })
+        ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8, printed: true })
         : null,
     ),
     ...embeddedCalls(),

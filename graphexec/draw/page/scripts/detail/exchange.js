@@ -179,8 +179,11 @@ function replyPart(reply, name, seconds) {
   const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
   const { reasoning } = reply;
   const thoughts = reasoning
-    ? collapsible(`reasoning, ${number(characters(reasoning))} characters`, `${name} reasoning`, () =>
-        block(reasoning, { name: `${name} reasoning text` }),
+    ? collapsible(
+        `reasoning, ${number(characters(reasoning))} characters`,
+        `${name} reasoning`,
+        () => block(reasoning, { name: `${name} reasoning text` }),
+        { printed: true },
       )
     : null;
   return section(

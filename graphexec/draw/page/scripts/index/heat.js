@@ -1,7 +1,7 @@
 // The heat map: how often the selected runs took each edge of the machine, and where something failed.
 
 import { number } from "../base/text.js";
-import { labels, lineOf, lines, nodes } from "../machine/drawing.js";
+import { labels, lineOf, lines, markNode, nodes, noteEdge } from "../machine/drawing.js";
 import { drawnMachine, machineOf, selection } from "./state.js";
 
 // The width of the least and of the most often taken edge.
@@ -25,16 +25,13 @@ export function showHeat(shown) {
       part?.classList.toggle("now", edge === selection.edge);
     }
     lineOf(group).style.strokeWidth = count ? String(THIN + (THICK - THIN) * (count / most)) : "";
-    note(
-      labels.get(edge),
-      count ? `×${number(count)} in ${number(passing.get(String(edge)))} of ${number(runs.length)}` : "",
-    );
+    noteEdge(edge, count ? `×${number(count)} in ${number(passing.get(String(edge)))} of ${number(runs.length)}` : "");
   }
   for (const [node, group] of nodes) {
     const failed = failures.get(node) ?? 0;
-    group.classList.toggle("failed", failed > 0);
     group.classList.toggle("untaken", runs.length > 0 && node !== "END" && !visits.has(node));
     note(group, failed ? `${number(failed)} failed` : "");
+    markNode(group, { current: false, failed: failed > 0 });
   }
 }
 

@@ -1,15 +1,31 @@
 // The machine at a step: the taken edges, their counts, the current node, and the nodes that failed.
 
-import { badged } from "../base/given.js";
+import { badged, given, picture } from "../base/given.js";
 import { number } from "../base/text.js";
 import { edgeAt } from "../run/edges.js";
 import { failedNodes } from "../run/failures.js";
 import { run, visitAt } from "../run/run.js";
-import { inSight, labels, lineOf, lines, nodes } from "./drawing.js";
-import { countPieces, shownAs } from "./pieces.js";
+import { labels, lineOf, lines, markNode, nodes, noteEdge, readDrawing } from "./drawing.js";
+import { offerStop } from "./focus.js";
+import { beginMinimap } from "./minimap.js";
+import { countPieces, readPieces, shownAs } from "./pieces.js";
+import { bringIntoSight, openDrawing } from "./viewport.js";
 
 // The width of the least and of the most often taken edge.
 const [LEAST, MOST] = [1.8, 5];
+
+/**
+ * Show the machine; `choose` is called with a clicked node or edge, if they can be chosen.
+ * @param {((part: DrawingPart) => void) | null} choose
+ */
+export function beginMachine(choose) {
+  readDrawing(choose);
+  readPieces(given.clusters);
+  beginMinimap();
+  const start = nodes.get(picture.start);
+  openDrawing(start);
+  offerStop(start);
+}
 
 /**
  * Return how often each edge was taken until a position.
@@ -41,16 +57,18 @@ export function light(position) {
     group.classList.toggle("now", edge === now);
     const width = edge === now ? MOST : LEAST + ((MOST - LEAST) * 0.8 * Math.log(count + 1)) / Math.log(most + 1);
     lineOf(group).style.strokeWidth = count ? String(width) : "";
-    countAt(labels.get(edge), count, edge === now);
+    const label = labels.get(edge);
+    label?.classList.toggle("taken", count > 0);
+    label?.classList.toggle("now", edge === now);
+    noteEdge(edge, count ? `×${number(count)}` : "");
   }
   const here = currentNode(position);
   const failed = failedNodes(position);
-  for (const [node, group] of nodes) {
-    group.classList.toggle("current", node === here);
-    group.classList.toggle("failed", failed.has(node));
-  }
+  for (const [node, group] of nodes) markNode(group, { current: node === here, failed: failed.has(node) });
   countPieces(position);
-  inSight(shownAs(here), false);
+  const part = shownAs(here);
+  offerStop(part);
+  bringIntoSight(part);
 }
 
 /**
@@ -62,19 +80,4 @@ export function currentNode(position) {
   const visit = visitAt(position);
   const end = run.visits.at(-1);
   return visit ? visit.node : position > 0 ? (end?.moved?.target ?? end?.node ?? null) : null;
-}
-
-/**
- * @param {SVGGElement | undefined} label
- * @param {number} count
- * @param {boolean} now
- */
-function countAt(label, count, now) {
-  if (!label) return;
-  label.classList.toggle("taken", count > 0);
-  label.classList.toggle("now", now);
-  const notes = label.querySelector(".notes");
-  if (!notes) return;
-  notes.removeAttribute("textLength");
-  notes.textContent = count ? `×${number(count)}` : "";
 }

@@ -4,8 +4,10 @@ import { byId, hasRun, picture } from "../base/given.js";
 import { number, plural } from "../base/text.js";
 import { view } from "../base/view.js";
 import { run } from "../run/run.js";
-import { drawing, labels, lineOf, lines, nodes } from "./drawing.js";
+import { labels, lineOf, lines, nodes } from "./drawing.js";
+import { keepStop, makeStop } from "./focus.js";
 import { currentNode } from "./machine.js";
+import { drawing } from "./viewport.js";
 
 /**
  * A box: its nodes, its rectangle, its label with the place that it has when unfolded, and what a folded box shows.
@@ -44,8 +46,7 @@ export function readPieces(clusters) {
     const [rect, label] = partsOf(path);
     const toggle = document.createElementNS(SVG, "g");
     toggle.setAttribute("class", "toggle");
-    toggle.setAttribute("role", "button");
-    toggle.setAttribute("tabindex", "0");
+    makeStop(toggle, "button");
     const panel = /** @type {SVGRectElement} */ (rect.cloneNode());
     panel.setAttribute("class", "panel");
     const count = /** @type {SVGTextElement} */ (label.cloneNode());
@@ -57,14 +58,7 @@ export function readPieces(clusters) {
     label.removeAttribute("textLength");
     toggle.append(panel, label, count);
     foldable.set(path, piece);
-    const act = () => fold([piece], !piece.folded);
-    toggle.addEventListener("click", act);
-    toggle.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      event.stopPropagation();
-      act();
-    });
+    toggle.addEventListener("click", () => fold([piece], !piece.folded));
   }
   byId("pieces").hidden = !foldable.size;
   byId("fold-all").addEventListener("click", () => fold(foldable.values(), true));
@@ -151,6 +145,7 @@ function drawPieces() {
     group.querySelector(".entry")?.remove();
     if (to !== null && !inside) addTip(group, to.panel);
   }
+  keepStop();
 }
 
 /**

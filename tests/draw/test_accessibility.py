@@ -1,0 +1,216 @@
+"""The page is for everyone: the rules of axe, targets for fingers, reduced motion, and text from right to left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+import graphexec.draw.page
+from graphexec.draw import Recording, compare_runs, picture_of
+from graphexec.draw.formats.svg import svg
+from graphexec.draw.page import html
+from graphexec.executor import AGENT_EXECUTOR
+from tests.draw.browser import open_page, open_text
+from tests.draw.debugged import (
+    answering,
+    calling,
+    failed_run,
+    record,
+    sixty_steps,
+    stopped_run,
+    twelve_tools,
+    two_agents,
+)
+from tests.draw.machines import EVERY_LOOK, with_marks, with_run
+from tests.draw.plugged import CRITIC, OUTPUT, plugged
+from tests.draw.test_page import Stream
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+_AXE = Path(__file__).parents[1] / "browser" / "node_modules" / "axe-core" / "axe.min.js"
+# Rules that are not on by default: of experiments, those about names, and large targets.
+_MORE = ("label-content-name-mismatch", "target-size")
+# Any: options of `open_page`.
+PHONE: Mapping[str, Any] = {"size": (390, 844), "has_touch": True, "is_mobile": True}
+
+
+def violations(page: Page) -> list[str]:
+    """Return the serious and critical violations of axe's rules, with the elements that violate them."""
+    if not _AXE.exists():
+        pytest.skip("axe is missing: npm ci in tests/browser")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_AXE.read_text("utf-8"))
+    # Any: JSON, from axe.
+    found: Any = page.evaluate(
+        "more => axe.run(document, {rules: Object.fromEntries(more.map(rule => [rule, {enabled: true}]))})", _MORE
+    )
+    return [
+        f"{one['id']}: {node['html'][:160]} {node['failureSummary']}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def run_page(recording: Recording) -> str:
+    return html(recording.machine, recording)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "machine": lambda: html(picture_of(AGENT_EXECUTOR.verify())),
+    "marks": lambda: html(with_marks(EVERY_LOOK)),
+    "pieces": lambda: html(picture_of(plugged(CRITIC, OUTPUT))),
+    "60 steps": lambda: run_page(sixty_steps()),
+    "12 tools": lambda: run_page(twelve_tools()),
+    "two agents": lambda: run_page(two_agents()),
+    "failed run": lambda: run_page(failed_run()),
+    "stopped run": lambda: run_page(stopped_run()),
+    "two runs": lambda: compare_runs(sixty_steps(), failed_run()),
+}
+by_page = pytest.mark.parametrize("name", PAGES)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@by_page
+def test_page_violates_no_rule(browser: Browser, tmp_path: Path, name: str, scheme: Literal["light", "dark"]) -> None:
+    with open_text(browser, tmp_path, PAGES[name](), scheme=scheme) as page:
+        found = violations(page)
+        for keys in (["Home"], ["ArrowRight"] * 3, ["e", "f"], ["?"]):
+            for key in keys:
+                page.keyboard.press(key)
+            found += violations(page)
+        assert found == []
+
+
+@by_page
+def test_page_on_a_phone_violates_no_rule(browser: Browser, tmp_path: Path, name: str) -> None:
+    with open_text(browser, tmp_path, PAGES[name](), **PHONE) as page:
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5])
+def test_live_page_violates_no_rule(browser: Browser, part: float) -> None:
+    recording = sixty_steps()
+    so_far = Recording(recording.records[: int(len(recording.records) * part)])
+    with (
+        Stream(html(recording.machine, so_far, live="events"), []) as stream,
+        open_page(browser, stream.address) as one,
+    ):
+        assert violations(one.page) == []
+
+
+def test_svg_violates_no_rule(browser: Browser, tmp_path: Path) -> None:
+    drawing = svg(with_run(EVERY_LOOK))
+    page_text = f"<!doctype html><html lang=en><title>A picture</title><main><h1>Picture</h1>{drawing}</main></html>"
+    with open_text(browser, tmp_path, page_text) as page:
+        assert violations(page) == []
+        image = page.get_by_role("img", name="State machine that starts at ask_model")
+        assert image.count() == 1
+
+
+# ---- fingers
+
+
+SMALL = """() => [...document.querySelectorAll("button, a[href], summary, input, select, textarea")]
+    .filter(one => one.checkVisibility({visibilityProperty: true}) && one.id !== "skip")
+    .map(one => [one, one.getBoundingClientRect()])
+    .filter(([, box]) => box.width > 0 && (box.width < 43.9 || box.height < 43.9))
+    .map(([one, box]) => `${one.outerHTML.slice(0, 120)} ${box.width.toFixed(1)} x ${box.height.toFixed(1)}`)"""
+
+
+@by_page
+def test_targets_on_a_phone_fit_a_finger(browser: Browser, tmp_path: Path, name: str) -> None:
+    with open_text(browser, tmp_path, PAGES[name](), **PHONE) as page:
+        small: list[str] = page.evaluate(SMALL)
+        for key in ("Home", "ArrowRight", "ArrowRight", "ArrowRight", "e", "?"):
+            page.keyboard.press(key)
+            small += page.evaluate(SMALL)
+        assert small == []
+        wide: int = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
+
+
+# ---- motion
+
+
+@by_page
+def test_reduced_motion_stops_all_motion(browser: Browser, tmp_path: Path, name: str) -> None:
+    with open_text(browser, tmp_path, PAGES[name](), reduced_motion="reduce") as page:
+        for key in ("Home", "ArrowRight", "f", "?"):
+            page.keyboard.press(key)
+            assert page.evaluate("document.getAnimations().length") == 0
+        moving: list[str] = page.evaluate(
+            """[...document.querySelectorAll("*")].filter(one => {
+                const style = getComputedStyle(one);
+                return style.transitionDuration !== "0s" || style.animationName !== "none"
+                    || style.scrollBehavior !== "auto";
+            }).map(one => one.outerHTML.slice(0, 100))"""
+        )
+        assert moving == []
+
+
+# ---- text from right to left
+
+
+ARABIC, HEBREW = "تحقق من الطقس في القاهرة من فضلك", "מה מזג האוויר בקהיר?"
+
+
+def right_to_left() -> Recording:
+    call = calling(("search", {"query": ARABIC}), text=HEBREW)
+    return record([(1.0, call), (1.0, answering(f"{ARABIC} 32°C."))], ARABIC)
+
+
+def sides(page: Page, selector: str) -> tuple[float, float]:
+    """Return the distances of the text of an element from its left and from its right side."""
+    found: list[float] = page.locator(selector).first.evaluate(
+        """one => {
+            const range = document.createRange();
+            range.selectNodeContents(one);
+            const [text, box] = [range.getBoundingClientRect(), one.getBoundingClientRect()];
+            return [text.left - box.left, box.right - text.right];
+        }"""
+    )
+    return found[0], found[1]
+
+
+def test_text_from_right_to_left_is_aligned_so(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, run_page(right_to_left()), "#step=1") as page:
+        for selector in (".row[data-position='0'] .gist", "#detail .part.reply pre"):
+            left, right = sides(page, selector)
+            assert right < left
+        page.locator("#search").fill("search")
+        left, right = sides(page, "#detail h2")
+        assert left <= right
+
+
+@by_page
+def test_layout_mirrors_for_a_page_from_right_to_left(browser: Browser, tmp_path: Path, name: str) -> None:
+    with open_text(browser, tmp_path, PAGES[name]()) as page:
+        page.evaluate("document.documentElement.dir = 'rtl'")
+        assert page.evaluate("document.documentElement.scrollWidth") == 1440
+        for inner, outer in (("#theme", "#header"), (".zoom", "#machine"), ("#minimap", ".view")):
+            near = page.locator(inner).first.bounding_box()
+            around = page.locator(outer).first.bounding_box()
+            if near is not None and around is not None:
+                assert near["x"] - around["x"] < around["width"] / 3
+
+
+def test_styles_name_no_side() -> None:
+    """Left and right are sides of the screen; text has a start and an end, which its direction decides."""
+    named = re.compile(
+        r"(?:[{;]|^)((?:margin|padding|border)-(?:left|right)(?:-\w+)?|left|right|(?:text-align|float):(?:left|right))\b"
+    )
+    folder = Path(graphexec.draw.page.__file__).parent / "styles"
+    found = {
+        sheet.name: [match[1] for line in sheet.read_text("utf-8").splitlines() for match in named.finditer(line)]
+        for sheet in sorted(folder.glob("*.css"))
+    }
+    assert {name: sides for name, sides in found.items() if sides} == {}

@@ -1,0 +1,278 @@
+"""The drawing on the page: readable labels, a view that moves, an overview, and one stop of the tab key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from graphexec.draw import Recording, compare_runs, picture_of
+from graphexec.draw.page import html
+from tests.draw.browser import open_text
+from tests.draw.debugged import failed_run, sixty_steps, two_agents
+from tests.draw.machines import ring
+from tests.draw.plugged import MANY, plugged
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+SIZES = [(1440, 900), (1280, 720), (1024, 768), (390, 844), (3840, 2160)]
+
+
+def run_page(recording: Recording) -> str:
+    return html(recording.machine, recording)
+
+
+def sixty_nodes() -> str:
+    return html(ring(tuple(f"graph{number // 6}.node_{number}" for number in range(60))))
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "five nodes": lambda: run_page(sixty_steps()),
+    "two agents": lambda: run_page(two_agents()),
+    "pieces": lambda: html(picture_of(plugged(*MANY))),
+    "60 nodes": sixty_nodes,
+    "two runs": lambda: compare_runs(sixty_steps(), failed_run()),
+}
+TEXTS: dict[str, str] = {}
+
+
+def page_text(name: str) -> str:
+    """Return a page of `PAGES`, made once."""
+    if name not in TEXTS:
+        TEXTS[name] = PAGES[name]()
+    return TEXTS[name]
+
+
+def smallest_text(page: Page) -> float:
+    """Return the height of the smallest text of the drawing: its font size on the screen."""
+    size: float = page.evaluate(
+        """() => {
+            const svg = document.querySelector(".view > svg");
+            const scale = svg.getScreenCTM().a;
+            return Math.min(...[...svg.querySelectorAll("text")].map(one => one.getAttribute("font-size") * scale));
+        }"""
+    )
+    return size
+
+
+def is_in_sight(page: Page, selector: str) -> bool:
+    """Return whether all of an element is visible in the drawing, and under none of its buttons."""
+    shown: bool = page.evaluate(
+        """selector => {
+            const view = document.querySelector(".view > svg").getBoundingClientRect();
+            const box = document.querySelector(selector).getBoundingClientRect();
+            const over = [...document.querySelectorAll(".zoom, .fold, #minimap")]
+                .map(one => one.getBoundingClientRect())
+                .some(one => box.left < one.right && one.left < box.right
+                    && box.top < one.bottom && one.top < box.bottom);
+            return !over && box.left >= view.left - 1 && box.right <= view.right + 1
+                && box.top >= view.top - 1 && box.bottom <= view.bottom + 1;
+        }""",
+        selector,
+    )
+    return shown
+
+
+def sight(page: Page) -> list[float]:
+    """Return the part of the drawing that is in sight: x, y, width and height."""
+    return [float(one) for one in (page.locator(".view > svg").get_attribute("viewBox") or "").split()]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", PAGES)
+def test_labels_are_readable(browser: Browser, tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+    with open_text(browser, tmp_path, page_text(name), size=size) as page:
+        assert 9 <= smallest_text(page) + 0.01 <= 18
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", ["five nodes", "two agents"])
+def test_current_node_stays_in_sight(browser: Browser, tmp_path: Path, name: str, size: tuple[int, int]) -> None:
+    with open_text(browser, tmp_path, page_text(name), size=size) as page:
+        assert is_in_sight(page, "[data-node].current")
+        page.keyboard.press("Home")
+        for _ in range(30):
+            page.keyboard.press("ArrowRight")
+            assert is_in_sight(page, "[data-node].current")
+
+
+def test_overview_moves_the_view(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("60 nodes"), size=(1280, 720)) as page:
+        before = sight(page)
+        box = page.locator("#minimap").bounding_box()
+        assert box is not None
+        corners = [(box["x"] + 3, box["y"] + 3), (box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)]
+        page.mouse.click(*corners[0])
+        first = sight(page)
+        page.mouse.click(*corners[1])
+        last = sight(page)
+        assert first[0] < before[0] or first[1] < before[1]
+        assert last[0] > first[0]
+        assert last[1] > first[1]
+        page.mouse.move(*corners[1])
+        page.mouse.down()
+        page.mouse.move(*corners[0], steps=3)
+        page.mouse.up()
+        assert sight(page) == first
+        shown = page.locator("#minimap .sight")
+        assert [float(shown.get_attribute(name) or "") for name in ("x", "y", "width", "height")] == first
+
+
+def test_overview_shows_the_run(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("two agents"), size=(1024, 768)) as page:
+        minimap = page.locator("#minimap")
+        assert minimap.is_visible()
+        assert minimap.locator(".is-current").count() == 1
+        before = minimap.locator(".is-hidden").count()
+        page.keyboard.press("f")
+        assert minimap.locator(".is-hidden").count() > before
+        assert minimap.locator(".box.is-folded").count() == 2
+        page.locator("#fit").click()
+        assert not minimap.is_visible()
+
+
+def test_small_machine_has_no_overview(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes")) as page:
+        assert not page.locator("#minimap").is_visible()
+        before = sight(page)
+        page.locator("#drawing").hover()
+        page.mouse.wheel(0, 100)
+        page.mouse.down()
+        page.mouse.move(300, 300, steps=2)
+        page.mouse.up()
+        assert sight(page) == before
+
+
+def test_pointer_and_wheel_move_the_view(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("60 nodes"), size=(1280, 720)) as page:
+        page.mouse.move(640, 360)
+        begin = sight(page)
+        page.mouse.wheel(-200, 150)
+        page.wait_for_function(f"document.querySelector('.view > svg').getAttribute('viewBox') !== '{begin}'")
+        page.mouse.down()
+        page.mouse.move(700, 260, steps=3)
+        page.mouse.up()
+        after = sight(page)
+        scale = 1280 / begin[2]
+        assert begin[0] - after[0] > 60 / scale
+        assert after[1] - begin[1] > 100 / scale - 1
+        assert page.locator(".view.moved").count() == 1
+
+
+def test_view_follows_the_window(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes")) as page:
+        for width, height in ((390, 844), (1440, 900)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_function("innerWidth === " + str(width))
+            assert smallest_text(page) >= 8.99
+        assert not page.locator("#minimap").is_visible()
+
+
+# ---- the keyboard
+
+
+def focused_label(page: Page) -> str:
+    label: str = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    return label
+
+
+def test_drawing_is_one_stop(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("two agents")) as page:
+        assert page.locator("#drawing [tabindex='0']").count() == 1
+        stops: list[str] = []
+        for _ in range(9):
+            page.keyboard.press("Tab")
+            stops.append(
+                page.evaluate("document.activeElement.closest('#drawing') ? 'drawing' : document.activeElement.id")
+            )
+        assert stops == ["skip", "help", "theme", "zoom-in", "zoom-out", "fit", "fold-all", "unfold-all", "drawing"]
+        assert focused_label(page) == "END"
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "search"
+
+
+def test_skip_button_leads_to_the_steps(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes")) as page:
+        page.keyboard.press("Tab")
+        assert page.locator("#skip").bounding_box() != {"x": 8, "y": 8, "width": 1, "height": 1}
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "list"
+
+
+def test_arrow_keys_follow_the_drawing(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes")) as page:
+        page.locator("[data-node='plan']").focus()
+        seen: list[str] = []
+        for key in ("ArrowDown", "ArrowRight", "ArrowDown", "ArrowUp"):
+            page.keyboard.press(key)
+            seen.append(focused_label(page).split(",")[0])
+        assert seen == ["Ready ×1", "Replied ×16", "parse", "Replied ×16"]
+        page.keyboard.press("Home")
+        assert page.locator("#position").inner_text() == "start"
+        page.locator("[data-node='parse']").focus()
+        page.keyboard.press("Enter")
+        assert page.locator("#position").inner_text() == "2 / 60"
+
+
+# Steps along the arrow keys from the focused part; returns the labels of the parts that were never reached.
+REACH = """() => {
+    const svg = document.querySelector(".view > svg");
+    const parts = [...svg.querySelectorAll("[tabindex]")].filter(one => !one.closest(".hidden"));
+    const reached = new Set([parts[0]]);
+    const press = (part, key) => {
+        part.focus();
+        part.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+        return document.activeElement;
+    };
+    for (const part of reached)
+        for (const key of ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"]) reached.add(press(part, key));
+    return parts.filter(one => !reached.has(one)).map(one => one.getAttribute("aria-label"));
+}"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_arrow_keys_reach_every_part(browser: Browser, tmp_path: Path, name: str) -> None:
+    with open_text(browser, tmp_path, page_text(name)) as page:
+        missed: list[str] = page.evaluate(REACH)
+        assert missed == []
+
+
+def test_focus_leaves_a_folded_box(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("two agents")) as page:
+        page.locator("[data-node='research.parse']").focus()
+        page.keyboard.press("f")
+        assert page.evaluate("document.activeElement.closest('.hidden, body') !== document.body") is False
+        assert page.evaluate("document.activeElement.closest('#drawing') !== null")
+        assert page.locator("#drawing [tabindex='0']").count() == 1
+
+
+def test_machine_alone_is_read_with_the_keyboard(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("pieces"), size=(1024, 768)) as page:
+        stop = page.locator("#drawing [tabindex='0']")
+        assert stop.get_attribute("role") == "img"
+        stop.focus()
+        for _ in range(12):
+            page.keyboard.press("ArrowDown")
+            assert is_in_sight(page, "[tabindex]:focus")
+
+
+def texts(page: Page, attribute: str) -> list[Any]:
+    return [one.get_attribute(attribute) for one in page.locator("#drawing [role=button]").all()]
+
+
+def test_parts_have_names(browser: Browser, tmp_path: Path) -> None:
+    with open_text(browser, tmp_path, page_text("five nodes")) as page:
+        names = texts(page, "aria-label")
+        assert None not in names
+        assert "parse, failed" in names
+        assert "Replied ×16, from plan to parse" in names
+        assert page.locator("[aria-current=step]").get_attribute("aria-label") == "END"
+        page.keyboard.press("Home")
+        assert "Replied, from plan to parse" in texts(page, "aria-label")
+        assert "parse" in texts(page, "aria-label")

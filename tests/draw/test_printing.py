@@ -1,0 +1,103 @@
+"""The page on paper: its header, its whole drawing, and all steps in order, without cut boxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from graphexec.draw import Recording
+from graphexec.draw.page import html
+from tests.draw.browser import open_text
+from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
+pytestmark = pytest.mark.browser
+
+# A4 paper without its margins, in pixels.
+PAPER = (688, 1020)
+
+
+@contextmanager
+def printed(browser: Browser, folder: Path, recording: Recording, address: str = "") -> Generator[Page]:
+    """Open the page of a run as it is printed, on a dark screen; the test fails if something is left behind."""
+    text = html(recording.machine, recording)
+    with open_text(browser, folder, text, address, size=PAPER, scheme="dark") as page:
+        shown = page.locator("#drawing svg").first.get_attribute("viewBox")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        yield page
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        page.emulate_media(media="screen")
+        assert page.locator("#printed").count() == 0
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        assert page.locator("#drawing svg").first.get_attribute("viewBox") == shown
+
+
+def headings(page: Page) -> list[str]:
+    return page.locator("#printed .where").all_inner_texts()
+
+
+def test_all_steps_are_printed_in_order(browser: Browser, tmp_path: Path) -> None:
+    with printed(browser, tmp_path, sixty_steps()) as page:
+        steps = [re.match(r"step (\d+)", heading) for heading in headings(page)]
+        assert [int(found[1]) for found in steps if found] == [*range(1, 61)]
+        assert headings(page)[0] == "before step 1"
+        assert headings(page)[-1] == "after 60 steps"
+        text = page.locator("body").inner_text()
+        assert "Which of the fifteen shops is the cheapest?" in text
+        assert "Proved: every run ends" in text
+        assert text.count("HTTP 503 for https://bad") >= 6
+        assert not page.locator("#player, #steps, .zoom, #detail").first.is_visible()
+        assert page.locator("html").get_attribute("data-theme") == "light"
+
+
+def test_tracebacks_and_data_are_printed(browser: Browser, tmp_path: Path) -> None:
+    with printed(browser, tmp_path, failed_run()) as page:
+        text = page.locator("#printed").inner_text()
+        assert "connection reset by peer" in text
+        assert text.count("Traceback") == 2
+        assert "3 hits for first" in text
+        assert page.locator("#printed .part.outcome details:not([open])").count() == 0
+
+
+def test_printed_boxes_are_not_cut(browser: Browser, tmp_path: Path) -> None:
+    long = "\n".join(f"line {number} " + "word " * 30 for number in range(300))
+    recording = record([(1.0, calling(("search", {"query": "elms"}), text=long)), (1.0, answering("Done."))], "Why?")
+    with printed(browser, tmp_path, recording) as page:
+        cut = page.evaluate(
+            "[...document.querySelectorAll('#printed *, .view')].filter(one => one.clientHeight > 0 && "
+            "getComputedStyle(one).display !== 'inline' && (one.scrollHeight > one.clientHeight + 2 || "
+            "one.scrollWidth > one.clientWidth + 2)).map(one => one.className)"
+        )
+        assert cut == []
+        text = page.locator("#printed").inner_text()
+        assert "line 100 word" in text
+        assert f"the first of {len(long):,} characters" in text
+
+
+def test_many_steps_are_printed_in_part(browser: Browser, tmp_path: Path) -> None:
+    start, *records, end = sixty_steps().records
+    recording = Recording((start, *records * 9, end))
+    with printed(browser, tmp_path, recording) as page:
+        assert len(headings(page)) == 400
+        note = page.locator("#printed > p").inner_text()
+        assert note == "The first 400 of 542 steps; a search on the page chooses others."
+    with printed(browser, tmp_path, recording, "#q=status:error") as page:
+        assert len(headings(page)) == 45
+        assert page.locator("#printed > p").inner_text() == "45 steps that the search finds"
+
+
+def test_browser_prints_all_pages(browser: Browser, tmp_path: Path) -> None:
+    recording = sixty_steps()
+    with open_text(browser, tmp_path, html(recording.machine, recording)) as page:
+        document = page.pdf(format="A4")
+        assert len(re.findall(rb"/Type\s*/Page\b", document)) > 10
+        assert page.locator("#printed").count() == 0
