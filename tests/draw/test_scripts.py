@@ -27,9 +27,10 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 # The programs in Python that scripts write have lines such as `import os`.
 STATEMENT = re.compile(r'^(?:import\b.*(?:["{;]$)|export\b.*)', re.MULTILINE)
 DECLARATION = re.compile(r"^(?:export )?(?:const|let|class|(?:async )?function) (\w+|[{[][^}\]]*[}\]])", re.MULTILINE)
+EXPORT = re.compile(r"^export .*", re.MULTILINE)
 # What does not run when a module is loaded: comments, imports, functions at the top, and functions within a line.
 LATER = re.compile(
-    r"^//.*$|^/\*.*?\*/$|^import .*?;$|^(?:export )?(?:async )?function .*?^\}$|=> (?!\{).*?$|=> \{$.*?^ *\}",
+    r"^//[^\n]*$|^/\*.*?\*/$|^import .*?;$|^(?:export )?(?:async )?function .*?^\}$|=> (?!\{).*?$|=> \{$.*?^ *\}",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -78,15 +79,35 @@ def test_modules_follow_what_they_import(entry: str) -> None:
     ] == []
 
 
+def loading_part(module: str) -> str:
+    """Return the part of a module that runs when it is loaded."""
+    return LATER.sub("", SOURCES[module])
+
+
+def test_loading_part_is_outside_functions() -> None:
+    assert loading_part("run/run.js").split() == "export const run = makeRun(picture);".split()
+
+
 @pytest.mark.parametrize("module", SOURCES)
 def test_cycles_do_not_run_while_loading(module: str) -> None:
-    loading = LATER.sub("", SOURCES[module])
+    loading = loading_part(module)
     assert [
         name
         for other, names in imports_of(module).items()
         if nx.has_path(MODULES, other, module)
         for name in names
         if re.search(rf"\b{name}\b", loading)
+    ] == []
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_imports_name_exports(module: str) -> None:
+    """The bundle has one scope, in which a name that is imported by another name does not exist."""
+    assert [
+        name
+        for other, names in imports_of(module).items()
+        for name in names
+        if name not in declared_in("\n".join(EXPORT.findall(SOURCES[other])))
     ] == []
 
 
