@@ -85,7 +85,7 @@ def loading_part(module: str) -> str:
 
 
 def test_loading_part_is_outside_functions() -> None:
-    assert loading_part("run/run.js").split() == "export const run = makeRun(picture);".split()
+    assert loading_part("run/run.js").strip() == "export const run = makeRun(picture);"
 
 
 @pytest.mark.parametrize("module", SOURCES)

@@ -109,8 +109,8 @@ function disable(id, disabled) {
   byId(id).toggleAttribute("disabled", disabled);
 }
 
-// Return the next or previous of some positions, wrapping around; the selected one if there are none.
 /**
+ * Return the next or previous of some positions, wrapping around; the selected one if there are none.
  * @param {number[]} positions
  * @param {boolean} forward
  * @returns {number}
@@ -122,7 +122,7 @@ function neighbour(positions, forward) {
   return next ?? view.position;
 }
 
-// Show the pair that the address names, or the first difference.
+/** Show the pair that the address names, or the first difference. */
 function followStep() {
   followTheme();
   const wanted = Number.parseInt(addressParts().get("step") ?? "", 10);

@@ -61,7 +61,10 @@ function showIndex() {
   byId("edge").textContent = arrow ? `took ${visible(arrow.source)} → ${visible(arrow.outcome)} ✕` : "";
 }
 
-/** @param {RunFacts[]} runs */
+/**
+ * @param {RunFacts[]} runs
+ * @returns {string}
+ */
 function outcomeCounts(runs) {
   const outcomes = new Map();
   for (const { outcome } of runs) outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
@@ -69,7 +72,10 @@ function outcomeCounts(runs) {
   return counts.map(([outcome, count]) => `${number(count)} ${outcome}`).join(" · ");
 }
 
-/** @param {RunFacts[]} runs */
+/**
+ * @param {RunFacts[]} runs
+ * @returns {HTMLDivElement[]}
+ */
 function indexTotals(runs) {
   const sum = (/** @type {string} */ fact) => runs.reduce((total, run) => total + (run[fact] ?? 0), 0);
   return [
@@ -96,8 +102,10 @@ function selectEdge(edge) {
   showIndex();
 }
 
-// A click on an edge lists the runs that took it, one on a node those that visited it; another click all runs again.
-/** @param {{node?: string, edge?: number}} part */
+/**
+ * A click on an edge lists the runs that took it, one on a node those that visited it; another click all runs again.
+ * @param {{node?: string, edge?: number}} part
+ */
 function choosePart({ node, edge }) {
   if (edge !== undefined) return selectEdge(edge === selection.edge ? null : edge);
   if (node === "END") return;
@@ -107,7 +115,7 @@ function choosePart({ node, edge }) {
   filter(words.value);
 }
 
-// The machines to choose from, if there are several.
+/** The machines to choose from, if there are several. */
 function listMachines() {
   /** @type {Map<number, (typeof pictures)[number]>} */
   const machines = new Map();
@@ -165,8 +173,10 @@ function endFilter() {
   words.blur();
 }
 
-// Focus the link of the next or previous row.
-/** @param {number} by */
+/**
+ * Focus the link of the next or previous row.
+ * @param {number} by
+ */
 function toRow(by) {
   /** @type {NodeListOf<HTMLElement>} */
   const found = document.querySelectorAll("#table-rows th a:first-child");

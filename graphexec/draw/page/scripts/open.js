@@ -3,28 +3,48 @@
 import { addressParts } from "./base/address.js";
 
 const held = holder("data");
-/** @type {{title: string, pictures: any[], runs: any[]}} */
-const { title, pictures, runs } = JSON.parse(held.textContent ?? "");
+/** @type {{ title: string, pictures: MachineData[], runs: (PackedRunData | DamagedRunData)[] }} */
+const { title, pictures, runs } = JSON.parse(held.textContent);
 // The names in the address that decide which page is shown.
 const DECIDING = ["run", "with", "machine"];
 const opened = asked();
 
 /**
+ * Return an element that holds something for the page.
  * @param {string} id
- * @returns {any} an element that holds something for the page
+ * @returns {HTMLElement}
  */
 function holder(id) {
-  return document.getElementById(id);
+  return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
+/**
+ * Return a copy of what a template holds.
+ * @param {string} id
+ * @returns {DocumentFragment}
+ */
+function copyOf(id) {
+  const template = /** @type {HTMLTemplateElement} */ (holder(id));
+  return document.importNode(template.content, true);
+}
+
+/**
+ * Return what the address says of the page that it names.
+ * @returns {string}
+ */
 function asked() {
   const parts = addressParts();
   return DECIDING.map((name) => parts.get(name) ?? "").join("\n");
 }
 
+/**
+ * Show the page that the address names.
+ * @returns {Promise<void>}
+ */
 async function openPage() {
   const parts = addressParts();
-  const [one, other] = ["run", "with"].map((name) => runs.find((run) => run.packed && run.name === parts.get(name)));
+  const readable = runs.filter((run) => run.packed !== undefined);
+  const [one, other] = ["run", "with"].map((side) => readable.find(({ name }) => name === parts.get(side)));
   if (!one) {
     const machine = Number.parseInt(parts.get("machine") ?? "", 10);
     const chosen = pictures.find((picture) => picture.machine === machine) ?? null;
@@ -40,20 +60,20 @@ async function openPage() {
   return show("compare", pictures[one.picture], { records: [], runs: sides, same });
 }
 
-// Show a page: its body, its drawing, its data, and then its script, which the policy of this page allows.
 /**
+ * Show a page: its body, its drawing, its data, and then its script, which the policy of this page allows.
  * @param {"index" | "page" | "compare"} page
- * @param {any} picture
+ * @param {MachineData | undefined} picture
  * @param {Record<string, unknown>} data
  */
 function show(page, picture, data) {
-  const body = holder(`${page}-body`).content.cloneNode(true);
+  const body = copyOf(`${page}-body`);
   if (picture) {
-    const drawing = holder(`drawing-${pictures.indexOf(picture)}`).content.cloneNode(true);
+    const drawing = copyOf(`drawing-${pictures.indexOf(picture)}`);
     for (const note of drawing.querySelectorAll(".notes")) note.textContent = "";
-    body.getElementById("drawing").replaceChildren(drawing);
+    body.getElementById("drawing")?.replaceChildren(drawing);
   }
-  if (page !== "index") body.querySelector(".asked").prepend(wayBack());
+  if (page !== "index") body.querySelector(".asked")?.prepend(wayBack());
   document.body.prepend(body);
   const nothing = { picture: { start: "", boxes: [], arrows: [] }, clusters: {} };
   held.textContent = JSON.stringify({ ...(picture ?? nothing), records: [], live: null, ...data });
@@ -63,6 +83,10 @@ function show(page, picture, data) {
   document.body.append(script);
 }
 
+/**
+ * Make the link to the index.
+ * @returns {HTMLAnchorElement}
+ */
 function wayBack() {
   const link = document.createElement("a");
   link.href = "#";
@@ -71,10 +95,10 @@ function wayBack() {
   return link;
 }
 
-// Return records that were compressed and encoded in Base64.
 /**
+ * Return records that were compressed and encoded in Base64.
  * @param {string} text
- * @returns {Promise<Record<string, any>[]>}
+ * @returns {Promise<RunRecord[]>}
  */
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));

@@ -74,7 +74,7 @@ function onLink(event) {
   move(Number(link.dataset.step));
 }
 
-// Show what the address says.
+/** Show what the address says. */
 function followAddress() {
   const { step, call: at, against, words } = readAddress();
   followTheme();

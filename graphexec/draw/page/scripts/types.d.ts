@@ -312,9 +312,32 @@ interface ComparisonPageData extends PageData {
 /** What the index is given: its machines, the facts of its runs, and the machine that the reader has chosen. */
 interface IndexPageData extends PageData {
   title: string;
-  pictures: { picture: PictureData; clusters: Record<string, string[]>; machine: number }[];
+  pictures: MachineData[];
   runs: Record<string, any>[];
   chosen: number | null;
+}
+
+/** A picture of some runs; pictures of equal machines share the number of their `machine`. */
+interface MachineData {
+  picture: PictureData;
+  clusters: Record<string, string[]>;
+  machine: number;
+}
+
+/** A run of the index: its facts, the index of its picture, and its compressed records. */
+interface PackedRunData {
+  [fact: string]: any;
+  name: string;
+  picture: number;
+  packed: string;
+}
+
+/** A trace of the index that cannot be read; `problem` says why. */
+interface DamagedRunData {
+  name: string;
+  outcome: "damaged";
+  problem: string;
+  packed?: undefined;
 }
 
 /** A run: its records in order, grouped into visits of nodes. */

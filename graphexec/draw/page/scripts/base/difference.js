@@ -40,6 +40,7 @@ export function differenceBlock(before, after) {
 /**
  * @param {"same" | "del" | "ins"} kind
  * @param {string} text
+ * @returns {HTMLElement}
  */
 function partNode(kind, text) {
   const node = element(kind === "same" ? "span" : kind);
@@ -71,6 +72,7 @@ function cutText(text, before, after, make) {
  *
  * @param {string} text
  * @param {number} at
+ * @returns {number}
  */
 function wholeAt(text, at) {
   return at > 0 && /[\udc00-\udfff]/.test(text[at] ?? "") ? at - 1 : at;

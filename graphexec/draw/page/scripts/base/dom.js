@@ -129,6 +129,7 @@ export function elementWithValue(node) {
  * Return the text of the value that an element shows: a string, or JSON.
  *
  * @param {Element} shown
+ * @returns {string}
  */
 export function valueText(shown) {
   const value = values.get(shown);

@@ -79,6 +79,7 @@ export function plural(count, word, several = `${word}s`) {
  * Return a date as the reader writes it, with the date in UTC.
  *
  * @param {string} written
+ * @returns {string}
  */
 export function dateText(written) {
   const date = new Date(written);
@@ -91,6 +92,7 @@ export function dateText(written) {
  *
  * @param {string | undefined} written
  * @param {number | undefined} seconds
+ * @returns {string}
  */
 export function timeText(written, seconds) {
   const date = new Date(Date.parse(written ?? "") + (seconds ?? Number.NaN) * 1000);

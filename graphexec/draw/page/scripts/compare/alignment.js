@@ -32,8 +32,8 @@ export function alignSteps(left, right) {
   return pairs;
 }
 
-// Return the matches of equal content: the common beginning and end, and what occurs once in the middle of both.
 /**
+ * Return the matches of equal content: the common beginning and end, and what occurs once in the middle of both.
  * @param {Step[]} left
  * @param {Step[]} right
  * @returns {Match[]}
@@ -52,9 +52,9 @@ function contentMatches(left, right) {
   return matches;
 }
 
-// Return the matches of elements that occur once in both, without the first and last ones: the longest chain that
-// rises in both (patience sorting).
 /**
+ * Return the matches of elements that occur once in both, without the first and last ones: the longest chain that
+ * rises in both (patience sorting).
  * @param {string[]} one
  * @param {string[]} other
  * @param {number} first
@@ -86,8 +86,8 @@ function uniqueMatches(one, other, first, last) {
   return chain.reverse();
 }
 
-// Add the matches of kinds between the matches of content; none where too many kinds differ.
 /**
+ * Add the matches of kinds between the matches of content; none where too many kinds differ.
  * @param {Step[]} left
  * @param {Step[]} right
  * @param {Match[]} anchors

@@ -40,7 +40,7 @@ export function visitContent(visit) {
 }
 
 /**
- * @param {any} call
+ * @param {Call} call
  * @param {string} name
  * @returns {(Part | null)[]}
  */
@@ -67,7 +67,7 @@ function callContent({ effect, reply }, name) {
   parts.push(
     part(`${name} reasoning`, "Reasoning", "reply", reply.reasoning),
     part(`${name} reply`, "Reply", "reply", reply.content || null),
-    ...(reply.tool_calls ?? []).map((/** @type {any} */ one, /** @type {number} */ index) =>
+    ...(reply.tool_calls ?? []).map((one, index) =>
       part(`${name} calls ${index}`, "Reply: call of a tool", "reply", callLines([one])[0]),
     ),
     part(
@@ -141,14 +141,20 @@ function present(parts) {
   return parts.filter((one) => one !== null);
 }
 
-// The log of an action repeats the reply.
-/** @param {any} value */
+/**
+ * Return a value without the log of its actions, which repeats the reply.
+ * @param {any} value
+ * @returns {any}
+ */
 function withoutLog(value) {
   if (!Array.isArray(value?.actions)) return value;
   return { ...value, actions: value.actions.map((/** @type {any} */ { log: _, ...action }) => action) };
 }
 
-/** @param {{name: string, arguments?: string}[] | undefined} calls */
+/**
+ * @param {{name: string, arguments?: string}[] | undefined} calls
+ * @returns {string[]}
+ */
 function callLines(calls) {
   return (calls ?? []).map((call) => `${call.name}(${call.arguments ?? ""})`);
 }
@@ -160,9 +166,9 @@ function callLines(calls) {
 export function alignedStep(visit) {
   // The tools that the visit called, or that the replies of the model ask for.
   const tools = requestsOf(visit).flatMap(({ calls }) =>
-    calls.flatMap((/** @type {any} */ { effect, reply }) => [
+    calls.flatMap(({ effect, reply }) => [
       effect?.tool ?? reply?.tool ?? "",
-      ...(reply?.tool_calls ?? []).map((/** @type {{name: string}} */ call) => call.name),
+      ...(reply?.tool_calls ?? []).map((call) => call.name),
     ]),
   );
   return {
@@ -177,9 +183,9 @@ export function alignedStep(visit) {
  * @returns {Usage} what a visit used
  */
 export function visitUsage(visit) {
-  /** @type {any[]} */
-  const replies = requestsOf(visit).flatMap(({ calls }) => calls.map(({ reply }) => reply ?? {}));
-  const sum = (/** @type {string} */ name) => replies.reduce((total, reply) => total + (reply[name] ?? 0), 0);
+  const replies = requestsOf(visit).flatMap(({ calls }) => calls.map(({ reply }) => reply));
+  const sum = (/** @type {"prompt_tokens" | "completion_tokens"} */ name) =>
+    replies.reduce((total, reply) => total + (reply?.[name] ?? 0), 0);
   return {
     seconds: secondsOf(visit),
     prompt: sum("prompt_tokens"),

@@ -25,7 +25,10 @@ export function showPair() {
   host.scrollTop = 0;
 }
 
-/** @param {import("./pairing.js").StepPair} pair */
+/**
+ * @param {import("./pairing.js").StepPair} pair
+ * @returns {HTMLElement}
+ */
 function pairHeading(pair) {
   const { kind, positions, visits, differs } = pair;
   const names = kind === "step" ? visits.map((visit) => visit?.node) : kind === "end" ? runs.map(statusOf) : ["start"];
@@ -39,12 +42,15 @@ function pairHeading(pair) {
   return heading(shown.join(" / "), look ?? "", where.filter(Boolean).join(" · "), state);
 }
 
-// The time, tokens and cost of both steps, with the difference.
-/** @param {import("./pairing.js").StepPair} pair */
+/**
+ * The time, tokens and cost of both steps, with the difference.
+ * @param {import("./pairing.js").StepPair} pair
+ * @returns {HTMLTableElement | null}
+ */
 function usageTable({ kind, visits }) {
   if (kind !== "step") return null;
   const used = visits.map((visit) => visit && visitUsage(visit));
-  /** @type {[keyof import("./content.js").Usage, string, (value: any) => string][]} */
+  /** @type {[keyof import("./content.js").Usage, string, (value: number) => string][]} */
   const measures = [
     ["seconds", "time", duration],
     ["prompt", "prompt tokens", number],
@@ -80,10 +86,11 @@ function usageTable({ kind, visits }) {
   );
 }
 
-// The texts of both sides in their order: those that differ beside each other, equal ones once.
 /**
+ * The texts of both sides in their order: those that differ beside each other, equal ones once.
  * @param {Part[] | null} left
  * @param {Part[] | null} right
+ * @returns {(HTMLElement | null)[]}
  */
 function textParts(left, right) {
   const others = new Map((right ?? []).map((part) => [part.key, part]));
@@ -100,6 +107,7 @@ function textParts(left, right) {
 /**
  * @param {Part} one
  * @param {Part | undefined} other
+ * @returns {HTMLElement | null}
  */
 function pairPart(one, other) {
   if (!other) return section(one.title, differentTexts(one.text, undefined), aside(one, `only in ${SIDES[0]}`));
@@ -112,6 +120,7 @@ function pairPart(one, other) {
 /**
  * @param {Part} part
  * @param {string} text
+ * @returns {{ kind: string; aside: string; }}
  */
 function aside({ kind }, text) {
   return { kind, aside: text };
@@ -120,6 +129,7 @@ function aside({ kind }, text) {
 /**
  * @param {string} text
  * @param {string} name
+ * @returns {HTMLElement}
  */
 function equalText(text, name) {
   return text.length <= FOLDED
@@ -130,6 +140,7 @@ function equalText(text, name) {
 /**
  * @param {string | undefined} left
  * @param {string | undefined} right
+ * @returns {HTMLDivElement}
  */
 function differentTexts(left, right) {
   const pieces = diffWords(left ?? "", right ?? "");

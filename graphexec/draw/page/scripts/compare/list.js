@@ -23,7 +23,10 @@ export function showPairs() {
   pairList.setAttribute("aria-activedescendant", `pair-${view.position}`);
 }
 
-/** @param {number} index */
+/**
+ * @param {number} index
+ * @returns {HTMLDivElement}
+ */
 function pairRow(index) {
   const pair = pairs[index];
   const current = index === view.position;
@@ -48,6 +51,7 @@ function pairRow(index) {
  * @param {import("./pairing.js").StepPair} pair
  * @param {number} at
  * @param {string} side
+ * @returns {HTMLSpanElement}
  */
 function sideOf(pair, at, side) {
   const visit = pair.visits[at];
@@ -69,6 +73,7 @@ function sideOf(pair, at, side) {
  * @param {(Node | string)[]} name
  * @param {string} text
  * @param {boolean} failed
+ * @returns {HTMLSpanElement}
  */
 function cell(side, position, name, text, failed) {
   return element(
@@ -81,7 +86,10 @@ function cell(side, position, name, text, failed) {
   );
 }
 
-/** @param {Run} run */
+/**
+ * @param {Run} run
+ * @returns {any}
+ */
 function endText({ result }) {
   return result?.output ?? result?.error?.message ?? "";
 }

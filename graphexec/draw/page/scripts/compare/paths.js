@@ -51,6 +51,7 @@ function countEdges(run) {
 /**
  * @param {number} left
  * @param {number} right
+ * @returns {string}
  */
 function countText(left, right) {
   if (left === right) return left ? `×${number(left)}` : "";
@@ -70,8 +71,8 @@ export function showPaths() {
   bringIntoSight(part);
 }
 
-// Return the next pair with a node or an edge in either run, or else the first; -1 if there is none.
 /**
+ * Return the next pair with a node or an edge in either run, or else the first; -1 if there is none.
  * @param {{node?: string, edge?: number}} wanted
  * @returns {number}
  */

@@ -43,6 +43,7 @@ export function showTotals() {
   byId("compared").append(...totalRows());
 }
 
+/** @returns {string} */
 function summary() {
   const steps = differing()
     .map((index) => pairs[index])
@@ -60,6 +61,7 @@ function summary() {
   return others.length ? others.join(" · ") : "The runs do not differ, except in ids, times and tokens.";
 }
 
+/** @returns {HTMLTableRowElement[]} */
 function totalRows() {
   const all = runs.map(totalsOf);
   const differences = all[0].map(([name, left, write], at) => {
@@ -78,6 +80,7 @@ function totalRows() {
 /**
  * @param {(Node | string)[]} head
  * @param {string[][]} cells
+ * @returns {HTMLTableRowElement}
  */
 function row(head, cells) {
   return element(
@@ -88,8 +91,8 @@ function row(head, cells) {
   );
 }
 
-// Return the name of each total, its value, and the function that writes it.
 /**
+ * Return the name of each total, its value, and the function that writes it.
  * @param {Run} run
  * @returns {Total[]}
  */
@@ -111,6 +114,7 @@ function totalsOf(run) {
  * Return a difference with its sign; "same" for none.
  * @param {number} value
  * @param {(value: number) => string} write
+ * @returns {string}
  */
 export function signed(value, write) {
   // Below this, floating-point numbers differ by their rounding.

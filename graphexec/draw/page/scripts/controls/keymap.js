@@ -37,6 +37,7 @@ function nameOfKey(event) {
  * Return whether a key belongs to what has the focus: text that is written, a control, or a dialog.
  * @param {string} name
  * @param {Element} target
+ * @returns {boolean}
  */
 function isTaken(name, target) {
   if (target.closest("dialog, textarea, input:not([type=range])")) return true;
@@ -91,13 +92,19 @@ export function showKeys(groups) {
   dialog.showModal();
 }
 
-/** @param {Key} key */
+/**
+ * @param {Key} key
+ * @returns {HTMLDivElement}
+ */
 function keyLine({ names, text }) {
   const shown = names.flatMap((name) => [" ", keyCap(name)]);
   return element("div", {}, element("dt", {}, ...shown.slice(1)), element("dd", {}, text));
 }
 
-/** @param {string} name */
+/**
+ * @param {string} name
+ * @returns {HTMLElement}
+ */
 function keyCap(name) {
   const parts = name.length > 1 ? name.split("+") : [name];
   return element("kbd", { "data-key": name }, parts.map((part) => PRINTED[part] ?? part).join(" + "));

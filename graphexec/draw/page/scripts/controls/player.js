@@ -51,7 +51,7 @@ export function show(again, { reveal = true } = {}) {
   byId("forward").disabled = byId("last").disabled = view.position === lastPosition();
 }
 
-// Show a mark on the slider for each failed step; many steps share a mark.
+/** Show a mark on the slider for each failed step; many steps share a mark. */
 function showTicks() {
   const places = new Set(failedPositions().map((position) => Math.round((position / lastPosition()) * 400) / 4));
   const ticks = byId("ticks");

@@ -37,7 +37,10 @@ let chosenRow = "";
 
 const rows = makeRows(list, byId("rows"), ROW, rowElement);
 
-/** @param {Row} row */
+/**
+ * @param {Row} row
+ * @returns {string}
+ */
 function nameOfRow({ level, first }) {
   return `${level} ${first}`;
 }
@@ -45,6 +48,7 @@ function nameOfRow({ level, first }) {
 /**
  * @param {number} level
  * @param {number} first
+ * @returns {boolean}
  */
 function isOpen(level, first) {
   return openRows.has(`${level} ${first}`) || revealed.has(`${level} ${first}`);
@@ -53,6 +57,7 @@ function isOpen(level, first) {
 /**
  * Return the names of the rows around a position.
  * @param {number} position
+ * @returns {Set<string>}
  */
 function rowsAround(position) {
   const holds = (/** @type {{first: number, last: number}} */ { first, last }) => first <= position && position <= last;
@@ -62,7 +67,10 @@ function rowsAround(position) {
   return new Set(names);
 }
 
-/** @param {import("../run/iterations.js").Iteration[]} group */
+/**
+ * @param {import("../run/iterations.js").Iteration[]} group
+ * @returns {number}
+ */
 function lastOf(group) {
   return group[group.length - 1].last;
 }
@@ -103,6 +111,7 @@ function matchRow(position, index, all) {
 /**
  * Return the index of the row that shows a position: its own, or that of what holds it.
  * @param {number} position
+ * @returns {number}
  */
 function rowOf(position) {
   const row = listed[currentRow];
@@ -114,12 +123,16 @@ function rowOf(position) {
 /**
  * Choose the row so many below the current one. Return its position, or null if there is none.
  * @param {number} below
+ * @returns {number | null}
  */
 export function chooseRow(below) {
   return chooseIndex(currentRow + below);
 }
 
-/** Open the current row, or choose the first row within it. Return its position, or null if the list stays there. */
+/**
+ * Open the current row, or choose the first row within it. Return its position, or null if the list stays there.
+ * @returns {number | null}
+ */
 export function enterRow() {
   const row = listed[currentRow];
   if (!row || !opens(row)) return null;
@@ -128,7 +141,10 @@ export function enterRow() {
   return null;
 }
 
-/** Close the current row, or choose the row around it. Return its position, or null if the list stays there. */
+/**
+ * Close the current row, or choose the row around it. Return its position, or null if the list stays there.
+ * @returns {number | null}
+ */
 export function leaveRow() {
   const row = listed[currentRow];
   if (!row || view.found) return null;
@@ -137,7 +153,10 @@ export function leaveRow() {
   return null;
 }
 
-/** @param {Row} row */
+/**
+ * @param {Row} row
+ * @returns {boolean}
+ */
 function opens({ kind }) {
   return kind === "iteration" || kind === "group";
 }
@@ -145,12 +164,16 @@ function opens({ kind }) {
 /**
  * Return the index of the row around another one, or -1.
  * @param {number} index
+ * @returns {number}
  */
 function indexAround(index) {
   return listed.findLastIndex((one, at) => at < index && one.level > 0 && one.level < listed[index].level);
 }
 
-/** @param {number} index */
+/**
+ * @param {number} index
+ * @returns {number | null}
+ */
 function chooseIndex(index) {
   const row = listed[index];
   if (!row) return null;
@@ -162,6 +185,7 @@ function chooseIndex(index) {
 /**
  * Return the position of the row that was clicked, or null.
  * @param {Element} target
+ * @returns {number | null}
  */
 export function rowAt(target) {
   const row = /** @type {HTMLElement | null} */ (target.closest("[data-row]"));
@@ -188,12 +212,18 @@ export function turnQuietSteps() {
   listSteps(view.position, { reveal: false });
 }
 
-/** @param {Row} row */
+/**
+ * @param {Row} row
+ * @returns {string}
+ */
 function idOf({ level, first }) {
   return `row-${level}-${first}`;
 }
 
-/** @param {number} index */
+/**
+ * @param {number} index
+ * @returns {HTMLDivElement}
+ */
 function rowElement(index) {
   const row = listed[index];
   const { kind, level, first, last, place, siblings } = row;
@@ -223,12 +253,18 @@ function rowElement(index) {
   return made;
 }
 
-/** @param {Row} row */
+/**
+ * @param {Row} row
+ * @returns {Visit[]}
+ */
 function visitsOf({ first, last }) {
   return run.visits.slice(Math.max(0, first - 1), last);
 }
 
-/** @param {Row} row */
+/**
+ * @param {Row} row
+ * @returns {HTMLSpanElement[]}
+ */
 function rowText(row) {
   const visit = visitAt(row.first);
   if (row.kind === "end") return rowLine("", [boldText(statusText())], "", inline(endText()));
@@ -239,6 +275,7 @@ function rowText(row) {
 /**
  * @param {Row} row
  * @param {Visit} visit
+ * @returns {HTMLSpanElement[]}
  */
 function stepText({ iterations }, visit) {
   const name = [
@@ -252,12 +289,16 @@ function stepText({ iterations }, visit) {
   return rowLine(numbered === undefined ? "" : number(numbered), name, took, gist(visit), hasFailed(visit));
 }
 
+/** @returns {any} */
 function endText() {
   const { output, error, limit } = run.result ?? {};
   return output ?? error?.message ?? (limit ? limitText(limit) : "");
 }
 
-/** @param {string} text */
+/**
+ * @param {string} text
+ * @returns {HTMLElement}
+ */
 function boldText(text) {
   return element("b", {}, visible(text));
 }
@@ -268,6 +309,7 @@ function boldText(text) {
  * @param {string} took
  * @param {string} text
  * @param {boolean} [bad]
+ * @returns {HTMLSpanElement[]}
  */
 function rowLine(numbered, name, took, text, bad = false) {
   const summary = element("span", { class: bad ? "gist bad" : "gist", dir: "auto" });
@@ -293,6 +335,7 @@ function actionsOf({ moved }) {
 /**
  * What mattered in an iteration: what the model decided, or else the calls of tools or the last outcome; and the results.
  * @param {Row} row
+ * @returns {HTMLSpanElement[]}
  */
 function iterationText(row) {
   const { first, last, iterations } = row;

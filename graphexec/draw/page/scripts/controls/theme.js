@@ -14,7 +14,7 @@ export function turnTheme() {
   changeAddress({ theme });
 }
 
-// Set the theme, and follow the address, the system and the button.
+/** Set the theme, and follow the address, the system and the button. */
 export function beginTheme() {
   followTheme();
   system.addEventListener("change", followTheme);
@@ -23,7 +23,7 @@ export function beginTheme() {
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-// Set the theme that the address names, or else the system's, unless the reader has chosen one.
+/** Set the theme that the address names, or else the system's, unless the reader has chosen one. */
 export function followTheme() {
   const theme = addressParts().get("theme");
   if (theme === "dark" || theme === "light") {

@@ -111,7 +111,10 @@ function draw(tracks, width) {
   scale.replaceChildren(...timeLabels(width));
 }
 
-/** @param {Track[]} tracks */
+/**
+ * @param {Track[]} tracks
+ * @returns {string}
+ */
 function summary(tracks) {
   const counts = tracks.map(({ kind, bars }) => {
     const spans = bars.flatMap((bar) => bar.spans);
@@ -123,6 +126,7 @@ function summary(tracks) {
 /**
  * @param {Track} track
  * @param {number} high
+ * @returns {HTMLDivElement}
  */
 function trackElement({ kind, lanes: count, bars }, high) {
   const made = element("div", { class: `track-of ${kind}` }, element("span", { class: "track-name" }, NAMES[kind]));
@@ -143,6 +147,7 @@ function trackElement({ kind, lanes: count, bars }, high) {
  * Return a strip with the tokens or the cost of each call, or null if there are none.
  * @param {"tokens" | "cost"} unit
  * @param {LaneBar[]} bars
+ * @returns {HTMLDivElement | null}
  */
 function stripElement(unit, bars) {
   const values = bars.map(({ spans }) => spans.reduce((most, span) => Math.max(most, span[unit]), 0));
@@ -162,6 +167,7 @@ function stripElement(unit, bars) {
 /**
  * @param {LaneBar} one
  * @param {Record<string, string>} attributes
+ * @returns {HTMLSpanElement}
  */
 function barElement(one, attributes) {
   const bar = element("span", attributes);
@@ -182,7 +188,10 @@ function describe(target) {
   bar.title = [unit ? `${number(Number(amount))} ${unit}` : "", barTitle(one)].filter(Boolean).join(" · ");
 }
 
-/** @param {LaneBar} bar */
+/**
+ * @param {LaneBar} bar
+ * @returns {string}
+ */
 function barTitle({ spans, began, ended }) {
   const [first, last] = [spans[0], spans[spans.length - 1]];
   if (spans.length > 1)
@@ -196,8 +205,11 @@ function barTitle({ spans, began, ended }) {
     .join(" · ");
 }
 
-// Labels at round times.
-/** @param {number} width */
+/**
+ * Labels at round times.
+ * @param {number} width
+ * @returns {HTMLSpanElement[]}
+ */
 function timeLabels(width) {
   const least = (chart.seconds * LABEL) / Math.max(width, LABEL);
   if (!(least > 0)) return [];
@@ -217,6 +229,7 @@ function timeLabels(width) {
 /**
  * Return the call at a point of the page: the one whose bar is there, or else the nearest; or null.
  * @param {{target: EventTarget | null, clientX: number, clientY: number}} event
+ * @returns {import("../run/iterations.js").CallSpan | null}
  */
 export function callAt({ target, clientX, clientY }) {
   const bar = chart.bars.get(/** @type {HTMLElement} */ (target)) ?? nearestBar(clientX, clientY);
@@ -231,6 +244,7 @@ export function callAt({ target, clientX, clientY }) {
 /**
  * @param {number} x
  * @param {number} y
+ * @returns {LaneBar | null}
  */
 function nearestBar(x, y) {
   let [nearest, least] = [/** @type {LaneBar | null} */ (null), NEAR];

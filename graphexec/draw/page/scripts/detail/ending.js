@@ -97,6 +97,7 @@ function embeddedCalls() {
 /**
  * @param {DoneStep[]} steps
  * @param {string} name
+ * @returns {HTMLOListElement}
  */
 function doneList(steps, name) {
   const more = `and ${number(steps.length - DONE)} more; see the list of steps`;

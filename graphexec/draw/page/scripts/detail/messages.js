@@ -27,6 +27,7 @@ const MOST_SHOWN = 100;
  * @param {Message} message
  * @param {string} name
  * @param {{ kind?: string, before?: Message | null }} [options]
+ * @returns {HTMLDivElement}
  */
 export function messagePart(message, name, { kind = "", before = null } = {}) {
   const content = wholeContent(message);
@@ -51,6 +52,7 @@ export function messagePart(message, name, { kind = "", before = null } = {}) {
 /**
  * @param {Message} message
  * @param {string} kind
+ * @returns {HTMLDivElement}
  */
 function roleLine(message, kind) {
   const words = { ins: "added", del: "removed", changed: "changed" }[kind];
@@ -66,6 +68,7 @@ function roleLine(message, kind) {
 /**
  * @param {CallData[]} calls
  * @param {string} name
+ * @returns {HTMLDivElement[]}
  */
 export function toolCalls(calls, name) {
   return calls.map((call, index) => {
@@ -81,6 +84,7 @@ export function toolCalls(calls, name) {
  * @param {string} adjective
  * @param {string} name
  * @param {{ tokens?: number, open?: boolean }} [options]
+ * @returns {HTMLDetailsElement}
  */
 export function foldedMessages(messages, adjective, name, { tokens, open } = {}) {
   const title = `${plural(messages.length, `${adjective} message`)} · ${sizeText(messages, tokens)}`;
@@ -93,6 +97,7 @@ export function foldedMessages(messages, adjective, name, { tokens, open } = {})
  *
  * @param {Message[]} messages
  * @param {number} [tokens]
+ * @returns {string}
  */
 export function sizeText(messages, tokens) {
   const size = plural(sizeOf(messages), "character");
@@ -104,6 +109,7 @@ export function sizeText(messages, tokens) {
  *
  * @param {string} one
  * @param {string} other
+ * @returns {number}
  */
 function commonLength(one, other) {
   const shorter = Math.min(one.length, other.length);
@@ -181,6 +187,7 @@ function pairMessages(removed, added) {
  * @param {Message[]} before
  * @param {Message[]} after
  * @param {string} name
+ * @returns {HTMLElement[]}
  */
 export function messagesDifference(before, after, name) {
   return shownParts(alignMessages(before, after), name, (part, own) => {
@@ -201,6 +208,7 @@ export function messagesDifference(before, after, name) {
  * @param {Aligned[]} aligned
  * @param {string} name
  * @param {(part: Aligned, name: string) => HTMLElement | null} show
+ * @returns {HTMLElement[]}
  */
 export function shownParts(aligned, name, show) {
   /** @type {(parts: Aligned[], from: number) => HTMLElement[]} */

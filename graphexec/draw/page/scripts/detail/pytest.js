@@ -25,6 +25,7 @@ const LINE_LENGTH = 90;
  * Return whether a test can repeat the run up to a request.
  *
  * @param {ModelEffect} effect
+ * @returns {boolean}
  */
 export function isRepeatable(effect) {
   const { position, index } = requestOf(effect);
@@ -57,6 +58,7 @@ function agentKind(effect) {
  * Return the source of a test that repeats the run up to a request.
  *
  * @param {ModelEffect} effect
+ * @returns {string}
  */
 export function asPytest(effect) {
   const { position, index } = requestOf(effect);
@@ -114,6 +116,7 @@ function failureAfter(effect) {
  * Return the position of the last step that only reads the reply of a step: it requests nothing, and it ended.
  *
  * @param {number} position
+ * @returns {number}
  */
 function lastPure(position) {
   let last = position;
@@ -121,7 +124,10 @@ function lastPure(position) {
   return last;
 }
 
-/** @param {string} raised */
+/**
+ * @param {string} raised
+ * @returns {string[]}
+ */
 function raisingLines(raised) {
   return [`with pytest.raises(${raised}):`, `    executor.run(${pythonValue(run.start.input)})`];
 }
@@ -130,6 +136,7 @@ function raisingLines(raised) {
  * Return the lines that run to the last step that reads the reply, and assert the outcomes.
  *
  * @param {number} position
+ * @returns {string[]}
  */
 function movingLines(position) {
   const last = lastPure(position);
@@ -148,6 +155,7 @@ function movingLines(position) {
  * Return the lines that assert the calls or the answer in the reply.
  *
  * @param {MovedRecord} moved
+ * @returns {string[]}
  */
 function valueLines({ outcome, value }) {
   if (outcome === "Acted") {
@@ -201,6 +209,7 @@ function toolCallsOf(visits) {
  *
  * @param {ReplyData | null} reply
  * @param {ErrorData | null} error
+ * @returns {string}
  */
 function modelReply(reply, error) {
   if (reply?.content === undefined) return pythonCall(exceptionName(error), [pythonValue(error?.message ?? "")]);
@@ -218,6 +227,7 @@ function modelReply(reply, error) {
  * Return the class of an exception; another one stands in for a class whose module the records do not know.
  *
  * @param {ErrorData | null} error
+ * @returns {string}
  */
 function exceptionName(error) {
   const type = error?.type ?? "";
@@ -246,6 +256,7 @@ function pythonValue(value) {
 /**
  * @param {string} name
  * @param {string[]} given
+ * @returns {string}
  */
 function pythonCall(name, given) {
   return `${name}${inBrackets(given, "(", ")")}`;
@@ -257,6 +268,7 @@ function pythonCall(name, given) {
  * @param {string[]} items
  * @param {string} [open]
  * @param {string} [close]
+ * @returns {string}
  */
 function inBrackets(items, open = "[", close = "]") {
   const line = `${open}${items.join(", ")}${close}`;
@@ -264,7 +276,10 @@ function inBrackets(items, open = "[", close = "]") {
   return `${open}\n${items.map((item) => `${indented(item)},\n`).join("")}${close.replace(",", "")}`;
 }
 
-/** @param {string} text */
+/**
+ * @param {string} text
+ * @returns {string}
+ */
 function indented(text) {
   return text
     .split("\n")

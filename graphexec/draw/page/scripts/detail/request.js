@@ -18,6 +18,7 @@ const LONG_INSTRUCTIONS = 600;
 /**
  * @param {ModelEffect} effect
  * @param {string} name
+ * @returns {HTMLElement | null}
  */
 export function modelPart(effect, name) {
   const { messages } = requestOf(effect);
@@ -39,6 +40,7 @@ export function modelPart(effect, name) {
  *
  * @param {ModelEffect} effect
  * @param {() => void} fill
+ * @returns {HTMLSelectElement | null}
  */
 function againstMenu(effect, fill) {
   const others = run.requests.filter((one) => one !== effect);
@@ -163,6 +165,7 @@ function differenceParts(other, effect, name) {
  *
  * @param {ModelEffect} effect
  * @param {string} name
+ * @returns {HTMLDetailsElement | null}
  */
 function settingsPart(effect, name) {
   const { tools = [], ...others } = requestOf(effect).settings;
@@ -187,6 +190,7 @@ function settingsPart(effect, name) {
  *
  * @param {{ name: string, description?: string, parameters?: object }} tool
  * @param {string} name
+ * @returns {HTMLDivElement}
  */
 export function toolPart(tool, name) {
   return element(

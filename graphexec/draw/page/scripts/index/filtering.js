@@ -30,7 +30,10 @@ export function makeFilter(text, arrows) {
       (run.calls ?? []).some((/** @type {Call} */ call) => ofCall.every((one) => callFits(call, one))));
 }
 
-/** @param {RunFacts} run */
+/**
+ * @param {RunFacts} run
+ * @returns {string}
+ */
 function textOf({ name, asked, answer, error, model, agent }) {
   return [name, asked, answer, error, model, agent].filter(Boolean).join("\n").toLowerCase();
 }

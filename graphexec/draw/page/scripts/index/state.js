@@ -7,7 +7,7 @@ import { makeFilter } from "./filtering.js";
 export const { title, pictures, chosen, runs: allRuns } = /** @type {IndexPageData} */ (given);
 // The machine of the drawing: the number that equal machines share.
 export const drawnMachine = chosen ?? pictures[0]?.machine ?? null;
-const arrowsOf = pictures.map((/** @type {any} */ { picture }) => picture.arrows);
+const arrowsOf = pictures.map(({ picture }) => picture.arrows);
 
 // What the reader has selected: the filter, the column that sorts and its order, an edge that the runs took, and the
 // names of the runs to compare.

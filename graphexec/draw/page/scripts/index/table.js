@@ -105,6 +105,7 @@ function more() {
 /**
  * @param {RunFacts} run
  * @param {number} index
+ * @returns {HTMLTableRowElement}
  */
 function tableRow(run, index) {
   const mark = run.readable
@@ -133,7 +134,10 @@ function tableRow(run, index) {
   );
 }
 
-/** @param {RunFacts} run */
+/**
+ * @param {RunFacts} run
+ * @returns {HTMLDivElement}
+ */
 function nameCell(run) {
   const name = run.readable ? element("a", { href: linkTo({ run: run.name }) }, visible(run.name)) : visible(run.name);
   const { parent } = run;
@@ -141,10 +145,11 @@ function nameCell(run) {
   return element("div", {}, name, about, parent ? forkLine(run, parent) : null);
 }
 
-// The run that a fork continues, with a link to the comparison of both if it is here.
 /**
+ * The run that a fork continues, with a link to the comparison of both if it is here.
  * @param {RunFacts} run
  * @param {{trace?: string, run?: string, step: number}} parent
+ * @returns {HTMLParagraphElement}
  */
 function forkLine(run, { trace, run: id, step }) {
   const file = trace?.split(/[\\/]/).at(-1);
@@ -162,7 +167,10 @@ export function linkTo(parts) {
   return `#${new URLSearchParams(parts)}`;
 }
 
-/** @param {RunFacts} run */
+/**
+ * @param {RunFacts} run
+ * @returns {string | HTMLTimeElement}
+ */
 function dateCell({ began }) {
   const date = new Date(began || NaN);
   if (Number.isNaN(date.getTime())) return visible(began ?? "");
@@ -170,13 +178,18 @@ function dateCell({ began }) {
   return element("time", { datetime: date.toISOString() }, text);
 }
 
-/** @param {number | undefined} value */
+/**
+ * @param {number | undefined} value
+ * @returns {string}
+ */
 function counted(value) {
   return value === undefined ? "" : number(value);
 }
 
-// A click on a row opens its run, unless it was on something of its own, or selected text.
-/** @param {MouseEvent} event */
+/**
+ * A click on a row opens its run, unless it was on something of its own, or selected text.
+ * @param {MouseEvent} event
+ */
 function onRow(event) {
   const target = /** @type {Element} */ (event.target);
   /** @type {HTMLElement | null} */

@@ -102,6 +102,7 @@ export function spanOf({ calls }) {
  * Return the seconds of the requests of a visit, or null without a reply.
  *
  * @param {Visit} visit
+ * @returns {number | null}
  */
 export function secondsOf(visit) {
   const spans = requestsOf(visit)

@@ -106,6 +106,7 @@ function trackOf(kind, spans, shortest) {
 /**
  * @param {{began: number, ended: number}} one
  * @param {number} shortest
+ * @returns {boolean}
  */
 function isShort({ began, ended }, shortest) {
   return ended - began < shortest;
@@ -115,6 +116,7 @@ function isShort({ began, ended }, shortest) {
  * @param {{began: number}} one
  * @param {{began: number}} other
  * @param {number} shortest
+ * @returns {boolean}
  */
 function inOneSlot(one, other, shortest) {
   return Math.floor(one.began / shortest) === Math.floor(other.began / shortest);

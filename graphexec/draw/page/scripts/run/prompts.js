@@ -47,6 +47,7 @@ export function remember(effect, of) {
  * Return the part of a message that repeats the one that it continues.
  *
  * @param {Message} message
+ * @returns {string}
  */
 export function earlier(message) {
   const parts = [];
@@ -65,6 +66,7 @@ export function earlier(message) {
  * Return the whole content of a message.
  *
  * @param {Message} message
+ * @returns {string}
  */
 export function wholeContent(message) {
   return `${earlier(message)}${message.content}`;
@@ -75,6 +77,7 @@ export function wholeContent(message) {
  *
  * @param {string} text
  * @param {number} count
+ * @returns {string}
  */
 function beginning(text, count) {
   if (!/[\ud800-\udbff]/.test(text)) return text.slice(0, count);

@@ -9,6 +9,7 @@ import { run } from "./run.js";
  * Return a string that equal messages have in common.
  *
  * @param {Message} message
+ * @returns {string}
  */
 export function messageKey(message) {
   const { role, call_id: call, tool_calls: calls, images } = message;
@@ -19,6 +20,7 @@ export function messageKey(message) {
  * Return the images of a message whose labels are not in its text: those of an observation are.
  *
  * @param {Message} message
+ * @returns {string[]}
  */
 export function unnamedImages(message) {
   const content = message.images?.length ? wholeContent(message) : "";
@@ -29,6 +31,7 @@ export function unnamedImages(message) {
  * Return the text of a message, with its images and calls.
  *
  * @param {Message} message
+ * @returns {string}
  */
 export function messageText(message) {
   const calls = (message.tool_calls ?? []).map((call) => `${call.name}(${call.arguments})`);
@@ -45,6 +48,7 @@ const sizes = new WeakMap();
  * Return the number of characters of some messages.
  *
  * @param {Message[]} messages
+ * @returns {number}
  */
 export function sizeOf(messages) {
   let sum = 0;
@@ -71,6 +75,7 @@ export function requestBefore(effect) {
  * Return the name of a request: its step, such as `7`, or `7.2` for the second request of that step.
  *
  * @param {ModelEffect} effect
+ * @returns {string}
  */
 export function requestName(effect) {
   const { position, index } = requestOf(effect);
