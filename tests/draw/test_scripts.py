@@ -27,6 +27,8 @@ IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
 # The programs in Python that scripts write have lines such as `import os`.
 STATEMENT = re.compile(r'^(?:import\b.*(?:["{;]$)|export\b.*)', re.MULTILINE)
 DECLARATION = re.compile(r"^(?:export )?(?:const|let|class|(?:async )?function) (\w+|[{[][^}\]]*[}\]])", re.MULTILINE)
+# A function at the top: the comment above it, its name, and its body.
+FUNCTION = re.compile(r"((?:^(?:/\*\*| \*).*\n)*)^(?:export )?(?:async )?function (\w+)([\s\S]*?)^\}$", re.MULTILINE)
 EXPORT = re.compile(r"^export .*", re.MULTILINE)
 # What does not run when a module is loaded: comments, imports, functions at the top, and functions within a line.
 LATER = re.compile(
@@ -59,6 +61,16 @@ def test_every_module_is_on_a_page() -> None:
 @pytest.mark.parametrize("module", SOURCES)
 def test_modules_begin_with_their_purpose(module: str) -> None:
     assert SOURCES[module].startswith("// ")
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_functions_state_what_they_return(module: str) -> None:
+    """TypeScript requires the types of parameters, but infers those of results."""
+    assert [
+        name
+        for comment, name, body in FUNCTION.findall(SOURCES[module])
+        if re.search(r"^  return [^;]", body, re.MULTILINE) and "@returns" not in comment and "@type" not in comment
+    ] == []
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -85,7 +85,7 @@ function commonRuns(left, right, most) {
  * @param {Int32Array} before
  * @param {number} k
  * @param {number} changes
- * @returns {{ from: number; x: number; }}
+ * @returns {{ from: number, x: number }}
  */
 function entry(before, k, changes) {
   const [below, above] = [before[k + changes], before[k + changes + 2]];
@@ -99,7 +99,7 @@ function entry(before, k, changes) {
  * @param {number} x
  * @param {number} y
  * @param {Int32Array[]} history
- * @returns {{ x: number; y: number; length: number; }[]}
+ * @returns {{ x: number, y: number, length: number }[]}
  */
 function runsTo(x, y, history) {
   const runs = [];

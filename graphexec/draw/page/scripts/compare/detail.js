@@ -120,7 +120,7 @@ function pairPart(one, other) {
 /**
  * @param {Part} part
  * @param {string} text
- * @returns {{ kind: string; aside: string; }}
+ * @returns {{ kind: string, aside: string }}
  */
 function aside({ kind }, text) {
   return { kind, aside: text };

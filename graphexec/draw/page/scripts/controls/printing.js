@@ -25,7 +25,10 @@ export function beginPrinting() {
   });
 }
 
-// All steps, or those that the search finds.
+/**
+ * All steps, or those that the search finds.
+ * @returns {HTMLDivElement}
+ */
 function printedSteps() {
   const all = view.found ?? Array.from({ length: lastPosition() + 1 }, (_, index) => index);
   const positions = all.slice(0, MOST_PRINTED);
@@ -38,7 +41,10 @@ function printedSteps() {
   return element("div", { id: "printed" }, element("p", { class: "faint" }, printedNote(all.length)), ...steps);
 }
 
-/** @param {number} count */
+/**
+ * @param {number} count
+ * @returns {string}
+ */
 function printedNote(count) {
   const which = view.found ? `${plural(count, "step")} that the search finds` : "";
   if (count <= MOST_PRINTED) return which;

@@ -229,7 +229,7 @@ function timeLabels(width) {
 /**
  * Return the call at a point of the page: the one whose bar is there, or else the nearest; or null.
  * @param {{target: EventTarget | null, clientX: number, clientY: number}} event
- * @returns {import("../run/iterations.js").CallSpan | null}
+ * @returns {import("../run/lanes.js").CallSpan | null}
  */
 export function callAt({ target, clientX, clientY }) {
   const bar = chart.bars.get(/** @type {HTMLElement} */ (target)) ?? nearestBar(clientX, clientY);

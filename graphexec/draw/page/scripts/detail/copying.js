@@ -82,7 +82,7 @@ function requestBody(effect) {
 /**
  * Return the choice of a tool in OpenAI's format.
  * @param {string} name
- * @returns {"none" | "required" | { type: string; function: { name: string; }; }}
+ * @returns {"none" | "required" | { type: string, function: { name: string } }}
  */
 function asChoice(name) {
   return name === "none" || name === "required" ? name : { type: "function", function: { name } };

@@ -26,7 +26,7 @@ export function readSelection() {
 
 /**
  * @param {import("./filtering.js").RunFacts} run
- * @returns {number | null} the number of the machine of a run; null of a trace that cannot be read
+ * @returns {number | null} the number of the machine of a run, null of a trace that cannot be read
  */
 export function machineOf(run) {
   return pictures[run.picture]?.machine ?? null;

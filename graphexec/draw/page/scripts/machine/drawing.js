@@ -61,7 +61,10 @@ function partsWith(attribute) {
   return drawing.querySelectorAll(`[${attribute}]`);
 }
 
-/** @param {Element} group */
+/**
+ * @param {Element} group
+ * @returns {string}
+ */
 function wordsOf(group) {
   return [...group.querySelectorAll("text")]
     .map((line) => line.textContent)
@@ -69,8 +72,10 @@ function wordsOf(group) {
     .join(" ");
 }
 
-// The name of an edge for screen readers: what its label says, and its nodes.
-/** @param {number} edge */
+/**
+ * The name of an edge for screen readers: what its label says, and its nodes.
+ * @param {number} edge
+ */
 function nameEdge(edge) {
   const label = /** @type {SVGGElement} */ (labels.get(edge));
   const { source, target } = picture.arrows[edge];
@@ -113,8 +118,10 @@ function makePressable(group, act) {
   group.addEventListener("click", act);
 }
 
-// Let a click beside a thin line reach it.
-/** @param {SVGGElement} group */
+/**
+ * Let a click beside a thin line reach it.
+ * @param {SVGGElement} group
+ */
 function widen(group) {
   const wide = /** @type {SVGPathElement} */ (lineOf(group).cloneNode());
   wide.setAttribute("class", "hit");

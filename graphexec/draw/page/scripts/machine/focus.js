@@ -43,11 +43,15 @@ export function keepStop() {
   if (focused) focusOn(first);
 }
 
-/** @param {Element} part */
+/**
+ * @param {Element} part
+ * @returns {boolean}
+ */
 function isHidden(part) {
   return part.closest(".hidden") !== null;
 }
 
+/** @returns {Element[]} */
 function stops() {
   return [...drawing.querySelectorAll("[tabindex]")].filter((part) => !isHidden(part));
 }
@@ -58,7 +62,10 @@ function focusOn(part) {
   bringIntoSight(part);
 }
 
-/** @param {Element} part */
+/**
+ * @param {Element} part
+ * @returns {Point}
+ */
 function centreOf(part) {
   const box = part.getBoundingClientRect();
   return { x: box.x + box.width / 2, y: box.y + box.height / 2 };

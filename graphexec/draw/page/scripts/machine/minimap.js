@@ -39,6 +39,7 @@ function followPointer(event) {
   });
 }
 
+/** @returns {number} */
 function mapScale() {
   const { width, height } = viewSize();
   const most = (/** @type {number} */ length) => Math.min(length * MAP.part, MAP.most);
@@ -69,7 +70,10 @@ function shape(name, attributes) {
   return made;
 }
 
-// Draw the overview; return the rectangle that shows what is in sight.
+/**
+ * Draw the overview; return the rectangle that shows what is in sight.
+ * @returns {SVGElement}
+ */
 function build() {
   const map = shape("svg", { viewBox: `${full.x} ${full.y} ${full.width} ${full.height}` });
   // The lines and nodes are in one group, which has the drawing's margin.
@@ -93,6 +97,7 @@ function build() {
 /**
  * Return the place of a shape; a panel, which is not shown, has it in its attributes alone.
  * @param {SVGGraphicsElement} outline
+ * @returns {{ x: number, y: number, width: number, height: number }}
  */
 function boxOf(outline) {
   if (outline instanceof SVGRectElement) {
@@ -103,7 +108,7 @@ function boxOf(outline) {
   return { x, y, width, height };
 }
 
-// Follow the drawing: its current node, its failed nodes, and what is folded.
+/** Follow the drawing: its current node, its failed nodes, and what is folded. */
 function showSpots() {
   for (const { shape: spot, part } of spots) {
     const states = STATES.filter((state) => part.classList.contains(state));

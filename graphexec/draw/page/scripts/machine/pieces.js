@@ -88,7 +88,7 @@ function fold(pieces, folded) {
   countPieces(view.position);
 }
 
-// Fold all boxes, or unfold them if all are folded.
+/** Fold all boxes, or unfold them if all are folded. */
 export function turnPieces() {
   const pieces = [...foldable.values()];
   fold(

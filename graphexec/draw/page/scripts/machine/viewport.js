@@ -34,18 +34,25 @@ export function onView(listener) {
   listeners.push(listener);
 }
 
-/** The size of the view, in pixels. */
+/**
+ * The size of the view, in pixels.
+ * @returns {{ width: number, height: number }}
+ */
 export function viewSize() {
   const box = area.getBoundingClientRect();
   return { width: Math.max(1, box.width), height: Math.max(1, box.height) };
 }
 
+/** @returns {number} */
 function fittingScale() {
   const size = viewSize();
   return Math.min(size.width / full.width, size.height / full.height);
 }
 
-// The scale at which the drawing opens: all of it if that is readable, or else its width if that is.
+/**
+ * The scale at which the drawing opens: all of it if that is readable, or else its width if that is.
+ * @returns {number}
+ */
 function openingScale() {
   const readable = READABLE / smallest;
   const fitting = fittingScale();
@@ -97,6 +104,7 @@ export function openDrawing(start) {
  * Return the point of the drawing at a point of the window.
  * @param {number} left
  * @param {number} top
+ * @returns {Point}
  */
 function pointAt(left, top) {
   const box = drawing.getBoundingClientRect();
@@ -122,6 +130,7 @@ export function bringIntoSight(part) {
 /**
  * Return whether the buttons or the overview are above a part of the drawing.
  * @param {DOMRect} box
+ * @returns {boolean}
  */
 function isCovered(box) {
   return [...document.querySelectorAll(".zoom, .fold, #minimap")].some((one) => {
@@ -154,6 +163,7 @@ export function moveView(middle) {
  * Move the view by pixels; return whether it moved.
  * @param {number} across
  * @param {number} down
+ * @returns {boolean}
  */
 function moveBy(across, down) {
   const before = { ...seen };
@@ -171,7 +181,7 @@ export function moveByKey(across, down) {
   moveBy(across * size.width * KEY_MOVE, down * size.height * KEY_MOVE);
 }
 
-// Move the drawing with the pointer and the wheel; zoom with the wheel and the control key.
+/** Move the drawing with the pointer and the wheel; zoom with the wheel and the control key. */
 function moveWithPointer() {
   /** @type {{left: number, top: number, from: {x: number, y: number}, moved: boolean} | null} */
   let held = null;
@@ -215,7 +225,10 @@ function moveWithPointer() {
   );
 }
 
-/** Show all of the drawing, as on paper; return a function that shows what was seen before. */
+/**
+ * Show all of the drawing, as on paper; return a function that shows what was seen before.
+ * @returns {() => void}
+ */
 export function showWhole() {
   const before = drawing.getAttribute("viewBox") ?? "";
   drawing.setAttribute("viewBox", `${full.x} ${full.y} ${full.width} ${full.height}`);

@@ -61,6 +61,7 @@ function iterations() {
 /**
  * Return whether a limit kept a visit from being an iteration: it belongs to none.
  * @param {Visit} visit
+ * @returns {boolean}
  */
 function isRefused(visit) {
   return Boolean(run.boxes.get(visit.node)?.metered && arrowOf(visit.moved)?.exhausts && !visit.records.length);
@@ -108,6 +109,7 @@ function keyOf(one) {
  * Replies of models differ in their words: if tools are called, those calls tell whether iterations are equal.
  * @param {Visit} visit
  * @param {boolean} calls
+ * @returns {string}
  */
 function keyOfVisit(visit, calls) {
   visit.keys ??= new Map();
@@ -125,7 +127,10 @@ function keyOfVisit(visit, calls) {
   return visit.keys.get(calls) ?? "";
 }
 
-/** @param {Call} call */
+/**
+ * @param {Call} call
+ * @returns {boolean}
+ */
 function isOfTool({ effect }) {
   return effect?.tool !== undefined;
 }
@@ -134,6 +139,7 @@ function isOfTool({ effect }) {
  * Return the times of the calls from one position to another, in their order.
  * @param {number} first
  * @param {number} last
+ * @returns {{ began: number, ended: number, seconds: number, call: Call, index: number, position: number }[]}
  */
 export function callsBetween(first, last) {
   const found = [];
@@ -212,7 +218,10 @@ function addSteps(rows, one, level, asking) {
   }
 }
 
-/** @param {number} position */
+/**
+ * @param {number} position
+ * @returns {boolean}
+ */
 function isAsking(position) {
   const visit = run.visits[position - 1];
   return visit.records.length > 0 || visit.moved === null || hasFailed(visit);
