@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
-import runpy
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from graphexec import (
@@ -37,6 +35,7 @@ from graphexec.messages import ChatRequest, Image, ModelReply, Reasoning, ReplyD
 from graphexec.models import ScriptedModel, cached
 from graphexec.models.scripted import ScriptedReply
 from graphexec.verify.audit.audit import audit
+from tests.draw.debugged import two_agents
 from tests.verify.traces import Trace, proof_of
 
 SUM = ModelReply(
@@ -151,36 +150,15 @@ def test_documentation_lists_exactly_the_written_fields() -> None:
     runs = [again, again, executing(SUM, "About 4.", max_iterations=1), executing(SUM, ValueError("no"))]
     runs.append(inventing())
     found: dict[str, set[str]] = defaultdict(set)
-    embedding = Recorder(
-        runpy.run_path(str(Path(__file__).parents[2] / "examples" / "delegation.py"))["executor"].verify()
-    ).records
+    embedding = [dict(record) for record in two_agents().records]
     for record in [record for executor in runs for record in write_records(executor)] + asked_otherwise() + embedding:
         for name, fields in parts(record):
             found[name] |= {*fields}
             # Only these objects differ between effects, and only some calls have these fields.
             some = {
-                "provider_id",
-                "within",
-                "cached_tokens",
-                "reasoning",
-                "unread",
-                "call",
-                "run",
-                "steps",
-                "traceback",
-                "budgets",
-            }
-            some |= {
-                "heartbeat",
-                "parent",
-                "parameters",
-                "input",
-                "model",
-                "agent",
-                "tools",
-                "limits",
-                "began",
-                "time",
+                *("provider_id", "within", "cached_tokens", "reasoning", "unread", "call", "run", "steps", "traceback"),
+                *("heartbeat", "parent", "parameters", "input", "model", "agent", "tools", "limits", "began", "time"),
+                *("budgets", "task"),
             }
             assert name in ("effects", "replies", "prompt", "request") or found[name] - some == {*fields} - some
     assert found == documented_fields()

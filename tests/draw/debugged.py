@@ -10,20 +10,13 @@ from typing import Any
 
 from graphexec import (
     AgentExecutor,
-    AgentFinish,
-    Budget,
-    StoppedResponse,
-    create_react_agent,
     create_tool_calling_agent,
-    embed,
     tool,
 )
-from graphexec.actions import Run
 from graphexec.draw import Recording, recording_of
-from graphexec.effects import ToolResult
-from graphexec.executor import Acted, Ready
+from graphexec.executor.plugging import Piece
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
-from graphexec.models import ScriptedModel
+from graphexec.nodes import sub_agent
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 
@@ -132,48 +125,18 @@ def failed_run() -> Recording:
 
 
 def two_agents() -> Recording:
-    """Record a run of an agent that passes on two tasks, each to an agent that is embedded in its machine."""
-    tools = [_passed_on("research"), _passed_on("check")]
-    model = ScriptedModel(
-        [
-            *(f"I pass it on.\nAction: {name}\nAction Input: elms" for name in ("research", "check")),
-            "Final Answer: Elms die of a fungus.",
-        ]
-    )
-    made = AgentExecutor(
-        agent=create_react_agent(model, tools),
-        tools=tools,
-        max_iterations=4,
-        max_fan_out=1,
-        nodes=[_embedded(one.name) for one in tools],
-    )
-    return recording_of(made.run("Why do elms die?"))
+    """Record a run with an unread reply, in which two embedded agents carry out a call each."""
 
+    def embedded(name: str, *turns: Turn) -> Piece:
+        agent = create_tool_calling_agent(Thinking(turns), TOOLS)
+        return sub_agent(AgentExecutor(agent=agent, tools=TOOLS), name, f"Let the {name} agent work.")
 
-def _passed_on(name: str) -> AnyTool:
-    @tool(name=name, description=f"Pass a task on to {name}.")
-    def answer(task: str) -> str:
-        return f"nobody does {task}"
-
-    return answer
-
-
-def _embedded(name: str) -> Any:
-    """Return an agent as a node that carries out the calls of the tool with its name."""
-
-    @tool
-    def look_up(query: str) -> str:
-        """Look something up."""
-        return f"3 hits for {query}"
-
-    model = ScriptedModel(["I look it up.\nAction: look_up\nAction Input: elm", f"Final Answer: {name} is done."])
-    inner = AgentExecutor(agent=create_react_agent(model, [look_up]), tools=[look_up], max_fan_out=1)
-
-    def enter(acted: Acted) -> Ready | Acted:
-        action = acted.actions[0]
-        return Ready(Run({"input": str(action.tool_input)})) if action.tool == name else acted
-
-    def leave(ending: AgentFinish | StoppedResponse, acted: Acted) -> Acted:
-        return acted.answer(0, ToolResult(ending.output))
-
-    return embed(inner, name, own=[Budget("iterations", 2)], enter=enter, leave=leave)
+    research = embedded("research", (1.0, calling(("search", {"query": "elms"}))), (1.0, answering("Fungus.")))
+    write = embedded("write", (1.0, answering("Elms die of a fungus.")))
+    turns: list[Turn] = [
+        (1.0, ModelReply("", (ToolCall("c", "search", "{not json"),), usage=Usage(300, 24))),
+        (1.0, calling(("research", {"task": "elm trees"}))),
+        (1.0, calling(("write", {"task": "about the fungus"}))),
+        (1.0, answering("Elms die of a fungus.")),
+    ]
+    return record(turns, "Why do elms die?", nodes=[research, write], max_iterations=6)

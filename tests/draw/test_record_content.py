@@ -13,7 +13,7 @@ from graphexec.draw import Recording
 from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.messages import ChatRequest, SystemMessage, UserMessage
 from graphexec.messages.turns import Conversation, MessageTurn
-from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps
+from tests.draw.debugged import Turn, answering, calling, failed_run, sixty_steps, two_agents
 from tests.draw.debugged import record as record_turns
 from tests.draw.recorded import records_of_version_1
 
@@ -33,6 +33,28 @@ def test_records_of_version_1_are_upgraded() -> None:
             assert reply["seconds"] == old["seconds"]
             assert reply["began"] == pytest.approx(old["spent"]["seconds"] - old["seconds"])
             assert "seconds" not in new
+
+
+def test_embedded_graphs_are_recorded_with_their_tasks() -> None:
+    moves = [record for record in two_agents().records if record["event"] == "moved"]
+    tasks = [(record["node"], record["task"]) for record in moves if "task" in record]
+    assert tasks == [
+        ("research.enter", {"input": "elm trees"}),
+        ("write.enter", {"input": "about the fungus"}),
+    ]
+    assert two_agents().records[0]["budgets"].keys() > {"research.iterations", "write.iterations"}
+
+
+def test_unread_reply_is_recorded_once() -> None:
+    moves = [record for record in two_agents().records if record["event"] == "moved"]
+    assert [record["node"] for record in moves if "steps" in record] == ["parse"]
+
+
+def test_outcomes_within_outcomes_do_not_repeat_the_run() -> None:
+    records = [record for record in two_agents().records if record["event"] == "moved"]
+    assert "Steps(" not in str(records)
+    task = next(record["value"] for record in records if record["outcome"] == "Task")
+    assert task["acted"]["actions"][0]["tool_input"] == {"task": "elm trees"}
 
 
 def test_newer_version_is_refused() -> None:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from graphexec.draw import Recording, recording_of
 from tests.draw.browser import chromium, open_run
-from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
+from tests.draw.debugged import (
+    answering,
+    calling,
+    failed_run,
+    record,
+    sixty_steps,
+    stopped_run,
+    twelve_tools,
+    two_agents,
+)
 from tests.draw.test_timeline import three_entries
 
 if TYPE_CHECKING:
@@ -25,12 +32,6 @@ pytestmark = pytest.mark.browser
 def browser() -> Generator[Browser]:
     with chromium() as started:
         yield started
-
-
-def delegation() -> Recording:
-    """Record a run with an embedded agent."""
-    path = Path(__file__).parents[2] / "examples" / "delegation.py"
-    return recording_of(runpy.run_path(str(path))["executor"].run("Why do elms die?"))
 
 
 def where(page: Page) -> str:
@@ -115,6 +116,28 @@ def test_iteration_of_one_step_is_its_row(browser: Browser, tmp_path: Path) -> N
         assert [row.get_attribute("data-position") for row in rows.all()] == ["1", "2", "3"]
 
 
+def test_ten_thousand_steps_make_few_rows(browser: Browser, tmp_path: Path) -> None:
+    turns = [(0.1, calling(("fetch", {"url": f"https://{at}.example", "seconds": 0.1}))) for at in range(2500)]
+    with open_run(browser, tmp_path, record(turns, "All?", max_iterations=2500)) as page:
+        rows = page.locator('[aria-level="1"]')
+        assert rows.last.get_attribute("aria-setsize") == "2501"
+        assert page.locator(".row").count() < 60
+        width = page.locator("#moment").evaluate("element => element.clientWidth")
+        # Models, tools and tokens.
+        assert page.locator("#lanes .call, #lanes .used").count() <= 3 * (width + 1)
+        moved: float = page.evaluate(
+            """() => {
+              const began = performance.now();
+              for (let at = 0; at < 10; at += 1)
+                document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
+              return performance.now() - began;
+            }"""
+        )
+        assert where(page) == "9,993 / 10,002"
+        # A tenth of this, but for a busy machine.
+        assert moved < 3000
+
+
 def test_steps_that_ask_for_nothing_are_left_out_on_demand(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, sixty_steps(), "#step=1") as page:
         page.locator("#quiet").click()
@@ -142,24 +165,32 @@ def test_failed_iteration_shows_its_error(browser: Browser, tmp_path: Path) -> N
         assert "connection reset by peer" in row.inner_text()
 
 
-def test_embedded_agent_shows_its_task_budget_and_calls(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, delegation(), "#step=4") as page:
-        row = page.locator('[data-position="3"]')
-        assert "elm trees" in row.inner_text()
+def test_embedded_agents_show_their_tasks_budgets_and_calls(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, two_agents(), "#step=7") as page:
+        assert "elm trees" in page.locator(".row.current .gist").inner_text()
+        assert "INPUT OF RESEARCH" in page.locator("#detail").inner_text().upper()
+        page.keyboard.press("ArrowRight")
         assert page.locator(".row.current .number").inner_text() == "1"
-        bar = page.locator("#detail .bar", has_text="delegate.iterations")
-        assert bar.locator(".count").inner_text() == "1 of 2"
-        assert "iteration 1 · delegate.iterations 1" in page.locator("#detail .where").inner_text()
+        bar = page.locator("#detail .bar", has_text="research.iterations")
+        assert bar.locator(".count").inner_text() == "1 of 3"
+        assert "iteration 2 · research.iterations 1" in page.locator("#detail .where").inner_text()
         page.keyboard.press("End")
+        names = page.locator('[aria-level="1"] .name').all_inner_texts()
+        assert names == ["parse → Ready", "research(elm trees)", "write(about the fungus)", "parse → AgentFinish"]
+        answers = page.locator('[aria-level="1"] .gist').all_inner_texts()[1:]
+        assert answers == ["Fungus.", "Elms die of a fungus.", "Elms die of a fungus."]
         shown = page.locator("#detail").inner_text()
-        assert "DELEGATE: 1 TOOL CALL" in shown.upper()
-        assert "Nothing about elm" in shown
+        assert "RESEARCH: 1 TOOL CALL" in shown.upper()
+        assert "3 hits for elms" in shown
 
 
 def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path: Path) -> None:
-    with open_run(browser, tmp_path, delegation()) as page:
-        box = page.locator(".toggle")
+    with open_run(browser, tmp_path, two_agents()) as page:
+        box = page.locator(".toggle[aria-label^='research:']")
         box.focus()
         page.keyboard.press("Enter")
-        assert page.locator('[data-node="delegate.plan"]').is_hidden()
-        assert "visited 1 time" in (box.get_attribute("aria-label") or "")
+        assert page.locator('[data-node="research.plan"]').is_hidden()
+        assert page.locator('[data-node="write.plan"]').is_visible()
+        # Each call of a tool passes it, and one is for the other agent.
+        assert "visited 2 times" in (box.get_attribute("aria-label") or "")
+        assert box.locator(".count").text_content() == "×2"

@@ -6,10 +6,10 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, final
 
 from graphexec._mistakes.tracebacks import format_traceback
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse, run_of
 from graphexec.effects import (
     CACHED_TOKENS,
     COMPLETION_TOKENS,
@@ -217,6 +217,34 @@ def outcome_data(outcome: object) -> Any:
             return value_data(outcome)
 
 
+@final
+class RunHistory:
+    """The runs in the outcomes so far: that of the machine, and those of its embedded graphs."""
+
+    def __init__(self) -> None:
+        # By graph: what its run was given.
+        self._tasks: dict[str, object] = {}
+        # The steps of the last outcome's run, and the recorded ones, which stay alive, by their ids.
+        self._steps = 0
+        self._recorded: dict[int, AgentStep] = {}
+
+    def new_data(self, node: str, outcome: object) -> Record:
+        """Return what is new: the `task` of a graph whose run begins, and the `steps` added without a call."""
+        run = run_of(outcome)
+        if run is None:
+            return {}
+        graph = node.rpartition(".")[0]
+        begins = bool(graph) and not run.steps and all(run.inputs is not one for one in self._tasks.values())
+        self._tasks[graph] = run.inputs
+        task = {"task": to_json_data(run.inputs)} if begins else {}
+        # After an embedded graph, the steps of the run around it come again.
+        new = [step for step in run.steps[min(self._steps, len(run.steps)) :] if id(step) not in self._recorded]
+        self._steps = len(run.steps)
+        unasked = [step for step in new if step.status == "parse_error"]
+        self._recorded |= {id(step): step for step in unasked}
+        return task | ({"steps": [step_data(step) for step in unasked]} if unasked else {})
+
+
 def value_data(value: object) -> Any:
     """Return the data of a value without the run in it, whose steps are in the records before it."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
@@ -228,9 +256,10 @@ def value_data(value: object) -> Any:
 # Any: a field of a user's outcome.
 def _part(held: Any) -> Any:
     match held:
-        case Run(inputs, steps):
-            # A run that begins, as that of an embedded agent does, shows what it was given.
-            return {"steps": len(steps)} | ({} if steps else {"inputs": to_json_data(inputs)})
+        case Run():
+            return {"steps": len(held.steps)}
+        case _ if run_of(held) is not None:
+            return outcome_data(held)
         case [AgentAction(), *others] if all(isinstance(one, AgentAction) for one in others):
             return _actions(held)
         case _:

@@ -158,6 +158,7 @@ class _Moved(_AtNode):
     outcome: str
     target: str
     steps: NotRequired[list[_Step]]
+    task: NotRequired[Any]
 
 
 class _Alive(TypedDict):

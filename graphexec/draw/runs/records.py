@@ -16,7 +16,7 @@ may get further fields:
 - `answered`: `node`, `call`, `provider_id`, `spent`, `replies` (exactly one), `within` (the usage of nested runs, by
   meter, if there were any)
 - `moved`: `node`, `outcome` (its class), `target`, `value` (the outcome's own data), and if there are any `steps`
-  (those of a reply that could not be parsed)
+  (those of a reply that could not be parsed), `task` (what the run of an embedded graph is given, when it begins)
 - `alive`: `time` (a sign of life, while nothing else is written)
 - `failed`: `node`, `call` (if one failed), `began`, `seconds`, `error` (before the `result` of a run that it ended)
 - `result`: `status` (`answered`, `stopped`, `interrupted`, `error`, `usage`), `exit_code`, `output` (`null` without an
@@ -75,6 +75,7 @@ from graphexec.actions import AgentStep, StoppedResponse, run_of, steps_of
 from graphexec.draw.model.picture import Picture, picture_of
 from graphexec.draw.runs.data import (
     Record,
+    RunHistory,
     call_data,
     effect_data,
     effect_name,
@@ -157,8 +158,7 @@ class Recorder:
         # The second of the run's clock, and the calls without a reply: where and when each was requested.
         self._now = 0.0
         self._open: dict[tuple[int, int], tuple[Asked, float]] = {}
-        # The steps of the run that are in the records.
-        self._steps = 0
+        self._history = RunHistory()
         # The last usage and its data, which consecutive records share.
         self._spent: tuple[Spent | None, Record] = (None, {})
         self.records: list[Record] = []
@@ -215,7 +215,7 @@ class Recorder:
                     outcome=type(outcome).__name__,
                     target=target,
                     value=outcome_data(outcome),
-                    **self._unasked_steps(outcome),
+                    **self._history.new_data(node, outcome),
                 )
             case Done(outcome, snapshot):
                 status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
@@ -251,16 +251,6 @@ class Recorder:
         if spent != self._spent[0]:
             self._spent = spent, spent_data(spent)
         return self._spent[1]
-
-    def _unasked_steps(self, outcome: object) -> Record:
-        """Return the steps that a node added without a call, such as those of a reply that could not be parsed."""
-        run = run_of(outcome)
-        if run is None:
-            return {}
-        new = run.steps[min(self._steps, len(run.steps)) :]
-        self._steps = len(run.steps)
-        unasked = [step_data(step) for step in new if step.status == "parse_error"]
-        return {"steps": unasked} if unasked else {}
 
     def _failed(self, event: Failed) -> Record:
         """Store where the exception ended the run, unless it came from outside, and return the result's record."""

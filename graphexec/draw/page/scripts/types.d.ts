@@ -86,6 +86,8 @@ interface MovedRecord extends AnyRecord {
   /** The outcome's own data. */
   value?: any;
   steps?: StepData[];
+  /** What the run of an embedded graph is given, when it begins. */
+  task?: any;
 }
 
 interface AliveRecord extends AnyRecord {

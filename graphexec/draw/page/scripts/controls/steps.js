@@ -333,6 +333,17 @@ function actionsOf({ moved }) {
 }
 
 /**
+ * Return the last answer of an embedded agent, or "".
+ * @param {Visit[]} visits
+ */
+function embeddedAnswer(visits) {
+  const answers = visits
+    .filter(({ node }) => node.includes("."))
+    .map(({ moved }) => moved?.value?.return_values?.output);
+  return inline(answers.findLast((one) => one !== undefined) ?? "");
+}
+
+/**
  * What mattered in an iteration: what the model decided, or else the calls of tools or the last outcome; and the results.
  * @param {Row} row
  * @returns {HTMLSpanElement[]}
@@ -349,9 +360,10 @@ function iterationText(row) {
   const name = called.map((one) => `${one.tool}(${shortInput(one.tool_input)})`);
   if (!name.length) name.push(ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`);
   const several = name.length > 1 ? `${plural(name.length, "call")}: ` : "";
+  const results = tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ");
   const text = failed.length
     ? failed.map(failureText).join(", ")
-    : tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ") || gist(visits[visits.length - 1]);
+    : embeddedAnswer(visits) || results || gist(visits[visits.length - 1]);
   const times = callsBetween(first, last);
   const took = times.length ? Math.max(...times.map((one) => one.ended)) - times[0].began : null;
   const numbers = iterations.map((one) => one.number).filter((one) => one !== null);

@@ -124,9 +124,22 @@ function visitParts(visit, position) {
     givenPart(position, !asks),
     ...requestParts(visit, position),
     ...failureParts(visit, position),
+    taskPart(visit, position),
     visit.moved ? outcomePart(visit.moved, position, !asks) : waiting(),
     recordsPart([visit.entered, ...visit.records, visit.moved], String(position)),
   ];
+}
+
+/**
+ * What the run of an embedded graph is given, at its entry.
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {HTMLElement | null}
+ */
+function taskPart({ node, moved }, position) {
+  if (moved?.task === undefined) return null;
+  const graph = node.slice(0, node.lastIndexOf("."));
+  return section(`Input of ${visible(graph)}`, dataView(moved.task, `${position} task`));
 }
 
 /**

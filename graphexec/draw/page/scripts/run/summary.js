@@ -19,7 +19,8 @@ export function gist(visit) {
     const reported = [...calls.flatMap((call) => call.notices), ...notices].map((record) => record.text);
     summary = replySummary(replies) || (asked || summary) + streamed || reported[0] || summary;
   }
-  return summary || valueSummary(visit.moved?.value);
+  const { value, task } = visit.moved ?? {};
+  return summary || (task === undefined ? valueSummary(value) : inline(task?.input ?? task));
 }
 
 /**
@@ -59,7 +60,5 @@ function valueSummary(value) {
   );
   const output = value.output ?? value.return_values?.output ?? value.return_values;
   if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
-  const inputs = value.run?.inputs;
-  if (inputs) return inline(inputs.input ?? inputs);
   return value.run?.steps ? plural(value.run.steps, "tool call") : "";
 }
