@@ -84,7 +84,7 @@ def test_folded_box_counts_its_visits(opened: Any) -> None:
         one.page.keyboard.press("f")
         critic = toggle(one, "critic")
         assert critic.locator(".count").text_content() == "×2"
-        assert critic.get_attribute("aria-label") == "critic: 1 node, visited 2 times"
+        assert critic.get_attribute("aria-label") == "critic ×2: 1 node, visited 2 times"
         for _ in range(2):
             one.page.keyboard.press("ArrowLeft")
         assert critic.locator(".count").text_content() == "×1"

@@ -56,7 +56,8 @@ export function readPieces(clusters) {
     const name = label.textContent;
     const piece = { path, members, rect, label, corner, panel, count, toggle, name, folded: false };
     label.removeAttribute("textLength");
-    toggle.append(panel, label, count);
+    // White space separates the words.
+    toggle.append(panel, label, " ", count);
     foldable.set(path, piece);
     toggle.addEventListener("click", () => fold([piece], !piece.folded));
   }
@@ -198,6 +199,8 @@ export function countPieces(position) {
     piece.toggle.classList.toggle("visited", count > 0);
     piece.toggle.classList.toggle("current", here !== null && within(here));
     const visited = hasRun ? `, visited ${plural(count, "time")}` : "";
-    piece.toggle.setAttribute("aria-label", `${piece.name}: ${plural(piece.members.length, "node")}${visited}`);
+    // What is seen is a part of the name.
+    const seenText = [piece.name, piece.count.textContent].filter(Boolean).join(" ");
+    piece.toggle.setAttribute("aria-label", `${seenText}: ${plural(piece.members.length, "node")}${visited}`);
   }
 }
