@@ -199,7 +199,7 @@ def test_page_leaves_out_what_it_shows_elsewhere(browser: Browser, tmp_path: Pat
             page.goto(f"{page.url.split('#')[0]}#step={step}")
             assert "log" not in page.locator("#detail dt").all_inner_texts()
         assert page.locator("#drawing text", has_text="start of a run").count() == 0
-        assert page.locator(".lit").is_visible()
+        assert [legend.is_visible() for legend in page.locator(".lit").all()] == [True, True]
         assert page.locator("#proof").is_visible()
         page.set_viewport_size({"width": 390, "height": 844})
         assert not page.locator("#proof").is_visible()
