@@ -203,3 +203,24 @@ def test_page_leaves_out_what_it_shows_elsewhere(browser: Browser, tmp_path: Pat
         assert page.locator("#proof").is_visible()
         page.set_viewport_size({"width": 390, "height": 844})
         assert not page.locator("#proof").is_visible()
+
+
+# The log of an agent repeats the reply; similar data of another machine are shown.
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"actions": [{"tool": "search", "log": "Invoking"}]}, "actions 0 tool search"),
+        ({"return_values": {"output": "done"}, "log": "done"}, "return_values output done"),
+        ({"log": "kept", "lines": 3}, "log kept lines 3"),
+        ({"actions": ["go", None, 1]}, "actions 0 go 1 null 2 1"),
+        ({"actions": [{"log": "kept"}]}, "actions 0 log kept"),
+    ],
+)
+def test_outcome_leaves_out_the_log_of_an_agent(browser: Browser, tmp_path: Path, value: object, shown: str) -> None:
+    run = record([(1.0, calling(("search", {"query": "x"}))), (1.0, answering("done"))], "q")
+    lines = [one | {"value": value} if one.get("outcome") == "Acted" else one for one in run.records]
+    changed = Recording.from_json_lines("".join(f"{json.dumps(line)}\n" for line in lines))
+    with open_run(browser, tmp_path, changed, "#step=2") as page:
+        page.set_default_timeout(3000)
+        data = page.locator("#detail .outcome .data").first
+        assert " ".join(data.locator("dt, .value").all_inner_texts()) == shown

@@ -168,7 +168,7 @@ SCHEMA: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", SCHEMA)
 def test_scripts_declare_the_fields_of_records(name: str) -> None:
-    """What scripts take for granted is validated, and they know of all that is."""
+    """The fields that scripts require are validated, and every validated field is declared."""
     schema = TypeAdapter(SCHEMA[name]).json_schema()
     declared = TYPES.get(f"{name}Record") or TYPES[f"{name}Data"]
     assert set(schema["properties"]) <= declared.names

@@ -2,6 +2,7 @@
 
 import { requestsOf, secondsOf } from "../run/calls.js";
 import { messageOf } from "../run/failures.js";
+import { withoutLog } from "../run/outcomes.js";
 
 /**
  * A compared text of a step; parts of the same `key` are compared with each other.
@@ -139,16 +140,6 @@ function part(key, title, kind, value) {
  */
 function present(parts) {
   return parts.filter((one) => one !== null);
-}
-
-/**
- * Return a value without the log of its actions, which repeats the reply.
- * @param {any} value
- * @returns {any}
- */
-function withoutLog(value) {
-  if (!Array.isArray(value?.actions)) return value;
-  return { ...value, actions: value.actions.map((/** @type {any} */ { log: _, ...action }) => action) };
 }
 
 /**

@@ -10,6 +10,7 @@ import { shortInput } from "../detail/parts.js";
 import { requestsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
+import { actionsOf } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
 import { gist } from "../run/summary.js";
 import { askedFor } from "./header.js";
@@ -323,18 +324,9 @@ function rowLine(numbered, name, took, text, bad = false) {
 }
 
 /**
- * Return the actions in the outcome of a visit, whose data may be anything.
- * @param {Visit} visit
- * @returns {{tool?: string, tool_input?: unknown}[]}
- */
-function actionsOf({ moved }) {
-  const actions = moved?.value?.actions;
-  return Array.isArray(actions) && actions.every((one) => typeof one?.tool === "string") ? actions : [];
-}
-
-/**
  * Return the last answer of an embedded agent, or "".
  * @param {Visit[]} visits
+ * @returns {string}
  */
 function embeddedAnswer(visits) {
   const answers = visits
@@ -355,7 +347,7 @@ function iterationText(row) {
   const calls = visits.flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls));
   const tools = calls.filter(({ effect }) => effect?.tool !== undefined);
   const ending = run.visits[last - 1];
-  const decided = visits.map(actionsOf).find((actions) => actions.length);
+  const decided = visits.map(({ moved }) => actionsOf(moved?.value)).find((actions) => actions.length);
   const called = decided ?? tools.map(({ effect }) => ({ tool: effect?.tool, tool_input: effect?.tool_input }));
   const name = called.map((one) => `${one.tool}(${shortInput(one.tool_input)})`);
   if (!name.length) name.push(ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`);

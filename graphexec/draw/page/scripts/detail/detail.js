@@ -8,6 +8,7 @@ import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
 import { graphBudgets } from "../run/iterations.js";
+import { withoutLog } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { endParts } from "./ending.js";
@@ -219,18 +220,6 @@ function outcomePart(moved, position, open) {
     ].filter(Boolean),
     { kind: "outcome" },
   );
-}
-
-/**
- * The log of an action repeats the reply, which is above.
- * @param {any} value
- * @returns {any}
- */
-function withoutLog(value) {
-  if (value === null || typeof value !== "object" || Array.isArray(value)) return value;
-  const { log: _, ...others } = value;
-  const actions = others.actions?.map?.((/** @type {any} */ { log: _one, ...rest }) => rest);
-  return actions ? { ...others, actions } : others;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { inline, plural } from "../base/text.js";
 import { requestsOf } from "./calls.js";
 import { failureText, hasFailed } from "./failures.js";
+import { actionsOf } from "./outcomes.js";
 
 /**
  * Return a one-line summary of a visit.
@@ -55,10 +56,9 @@ function replySummary(all) {
  */
 function valueSummary(value) {
   if (value === null || typeof value !== "object") return inline(value ?? "");
-  const actions = value.actions?.map?.(
-    (/** @type {StepData} */ action) => `${action.tool}(${inline(action.tool_input)})`,
-  );
+  const actions = actionsOf(value).map((action) => `${action.tool}(${inline(action.tool_input)})`);
+  if (actions.length) return actions.join(", ");
   const output = value.output ?? value.return_values?.output ?? value.return_values;
-  if (actions?.length || output !== undefined) return actions?.join(", ") ?? inline(output);
+  if (output !== undefined) return inline(output);
   return value.run?.steps ? plural(value.run.steps, "tool call") : "";
 }
