@@ -9,7 +9,8 @@
 With `executor=`, the page can go on from a step of the run with another reply, as `graphexec.draw.fork` does. The
 server has these addresses; those of a fork begin with `/forks/NUMBER/` instead of `/`:
 
-- `GET /`: the page of the run. In its data, `live` is the address of the events, and `fork` that of forks, or null.
+- `GET /`: the page of the run. In its data, `live` is the address of the events, and `fork` that of forks, or null; of
+  a fork, `parent` is that of its parent's page, and `comparison` that of a page with both runs side by side.
 - `GET /events`: the records as server-sent events; the id of each is its index in the run. `end` follows the result,
   `gone` the last record of a server that closes, and `again` says that another run has replaced this one.
 - `POST /fork`: go on from a step. The body is a JSON object of at most a mebibyte, with `step` (from 1); `call` (the

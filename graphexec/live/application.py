@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from graphexec.draw.page import html
+from graphexec.draw import compare_runs
+from graphexec.draw.page import ForkAddresses, html
 from graphexec.draw.runs.records import Recording
 from graphexec.errors import InputError
 from graphexec.live.feeds import Feed
@@ -60,7 +61,8 @@ def make_application(runs: LiveRuns, access: Access) -> Starlette:
         raise missing_extra(error) from error
 
     async def page(request: Request) -> Response:
-        feed = runs.find(_number(request))
+        number = _number(request)
+        feed = runs.find(number)
         if feed is None:
             return PlainTextResponse("There is no such run.\n", 404)
         feed.refresh()
@@ -70,7 +72,8 @@ def make_application(runs: LiveRuns, access: Access) -> Starlette:
             return PlainTextResponse("The run has not begun.\n", headers={"Refresh": "1", **_PRIVATE})
         try:
             # The layout takes a while, during which other readers still receive events.
-            text = await run_in_threadpool(_page, feed.lines[0], feed.run, runs.can_fork)
+            parent = runs.parent_of(number)
+            text = await run_in_threadpool(_page, feed.lines[0], feed.run, runs.can_fork, number > 0, parent)
         except InputError as error:
             return PlainTextResponse(f"{error}\n", 500)
         return HTMLResponse(text, headers=_PRIVATE)
@@ -92,10 +95,21 @@ def make_application(runs: LiveRuns, access: Access) -> Starlette:
         answer = {"page": page, "trace": started.trace, "changed_request": started.changed_request}
         return JSONResponse(answer, 201, headers={**_PRIVATE, "Location": page})
 
+    async def comparison(request: Request) -> Response:
+        number = _number(request)
+        parent = runs.parent_of(number)
+        if parent is None:
+            return PlainTextResponse("There is no such run.\n", 404)
+        try:
+            text = await run_in_threadpool(compare_runs, *runs.recordings(parent, number), names=("parent", "fork"))
+        except InputError as error:
+            return PlainTextResponse(f"{error}\n", 500)
+        return HTMLResponse(text, headers=_PRIVATE)
+
     routes = [Route("/", page), Route("/events", events)]
     if runs.forking:
         routes += [Route("/fork", fork, methods=["POST"]), Route("/forks/{number:int}/", page)]
-        routes += [Route("/forks/{number:int}/events", events)]
+        routes += [Route("/forks/{number:int}/events", events), Route("/forks/{number:int}/comparison", comparison)]
         routes += [Route("/forks/{number:int}/fork", fork, methods=["POST"])]
     known = Middleware(TrustedHostMiddleware, allowed_hosts=_HOSTS, www_redirect=False)
     middleware = [Middleware(_with_headers), known, Middleware(access.guard)]
@@ -109,11 +123,13 @@ def _number(request: Request) -> int:
 
 
 @lru_cache(maxsize=4)
-def _page(start: str, run: str, can_fork: Callable[[Recording], bool]) -> str:
-    """Return the page without the run's records, which it requests itself."""
+def _page(start: str, run: str, can_fork: Callable[[Recording], bool], is_fork: bool, parent: int | None) -> str:  # noqa: FBT001
+    """Return the page without the run's records, which it requests itself; `parent` is the number of its parent."""
     recording = Recording((json.loads(start),))
     fork = f"fork?run={run}" if can_fork(recording) else None
-    return html(recording.machine, recording, live=f"events?run={run}", fork=fork)
+    above = (f"../{parent}/" if parent else "../../") if is_fork else None
+    addresses = ForkAddresses(fork, above, "comparison" if is_fork else None)
+    return html(recording.machine, recording, live=f"events?run={run}", forks=addresses)
 
 
 async def _events(feed: Feed, run: str | None, last: str) -> AsyncIterator[bytes]:

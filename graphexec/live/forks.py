@@ -43,6 +43,8 @@ class _LiveRun:
     feed: Feed
     # The file of its records, if it has one.
     file: Path | None = None
+    # The number of the run that this one is a fork of.
+    parent: int | None = None
 
 
 @final
@@ -67,6 +69,16 @@ class LiveRuns:
     def find(self, number: int) -> Feed | None:
         """Return the records of a run, or `None` for an unknown number."""
         return self._runs[number].feed if number < len(self._runs) else None
+
+    def parent_of(self, number: int) -> int | None:
+        """Return the number of the run that a fork continues, or `None` for another run and for an unknown number."""
+        return self._runs[number].parent if number < len(self._runs) else None
+
+    def recordings(self, *numbers: int) -> list[Recording]:
+        """Return the records of runs so far. Raises `InputError` for records that cannot be read."""
+        for number in numbers:
+            self._runs[number].feed.refresh()
+        return [self._runs[number].feed.recording() for number in numbers]
 
     def can_fork(self, start: Recording) -> bool:
         """Return whether a run that begins so can be forked."""
@@ -102,7 +114,7 @@ class LiveRuns:
         except BaseException:
             self._busy.release()
             raise
-        self._runs.append(_LiveRun(feed_of(recorder), file))
+        self._runs.append(_LiveRun(feed_of(recorder), file, number))
         self._thread = threading.Thread(
             target=self._run, args=(forked, _Trace(recorder, out)), name="graphexec-fork", daemon=True
         )

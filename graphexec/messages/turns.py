@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
@@ -64,7 +63,11 @@ class _TurnLog:
 
     def count(self, steps: int) -> int:
         """Return the number of turns that are part of the messages of a run with so many steps."""
-        return bisect_right(self._needed, steps)
+        count = len(self._needed)
+        # The request is usually that of the longest run.
+        while count and self._needed[count - 1] > steps:
+            count -= 1
+        return count
 
     def extend(self, begun: int, turns: Sequence[MessageTurn]) -> None:
         """Add the turns after the first `begun` ones; those that another thread has added meanwhile are equal."""

@@ -40,6 +40,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "ContextOverflowError": (("too long",), {"status": 400, "prompt_tokens": 9, "context_tokens": 8}),
     "ReplyLimitError": (("too long",), {"status": 200, "limit": "bytes", "allowed": 8, "seen": 9}),
     "Terminated": ((15,), {}),
+    "ForkRequestError": (("there is no step 9; name another", 404), {}),
     "UsageError": (("these do not exist",), {"each": ["a", "b"]}),
     "DeadlockError": (("nothing goes on", [WaitingTask([print])]), {}),
     "AskedTooOftenError": (("plan", "asks without end", "declare it"), {}),

@@ -1,7 +1,9 @@
-"""A fork in a browser: the page's own request is admitted, that of a page of another port is not."""
+"""Forks in a browser: a reply is changed on the page, whose own request is admitted; that of another port is not."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -12,14 +14,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from graphexec import AgentExecutor, create_tool_calling_agent
+from graphexec.draw import Recording
 from graphexec.live import serving
-from tests.draw.browser import chromium
+from graphexec.messages import ModelReply, ModelRequest
+from tests.draw.browser import chromium, open_page, open_run
 from tests.draw.debugged import answering
 from tests.live.readers import PATIENCE
-from tests.live.test_forks import OBSERVATION, make, recorder_of_run
+from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -100,3 +105,80 @@ def test_page_of_another_port_cannot_fork(browser: Browser, trace: Path, tmp_pat
     finally:
         other.shutdown()
         other.server_close()
+
+
+def go_to(page: Page, step: int) -> None:
+    """Go to a step of a run that has ended."""
+    page.locator("#status", has_text="answered").wait_for(timeout=PATIENCE * 1000)
+    page.locator("#slider").fill(str(step))
+
+
+def test_reply_is_changed_on_the_page(browser: Browser, trace: Path) -> None:
+    asked: list[ModelRequest] = []
+
+    class Asked:
+        """A model that answers, and keeps its requests."""
+
+        def complete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            asked.append(request)
+            return answering("only a")
+
+        async def acomplete(self, request: ModelRequest, *, timeout: float | None = None) -> ModelReply:
+            return self.complete(request)
+
+    executor = AgentExecutor(agent=create_tool_calling_agent(Asked(), [look_up]), tools=[look_up])
+    with serving(trace, executor=executor) as url, open_page(browser, url) as one:
+        page = one.page
+        go_to(page, 1)
+        page.locator(".fork button", has_text="change and go on").click()
+        field = page.get_by_label("The reply of step 1, as JSON")
+        changed = json.loads(field.input_value())
+        changed["tool_calls"] = [{"name": "look_up", "arguments": {"word": "z"}}]
+        field.fill("{")
+        page.get_by_role("button", name="go on from here").click()
+        assert page.locator(".fork [role=alert]").inner_text()
+        field.fill(json.dumps(changed))
+        page.get_by_role("button", name="go on from here").click()
+        page.wait_for_url("**/forks/1/**")
+        page.locator("#status", has_text="answered").wait_for(timeout=PATIENCE * 1000)
+        assert "z is a word" in page.locator("#list").inner_text()
+        # The first of two requests was answered by the reader.
+        assert len(asked) == 1
+        assert page.locator("#forked").inner_text() == "fork of trace.jsonl at step 1 · that run · compare both"
+        page.locator("#forked a", has_text="compare both").click()
+        page.wait_for_url("**/forks/1/comparison**")
+        shown = page.locator("body").inner_text()
+        assert "z is a word" in shown
+        assert page.locator("ins").count() > 0
+        page.go_back()
+        page.locator("#forked a", has_text="that run").click()
+        page.locator("#position", has_text="1 / ").wait_for()
+        assert one.faults == []
+
+
+def test_refused_change_stays_in_the_editor(browser: Browser, trace: Path) -> None:
+    def refuse(recording: Recording) -> AgentExecutor:
+        if len(recording.records) > 1:
+            raise ValueError("the tools are gone")
+        return make(answering("never"))
+
+    with serving(trace, executor=refuse) as url, open_page(browser, url) as one:
+        page = one.page
+        go_to(page, 3)
+        page.locator(".fork button").nth(1).click()
+        field = page.get_by_label("The observation of step 3")
+        field.fill("nothing")
+        page.get_by_role("button", name="go on from here").click()
+        page.locator(".fork [role=alert]", has_text="the tools are gone").wait_for()
+        assert field.input_value() == "nothing"
+        field.press("Escape")
+        assert page.evaluate("document.activeElement.textContent") == "change and go on"
+
+
+def test_page_without_a_server_copies_the_command(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, recorder_of_run().recording, "#step=3") as page:
+        page.locator(".fork button").nth(1).click()
+        page.locator(".fork button", has_text="copied").wait_for()
+        copied: str = page.evaluate("navigator.clipboard.readText()")
+        wanted = ["replay", "trace.jsonl", "--at", "3", "--call", "1", "--observation", "b is a word"]
+        assert shlex.split(copied) == ["graphexec", *wanted]

@@ -86,6 +86,8 @@ function followAddress() {
   view.call = at;
   view.against = against;
   go(step ?? lastPosition());
+  // The records of a live page come later.
+  view.wanted = live !== null && step !== null && step > view.position ? step : null;
   showCall();
 }
 

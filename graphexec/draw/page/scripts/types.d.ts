@@ -303,6 +303,10 @@ interface PageData {
   clusters: Record<string, string[]>;
   records: RunRecord[];
   live: string | null;
+  /** Where a live page asks for a fork; and of a fork, the page of its parent and the comparison with that. */
+  fork?: string | null;
+  parent?: string | null;
+  comparison?: string | null;
 }
 
 /** What the page of two runs is given; `same` says that they are of one machine. */

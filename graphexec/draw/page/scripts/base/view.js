@@ -22,6 +22,9 @@ export const view = {
   against: "",
   // A live page shows the newest step until the reader moves.
   following: live !== null,
+  // The step that the address names, until the records of a live page have come so far.
+  /** @type {number | null} */
+  wanted: null,
   // Whether what is made now is for paper, where nothing can be opened.
   printing: false,
   // Whether the reader has chosen a theme.

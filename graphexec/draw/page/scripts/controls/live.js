@@ -116,7 +116,11 @@ function receive(event) {
  */
 function refresh() {
   const before = view.position;
-  if (view.following) view.position = lastPosition();
+  if (view.wanted !== null) {
+    view.position = Math.min(view.wanted, lastPosition());
+    view.following = false;
+    if (view.position === view.wanted || run.result) view.wanted = null;
+  } else if (view.following) view.position = lastPosition();
   if (view.found) searchFor(search.value);
   showHeader();
   show(before === view.position);

@@ -125,6 +125,7 @@ export function choose({ node, edge }) {
 export function move(wanted, { reveal = true } = {}) {
   pause();
   view.call = null;
+  view.wanted = null;
   go(wanted, { reveal });
   writeAddress();
 }

@@ -5,6 +5,7 @@ import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
 import { requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { asksModel } from "../run/run.js";
+import { forkPart } from "./forking.js";
 import { toolCalls } from "./messages.js";
 import { holds, section, shortInput, tracebackPart } from "./parts.js";
 import { modelPart } from "./request.js";
@@ -27,7 +28,8 @@ export function requestParts(visit, position) {
     if (request.calls.length > 1) parts.push(callBars(request, first));
     for (const [at, one] of request.calls.entries()) {
       const part = `${name}.${one.member}`;
-      const make = () => callParts(one, part).filter(Boolean);
+      const place = first + at;
+      const make = () => [...callParts(one, part), forkPart(one, position, place)].filter((made) => made !== null);
       const contents = request.calls.length > FEW ? [foldedCall(one, part, make)] : make();
       parts.push(element("div", { class: "pair", "data-call": first + at }, ...contents));
     }
