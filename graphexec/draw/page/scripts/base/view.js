@@ -8,6 +8,7 @@ import { live } from "./given.js";
  *   call: number | null,
  *   against: string,
  *   following: boolean,
+ *   wanted: number | null,
  *   printing: boolean,
  *   themed: boolean,
  *   pattern: RegExp | null,
@@ -23,7 +24,6 @@ export const view = {
   // A live page shows the newest step until the reader moves.
   following: live !== null,
   // The step that the address names, until the records of a live page have come so far.
-  /** @type {number | null} */
   wanted: null,
   // Whether what is made now is for paper, where nothing can be opened.
   printing: false,
