@@ -186,7 +186,7 @@ def test_embedded_agents_show_their_tasks_budgets_and_calls(browser: Browser, tm
 
 def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, two_agents()) as page:
-        box = page.locator(".toggle[aria-label^='research:']")
+        box = page.locator(".toggle[aria-label^='research']")
         box.focus()
         page.keyboard.press("Enter")
         assert page.locator('[data-node="research.plan"]').is_hidden()
