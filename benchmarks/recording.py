@@ -5,8 +5,8 @@
 A recorded run has one call of a trivial tool in each iteration, by a scripted model. Recording is
 `recording_of(result)`, which replays the run; its time for 1,200 calls is compared with that for 300, and may be four
 times as long. The page is `draw(..., "html", runs=recording)` of 1,000 steps, four of them an iteration, and of ten
-times as many. Times are the best of some rounds of wall time, in which all take turns and the garbage collector rests,
-as with `timeit`; with `--check` the exit status is 1 if a goal is missed.
+times as many. Times are the best of some rounds of processor time, in which all take turns and the garbage collector
+rests, as with `timeit`; with `--check` the exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def best(functions: list[Callable[[], object]], rounds: int) -> list[float]:
         for place, function in enumerate(functions):
             gc.collect()
             gc.disable()
-            began = time.perf_counter()
+            began = time.process_time()
             function()
-            shortest[place] = min(shortest[place], time.perf_counter() - began)
+            shortest[place] = min(shortest[place], time.process_time() - began)
             gc.enable()
     return shortest
 

@@ -10,6 +10,8 @@ from posixpath import dirname, join, normpath
 # The only form of import that the scripts use; `export` stands only before declarations.
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=const |let |function |async function )", re.MULTILINE)
+# Comments on lines of their own, which would be a third of a page's script.
+_COMMENT = re.compile(r"^[ ]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)\n", re.MULTILINE | re.DOTALL)
 
 
 @cache
@@ -20,10 +22,10 @@ def read_file(name: str) -> str:
 
 @cache
 def bundle(entry: str) -> str:
-    """Return a module of the folder `scripts` and all that it imports, each module after those it imports.
+    """Return a module of the folder `scripts` and all that it imports, each after those it imports.
 
-    The modules share one scope, so their top-level names must differ. Modules that import each other may use each
-    other's names only in functions.
+    Of the comments, the first line of each module is left. The modules share one scope, so their top-level names must
+    differ. Modules that import each other may use each other's names only in functions.
     """
     texts: dict[str, str] = {}
     _collect(entry, texts, set())
@@ -38,4 +40,6 @@ def _collect(name: str, texts: dict[str, str], begun: set[str]) -> None:
     source = read_file(f"scripts/{name}")
     for path in _IMPORT.findall(source):
         _collect(normpath(join(dirname(name), path)), texts, begun)
-    texts[name] = _EXPORT.sub("", _IMPORT.sub("", source))
+    # The first line says what the module is about.
+    purpose, _, code = _EXPORT.sub("", _IMPORT.sub("", source)).partition("\n")
+    texts[name] = f"{purpose}\n{_COMMENT.sub('', code)}"
