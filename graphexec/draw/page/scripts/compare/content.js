@@ -1,6 +1,6 @@
 // What a step did, as texts that can be compared: without ids, times and counts of tokens.
 
-import { requestsOf, secondsOf } from "../run/calls.js";
+import { isFailure, requestsOf, secondsOf } from "../run/calls.js";
 import { messageOf } from "../run/failures.js";
 import { withoutLog } from "../run/outcomes.js";
 
@@ -64,7 +64,7 @@ function callContent({ effect, reply }, name) {
     part(`${name} value`, `Requested: ${effect?.effect ?? ""}`, "effect", effect?.value),
   );
   if (!reply) return parts;
-  const wrong = reply.status && reply.status !== "ok" ? [reply.status, reply.error].filter(Boolean).join(", ") : null;
+  const wrong = isFailure(reply) ? [reply.status, reply.error].filter(Boolean).join(", ") : null;
   parts.push(
     part(`${name} reasoning`, "Reasoning", "reply", reply.reasoning),
     part(`${name} reply`, "Reply", "reply", reply.content || null),

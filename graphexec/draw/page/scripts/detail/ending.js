@@ -3,7 +3,7 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { live } from "../base/given.js";
 import { inline, number, plural, visible } from "../base/text.js";
-import { requestsOf } from "../run/calls.js";
+import { isFailure, requestsOf } from "../run/calls.js";
 import { failedPositions } from "../run/failures.js";
 import { run } from "../run/run.js";
 import { recordsPart } from "./copying.js";
@@ -146,7 +146,7 @@ function linkOf({ position }) {
  * @returns {HTMLElement}
  */
 function doneStep(step, index) {
-  const failed = step.status && step.status !== "ok";
+  const failed = isFailure(step);
   return element(
     "li",
     {},

@@ -3,7 +3,7 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
-import { requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { asksModel } from "../run/run.js";
 import { forkPart } from "./forking.js";
 import { toolCalls } from "./messages.js";
@@ -45,8 +45,9 @@ export function requestParts(visit, position) {
  * @param {() => HTMLElement[]} make
  * @returns {HTMLElement}
  */
-function foldedCall({ effect, reply, failure }, name, make) {
-  const failed = failure !== null || (reply?.status !== undefined && reply.status !== "ok");
+function foldedCall(call, name, make) {
+  const { effect, reply, failure } = call;
+  const failed = hasCallFailed(call);
   const title =
     effect?.tool === undefined ? ((effect ?? reply)?.effect ?? "") : `${effect.tool}(${shortInput(effect.tool_input)})`;
   const state = reply ? [reply.status, duration(reply.seconds)] : [failure ? "failed" : "no reply yet"];
@@ -108,7 +109,7 @@ function callBars(request, first) {
   const known = times.filter(Boolean);
   const began = Math.min(...known.map((one) => one.began));
   const long = spanOf(request) || 1;
-  const failures = request.calls.filter(({ reply }) => reply?.status && reply.status !== "ok").length;
+  const failures = request.calls.filter(({ reply }) => isFailure(reply)).length;
   const lines = request.calls.map(({ effect, reply }, index) => {
     const filled = element("span", { "data-bar": String(first + index) });
     const time = times[index];
@@ -116,7 +117,7 @@ function callBars(request, first) {
       filled.style.marginInlineStart = `${((time.began - began) / long) * 100}%`;
       filled.style.width = `${Math.max((time.seconds / long) * 100, 0.5)}%`;
     }
-    if (reply?.status && reply.status !== "ok") filled.className = "full";
+    if (isFailure(reply)) filled.className = "full";
     const line = element(
       "button",
       { class: "bar", type: "button", "data-call": first + index },
@@ -163,7 +164,7 @@ function effectPart(effect, name) {
  */
 function replyPart(reply, name, seconds) {
   if (reply.observation !== undefined) {
-    const failed = reply.status && reply.status !== "ok";
+    const failed = isFailure(reply);
     const contents = [dataView(reply.observation, name), tracebackPart(reply.traceback, name)];
     return section("Observation", contents.filter(Boolean), {
       kind: failed ? "failed" : "reply",

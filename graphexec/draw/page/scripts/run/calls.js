@@ -76,6 +76,24 @@ function readRequests(visit) {
 }
 
 /**
+ * Return whether a reply, or a step of a run, says that it failed.
+ * @param {{ status?: string } | null} reply
+ * @returns {boolean}
+ */
+export function isFailure(reply) {
+  return Boolean(reply?.status) && reply?.status !== "ok";
+}
+
+/**
+ * Return whether a call failed: its reply says so, or an exception ended it.
+ * @param {Call} call
+ * @returns {boolean}
+ */
+export function hasCallFailed({ reply, failure }) {
+  return failure !== null || isFailure(reply);
+}
+
+/**
  * Return the start and end of a call on the run's clock, or null for a call without a reply.
  *
  * @param {Pick<Call, "reply" | "failure">} call

@@ -1,7 +1,7 @@
 // What failed: replies, replies that could not be parsed, and exceptions.
 
 import { inline, number } from "../base/text.js";
-import { requestsOf } from "./calls.js";
+import { isFailure, requestsOf } from "./calls.js";
 import { run } from "./run.js";
 
 /**
@@ -14,7 +14,7 @@ function failuresOf(visit) {
   for (const { calls } of requestsOf(visit))
     for (const call of calls) {
       const { reply } = call;
-      if (reply?.status && reply.status !== "ok") found.push({ call, text: inline(reply.observation ?? "") });
+      if (isFailure(reply)) found.push({ call, text: inline(reply?.observation ?? "") });
     }
   for (const step of visit.moved?.steps ?? [])
     found.push({ call: null, text: `could not be parsed: ${inline(step.tool_input ?? step.observation ?? "")}` });

@@ -1,6 +1,6 @@
 // The calls of a run on its clock: a track for each kind of call, with lanes in which calls at once are below each other.
 
-import { requestsOf, timesOf } from "./calls.js";
+import { hasCallFailed, requestsOf, timesOf } from "./calls.js";
 import { secondsNow } from "./clock.js";
 import { run } from "./run.js";
 
@@ -62,11 +62,11 @@ export function tracksOf(shortest) {
 function spansOf(visit, position) {
   const calls = requestsOf(visit).flatMap((request) => request.calls);
   return calls.map((call, index) => {
-    const { effect, reply, failure } = call;
+    const { effect, reply } = call;
     const known = timesOf(call);
     const began = known?.began ?? visit.spent?.seconds ?? 0;
     const times = { began, ended: known?.ended ?? began, open: known === null };
-    const failed = failure !== null || (reply?.status !== undefined && reply.status !== "ok");
+    const failed = hasCallFailed(call);
     const tokens = (reply?.prompt_tokens ?? 0) + (reply?.completion_tokens ?? 0);
     return [kindOf(effect ?? reply ?? {}), { call, position, index, ...times, failed, tokens, cost: 0 }];
   });

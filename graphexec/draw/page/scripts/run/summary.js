@@ -1,7 +1,7 @@
 // A visit in one line.
 
 import { inline, plural } from "../base/text.js";
-import { requestsOf } from "./calls.js";
+import { isFailure, requestsOf } from "./calls.js";
 import { failureText, hasFailed } from "./failures.js";
 import { actionsOf } from "./outcomes.js";
 
@@ -41,7 +41,7 @@ function requestSummary(effects) {
  * @returns {string}
  */
 function replySummary(all) {
-  const wrong = all.filter((reply) => reply.status && reply.status !== "ok");
+  const wrong = all.filter(isFailure);
   const replies = wrong.length ? wrong : all;
   const contents = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
   const calls = replies.flatMap((reply) =>
