@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -173,6 +174,48 @@ def test_refused_change_stays_in_the_editor(browser: Browser, trace: Path) -> No
         assert field.input_value() == "nothing"
         field.press("Escape")
         assert page.evaluate("document.activeElement.textContent") == "change and go on"
+
+
+def test_draft_survives_the_next_rendering(browser: Browser, trace: Path) -> None:
+    """The detail is made anew when the run ends, and when a search marks its words."""
+    records = trace.read_text("utf-8").splitlines(keepends=True)
+    trace.write_text("".join(records[:-1]), encoding="utf-8")
+    with serving(trace, executor=make(answering("never"))) as url, open_page(browser, f"{url}#step=1") as one:
+        page = one.page
+        page.locator("#position", has_text="1 / ").wait_for()
+        page.locator(".fork button", has_text="change and go on").click()
+        field = page.get_by_label("The reply of step 1")
+        field.fill("a draft")
+        with trace.open("a", encoding="utf-8") as out:
+            out.write(records[-1])
+        page.locator("#status", has_text="answered").wait_for(timeout=PATIENCE * 1000)
+        assert field.input_value() == "a draft"
+        assert page.evaluate("document.activeElement.value") == "a draft"
+        field.press("Escape")
+        assert page.locator(".fork textarea").count() == 0
+        assert one.faults == []
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [("token", "the server refused it with the status 403"), ("server", "the server cannot be reached")],
+)
+def test_lost_server_is_named_at_the_editor(browser: Browser, trace: Path, lost: str, message: str) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(ExitStack())
+        url = server.enter_context(serving(trace, executor=make(answering("never"))))
+        page = stack.enter_context(open_page(browser, url)).page
+        go_to(page, 3)
+        page.locator(".fork button").first.click()
+        field = page.get_by_label("The observation of step 3")
+        field.fill("nothing")
+        if lost == "server":
+            server.close()
+        else:
+            page.context.clear_cookies()
+        page.get_by_role("button", name="go on from here").click()
+        page.locator(".fork [role=alert]", has_text=message).wait_for()
+        assert field.input_value() == "nothing"
 
 
 def test_page_without_a_server_copies_the_command(browser: Browser, tmp_path: Path) -> None:

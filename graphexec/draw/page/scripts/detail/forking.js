@@ -4,6 +4,10 @@ import { element } from "../base/dom.js";
 import { given } from "../base/given.js";
 import { copyButton } from "./copying.js";
 
+// The open editors by step and call: the detail is made anew while a run goes on, and a draft must outlast that.
+/** @type {Map<string, HTMLElement>} */
+const drafts = new Map();
+
 /**
  * Return what offers to change the reply of a call and to go on from there, or null if it has none that can be changed.
  * @param {Call} call
@@ -20,12 +24,33 @@ export function forkPart({ reply }, position, index) {
     const command = () => replayCommand(position, index, reply);
     return element("div", { class: "fork" }, copyButton("copy replay command", command));
   }
+  const name = `${position} ${index}`;
+  const draft = drafts.get(name);
+  if (draft) return keepFocus(draft);
   const button = element("button", { type: "button", class: "copy" }, "change and go on");
   const part = element("div", { class: "fork" }, button);
-  button.addEventListener("click", () =>
-    part.replaceChildren(...editor(part, button, { field, text, json, position, index })),
-  );
+  button.addEventListener("click", () => {
+    const close = () => {
+      drafts.delete(name);
+      part.replaceChildren(button);
+      button.focus();
+    };
+    drafts.set(name, part);
+    part.replaceChildren(editor(close, { field, text, json, position, index }));
+  });
   return part;
+}
+
+/**
+ * Return an open editor, which has the focus again after its move to another place if it has it now.
+ * @param {HTMLElement} draft
+ * @returns {HTMLElement}
+ */
+function keepFocus(draft) {
+  const focused = document.activeElement;
+  if (focused instanceof HTMLElement && draft.contains(focused))
+    setTimeout(() => focused.focus({ preventScroll: true }));
+  return draft;
 }
 
 /**
@@ -54,12 +79,11 @@ function callData({ name, arguments: written }) {
 
 /**
  * The editor of a reply: it asks for a fork, and leads to the page of the new run.
- * @param {HTMLElement} part
- * @param {HTMLButtonElement} button - What opened it, and has the focus again when it closes.
+ * @param {() => void} close
  * @param {{field: string, text: string, json: boolean, position: number, index: number}} change
- * @returns {HTMLElement[]}
+ * @returns {HTMLElement}
  */
-function editor(part, button, { field, text, json, position, index }) {
+function editor(close, { field, text, json, position, index }) {
   const input = element("textarea", {
     class: "text",
     rows: Math.min(12, 2 + text.split("\n").length),
@@ -77,10 +101,6 @@ function editor(part, button, { field, text, json, position, index }) {
     element("div", { class: "copies" }, start, cancel),
     fault,
   );
-  const close = () => {
-    part.replaceChildren(button);
-    button.focus();
-  };
   cancel.addEventListener("click", close);
   form.addEventListener("keydown", (event) => {
     if (event.key === "Escape") close();
@@ -98,7 +118,7 @@ function editor(part, button, { field, text, json, position, index }) {
     }
   });
   setTimeout(() => input.focus());
-  return [form];
+  return form;
 }
 
 /**
@@ -111,9 +131,12 @@ async function askForFork(change) {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(change),
+  }).catch(() => {
+    throw new Error("the server cannot be reached; start it again, and copy the text to its new page");
   });
-  const { page, error } = await answer.json();
-  if (!page) throw new Error(error ?? `the server answered ${answer.status}`);
+  // A refusal of the token is not JSON.
+  const { page, error } = await answer.json().catch(() => ({}));
+  if (!page) throw new Error(error ?? `the server refused it with the status ${answer.status}; load the page again`);
   return page;
 }
 
