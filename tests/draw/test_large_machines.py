@@ -198,4 +198,5 @@ def test_short_chain_stays_in_one_column() -> None:
 def test_large_machine_is_drawn_whole() -> None:
     picture = retries()
     drawing = svg(picture)
-    assert drawing.count("<title>") == len(picture.boxes) + len(picture.arrows)
+    # The drawing itself has a title, too.
+    assert drawing.count("<title>") == 1 + len(picture.boxes) + len(picture.arrows)
