@@ -113,3 +113,12 @@ def test_changed_tools_are_encoded_again() -> None:
 def test_runs_share_nothing_of_their_empty_beginning() -> None:
     Steps().memo["a"] = 1
     assert Steps().memo == {}
+
+
+def test_equal_conversations_have_equal_hashes_and_texts() -> None:
+    steps = [AgentStep(AgentAction("t", "x", "Look."), "seen")]
+    one, other = (Conversation(HEAD, Steps(steps), step_turns) for _ in range(2))
+    assert one == other
+    assert hash(one) == hash(other)
+    assert repr(one) == repr(list(other))
+    assert one[-1] == other[-1]

@@ -503,11 +503,11 @@ def test_search_matches_are_marked(chrome: Browser, answered_run: Recording, tmp
 def test_theme_follows_the_system_until_chosen(chrome: Browser, answered_run: Recording, tmp_path: Path) -> None:
     def colours(one: Opened) -> list[str]:
         body = "getComputedStyle(document.body).backgroundColor"
-        paper = "getComputedStyle(document.querySelector('.gx .paper')).fill"
-        matches: list[str] = one.page.evaluate(f"[{body}, {paper}]")
+        node = "getComputedStyle(document.querySelector('[data-node=parse] .outline')).fill"
+        matches: list[str] = one.page.evaluate(f"[{body}, {node}]")
         return matches
 
-    dark, light = ["rgb(16, 22, 29)"] * 2, ["rgb(255, 255, 255)"] * 2
+    dark, light = ["rgb(16, 22, 29)", "rgb(22, 30, 39)"], ["rgb(255, 255, 255)", "rgb(255, 255, 255)"]
     with page_of(chrome, tmp_path, draw_page(answered_run), dark=True) as one:
         assert colours(one) == dark
         one.page.emulate_media(color_scheme="light")
