@@ -49,7 +49,8 @@ def _parts(result: RunResult) -> tuple[str, ...]:
     # A run whose nodes are not pure cannot be followed again; its answer is shown all the same.
     except Exception as error:  # noqa: BLE001
         return ending, remark(f"The run cannot be drawn: {described(error)}")
-    frame = escape(page.replace("<head>", f"<head>{_BASE}", 1))
+    # Single quotes around it, for a page has many more double ones, and each escaped is six characters.
+    frame = escape(page.replace("<head>", f"<head>{_BASE}", 1), quote=False).replace("'", "&#39;")
     if len(frame) > MOST_CHARACTERS:
         size = f"{len(page) / 1e6:,.1f} MB"
         return (
@@ -62,7 +63,7 @@ def _parts(result: RunResult) -> tuple[str, ...]:
     )
     return (
         f'<iframe sandbox="allow-scripts" allow="clipboard-write" title="the run, step by step" style="{style}" '
-        f'srcdoc="{frame}"></iframe>',
+        f"srcdoc='{frame}'></iframe>",
         f"{ending} {remark('·')} {to_file} {remark('writes this page to a file')}",
     )
 
