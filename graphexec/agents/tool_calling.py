@@ -152,7 +152,8 @@ def read(reply: ModelReply, tools: Sequence[AnyTool] = ()) -> Decision:
                 f"the reply has reasoning, but neither an answer nor a call: {why}", observation=observation
             )
         return AgentFinish({"output": reply.content}, reply.content)
-    message = reply.message
+    # `reply.message` written out, to save a call at each step.
+    message = AssistantMessage(reply.content, reply.tool_calls, reply.reasoning)
     content = f"responded: {reply.content}\n" if reply.content else "\n"
     actions: list[AgentAction] = []
     for call in reply.tool_calls:

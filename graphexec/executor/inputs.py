@@ -23,22 +23,25 @@ Inputs: TypeAlias = Mapping[str, Any] | str
 
 def name_inputs(inputs: Inputs, keys: Sequence[str]) -> dict[str, Any]:
     """Return inputs by name; a string is the value of the only key. Raises `InputError` for any other type."""
-    if isinstance(inputs, Mapping):
-        return dict(inputs)
+    # A string first, because an abstract class is slow to ask.
+    if isinstance(inputs, str):
+        match keys:
+            case ():
+                return {"input": inputs}
+            case (key,):
+                return {key: inputs}
+            case _:
+                raise InputError(
+                    f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a string"
+                )
     # Callers without a type checker may pass a list of messages or None.
-    if not isinstance(inputs, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        remedy = "pass a dict of inputs by name, or the only input as a string"
-        if isinstance(inputs, (list, tuple)) and any(map(has_message_shape, inputs)):
-            key = keys[0] if keys else "input"
-            remedy = f"pass the question and the messages before it: {{{key!r}: question, 'chat_history': messages}}"
-        raise InputError(f"the inputs are {format_value(inputs)}; {remedy}")
-    match keys:
-        case ():
-            return {"input": inputs}
-        case (key,):
-            return {key: inputs}
-        case _:
-            raise InputError(f"the agent has several inputs; pass a dict with {', '.join(keys)} instead of a string")
+    if isinstance(inputs, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return dict(inputs)
+    remedy = "pass a dict of inputs by name, or the only input as a string"
+    if isinstance(inputs, (list, tuple)) and any(map(has_message_shape, inputs)):
+        key = keys[0] if keys else "input"
+        remedy = f"pass the question and the messages before it: {{{key!r}: question, 'chat_history': messages}}"
+    raise InputError(f"the inputs are {format_value(inputs)}; {remedy}")
 
 
 def single_input_key(executor: Any, owner: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -23,6 +23,7 @@ from graphexec.kernel.effects import CallContext
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.kernel.validation import reachable
@@ -45,6 +46,7 @@ class RunMethods(Generic[T_co]):
     """The methods of `AgentExecutor` that run it, and the parts of the executor that they need."""
 
     __slots__ = (
+        "_asks_model",
         "_binding",
         "_checks_access",
         "_graph",
@@ -61,6 +63,7 @@ class RunMethods(Generic[T_co]):
     # Set by `_use`, also in a copy of the executor.
     _graph: Graph[Ready, Ending]
     run_context: RunContext
+    _asks_model: bool
 
     def __init__(
         self,
@@ -99,6 +102,7 @@ class RunMethods(Generic[T_co]):
         """Set the machine that runs, and its handlers and limits."""
         self._graph = graph
         self.run_context = context
+        self._asks_model = _asks_model(graph.nodes.values())
 
     @property
     def limits(self) -> Limits:
@@ -339,11 +343,14 @@ class RunMethods(Generic[T_co]):
 
     def _may_ask_model(self, start: Ready | Snapshot) -> bool:
         """Return whether a run from there may ask the model: one that only has to save its memory needs none."""
-        left = set(self._graph.nodes)
-        if isinstance(start, Snapshot):
-            left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
-        effects = [effect for node in self._graph if node.name in left for effect in node.effects]
-        return any(issubclass(effect, ModelEffect) for effect in effects)
+        if not isinstance(start, Snapshot):
+            return self._asks_model
+        left = reachable(start.node, [(edge.source, edge.target) for edge in self._graph.edges])
+        return _asks_model(node for node in self._graph if node.name in left)
 
     def _prepare(self, named: Mapping[str, Any]) -> Mapping[str, Any]:
         return named if self.agent.prepare is None else self.agent.prepare(named, read_file)
+
+
+def _asks_model(nodes: Iterable[Node[Any, Any]]) -> bool:
+    return any(issubclass(effect, ModelEffect) for node in nodes for effect in node.effects)

@@ -311,7 +311,9 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     alone = len(results) == 1
     if alone:
         ((action, result),) = zip(actions, results, strict=True)
-        run = observed.run.with_steps((make_step(action, result),))
+        # `make_step` written out, to save a call at each step.
+        step = AgentStep(action, result.observation, result.status, result.model_text, result.error)
+        run = observed.run.with_steps((step,))
     else:
         steps = [make_step(action, result) for action, result in zip(actions, results, strict=True)]
         run = observed.run.with_steps(steps)

@@ -1,13 +1,7 @@
-"""The counters of a run: what it has spent, what its limits allow, and its rank.
-
-A rank proves that a run ends: its value falls at every step. The rank of a node is a sequence of levels; each level
-contributes the number of the node's component and the remaining amounts of the level's budgets. Values are compared
-from left to right. Natural numbers cannot fall forever (Floyd, 1967; lexicographic form: Alias et al., SAS 2010).
-"""
+"""The counters of a run: what it has spent, what its limits allow, and its rank."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from types import MappingProxyType
@@ -18,43 +12,14 @@ from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, 
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
 from graphexec.kernel.program import Charge, Step, Tariff, compile_program, invalid_answer
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import NestedRun
 
 # Most runs contain no nested runs, and share this value.
 _NO_CHARGES: Mapping[str, float] = MappingProxyType({})
 
-# `plan: ((3, ("iterations",)), (1, ()))`: component 3, ordered by the remaining iterations; inside it, part 1.
-Level: TypeAlias = tuple[int, tuple[str, ...]]
-Rank: TypeAlias = tuple[Level, ...]
-Ranks: TypeAlias = Mapping[str, Rank]
-
 # An effect whose nested run a resume continues.
 Begun: TypeAlias = tuple[Effect[Any], NestedRun]
-
-# Greater than the value of every rank.
-HIGHEST: tuple[float, ...] = (math.inf,)
-
-# A rank as a linear function of the remaining iterations: its height, its slope, and the limit on iterations.
-Line: TypeAlias = tuple[int, int, int]
-
-
-def linearize(ranks: Ranks, most: int | None) -> Mapping[str, Line] | None:
-    """Return the ranks as linear functions of the remaining iterations; `None` if they also count other budgets.
-
-    With component c, r of n (`most`) iterations remaining, and part p, the number is (c * (n + 1) + r) * P + p, where P
-    is greater than every part. These numbers have the same order as the ranks.
-    """
-    parts = 1 + max((component for rank in ranks.values() for component, _ in rank), default=0)
-    lines: dict[str, Line] = {}
-    for node, rank in ranks.items():
-        match rank:
-            case ((component, ()),):
-                lines[node] = component * ((most or 0) + 1) * parts, 0, 0
-            case ((component, ("iterations",)), (part, ())) if most is not None:
-                lines[node] = component * (most + 1) * parts + part, parts, most
-            case _:
-                return None
-    return lines
 
 
 class Counters:
@@ -88,17 +53,20 @@ class Counters:
         self._outer = outer
         # The machine as it is compiled for the run's limits.
         program = self.program = compile_program(graph, limits)
-        check_spent(spent, graph.meters)
-        self._counts: list[float] = [
-            spent.iterations,
-            *(spent.budgets.get(name, 0) for name in program.budgets),
-            *(spent.meters.get(name, 0) for name in program.meters),
-        ].copy()  # A copy reserves no room to grow.
+        meters, budgets = spent.meters, spent.budgets
+        self._counts: list[float] = [0] * len(program.names)
+        self._counts[0] = spent.iterations
+        # Nothing more is to be done for a new run.
+        if meters or budgets:
+            check_spent(spent, graph.meters)
+            self._counts[1:] = [budgets.get(name, 0) for name in program.budgets] + [
+                meters.get(name, 0) for name in program.meters
+            ]
         # Charged by nested runs during the open request; and before it, on meters that this run does not have.
         self._nested_charges = _NO_CHARGES
-        self._foreign_charges = {
-            name: count for name, count in spent.meters.items() if name not in program.slots
-        } or _NO_CHARGES
+        self._foreign_charges = (
+            {name: count for name, count in meters.items() if name not in program.slots} if meters else _NO_CHARGES
+        ) or _NO_CHARGES
         self.seconds = spent.seconds
         # Cached: it is read more often than it changes.
         self._spent: Spent | None = None
@@ -113,7 +81,7 @@ class Counters:
         # Whether there is a deadline.
         self.timed = limits.seconds is not None or self._outer_seconds is not None
         self._ranks = ranks
-        self._lines = None if ranks is None else linearize(ranks, limits.iterations)
+        self._lines = None if ranks is None else program.linear_ranks(ranks)
 
     def spent(self) -> Spent:
         """Return what the run has spent so far."""

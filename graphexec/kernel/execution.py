@@ -18,7 +18,7 @@ from graphexec.errors import (
     UnhandledOutcomeError,
     an,
 )
-from graphexec.kernel.counters import HIGHEST, Counters, Ranks
+from graphexec.kernel.counters import Counters
 from graphexec.kernel.effects import (
     All,
     Batch,
@@ -36,6 +36,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
 from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
+from graphexec.kernel.ranks import HIGHEST, Ranks
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,

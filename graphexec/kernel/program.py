@@ -19,6 +19,7 @@ from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
+from graphexec.kernel.ranks import Line, Ranks, linearize
 
 # A slot is an index into a run's list of counters. A charge is a slot, an amount, and the limit, which may be inf.
 Charge: TypeAlias = tuple[int, int, float]
@@ -119,6 +120,7 @@ class Program:
     """The steps of a graph and its counters: first the iterations, then the machine's budgets, then the meters."""
 
     __slots__ = (
+        "_linear_ranks",
         "budgets",
         "caps",
         "context_types",
@@ -135,6 +137,7 @@ class Program:
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         check_meters(graph, limits)
         self.limits = limits
+        self._linear_ranks: tuple[Ranks, Mapping[str, Line] | None] = {}, None
         self.budgets = tuple(graph.budgets)
         self.meters = tuple(dict.fromkeys((*graph.meters, *limits.meters)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
@@ -168,6 +171,14 @@ class Program:
                     step.resets[edge.outcome] = tuple(self.slots[budget.name] for budget in edge.resets)
         if any(step.receives for step in self.steps.values()):
             self._find_frames(graph)
+
+    def linear_ranks(self, ranks: Ranks) -> Mapping[str, Line] | None:
+        """Return what `linearize` makes of the ranks. The last is kept, because all runs of an executor share it."""
+        known, lines = self._linear_ranks
+        if known is not ranks:
+            lines = linearize(ranks, self.limits.iterations)
+            self._linear_ranks = ranks, lines
+        return lines
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:
         """Set the frames of each step: those that a later node receives, unless a node before it saves new ones."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 from graphexec.errors import InputError, an, format_value
-from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request
 from graphexec.kernel.events import (
     Answered,
@@ -29,6 +28,7 @@ from graphexec.kernel.events import (
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
 

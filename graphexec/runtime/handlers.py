@@ -15,9 +15,9 @@ from graphexec._arguments import NAME, Constraint, optional, validate
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
-from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
 
@@ -236,6 +236,8 @@ class RunOptions:
     host: CallContext[Any] | None = None
 
     def __post_init__(self) -> None:
+        if self.run_id is None and self.host is None:
+            return
         validate(
             "",
             ("run_id", self.run_id, optional(NAME, "a new one")),

@@ -159,7 +159,7 @@ class MemberCalls:
     def _add_reply(self, member: int, reply: object, now: float) -> None:
         took = now - self._began[member]
         kept = keep_charged(reply, self.batch.calls[member])
-        self._run.parts.extend((MemberReply(member, kept), now, took))
+        self._run.record(MemberReply(member, kept), now, took)
         self._ready.append((MemberReply(member, reply), now, took))
 
     async def _cut_open_calls(self) -> None:
@@ -173,5 +173,5 @@ class MemberCalls:
     def _begin(self, member: int) -> tuple[object, float, float]:
         self._began[member] = now = self._run.clock() - self._run.began
         answer = (MemberStarted(member), now, 0.0)
-        self._run.parts.extend(answer)
+        self._run.record(*answer)
         return answer

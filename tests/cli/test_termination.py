@@ -10,6 +10,7 @@ import signal
 import stat
 import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,14 @@ def stubborn() -> str:
         except BaseException:
             pass
 """
+
+
+@pytest.fixture(autouse=True)
+def heed_hangups() -> Iterator[None]:
+    """Let SIGHUP have its effect, here and in subprocesses, also where the tests are run by `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def result_in(file: Path) -> dict[str, Any]:

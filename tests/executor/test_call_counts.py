@@ -109,7 +109,7 @@ def call_tools(steps: int) -> Callable[[], object]:
     return lambda: executor.run("go")
 
 
-# Measured on 3.11: 72, 75, 94, 154, 157, 150, 99. Work done per call instead of per run would add 100.
+# Measured on 3.11: 73, 74, 92, 155, 156, 151, 99. Work done per call instead of per run would add 100.
 @pytest.mark.parametrize(
     ("way", "most"),
     [(run, 80), (arun, 84), (arun_in_time, 100), (stream, 160), (astream, 160), (observe, 160), (call_tools, 100)],

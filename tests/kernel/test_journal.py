@@ -96,7 +96,8 @@ def test_incomplete_journal_is_replayed_to_its_end() -> None:
     journal = result.journal
     assert journal is not None
     whole = list(replay(journal))
-    cut = type(journal)(journal.graph, journal.limits, journal.start, next(iter(journal)))
+    answer, *times = next(iter(journal))
+    cut = type(journal)(journal.graph, journal.limits, journal.start, [answer], times)
     part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)

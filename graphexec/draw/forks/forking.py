@@ -22,7 +22,7 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.kernel.events import Answered, Cut, Done, Event, Journal, attach_journal, journal_of
+from graphexec.kernel.events import Answered, Cut, Done, Event, Journal, JournalEntry, attach_journal, journal_of
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.snapshot import Snapshot
@@ -52,7 +52,7 @@ class Fork(Generic[T_co]):
     changed_request: int | None = None
     context: object = field(default=None, repr=False)
     _start: Snapshot = field(default=Snapshot("", None), repr=False)
-    _parts: tuple[object, ...] = field(default=(), repr=False)
+    _entries: tuple[JournalEntry, ...] = field(default=(), repr=False)
 
     def run(self) -> RunResult[T_co]:
         """Go on to the end and return the result, which has the whole run. Raises as `AgentExecutor.run` does."""
@@ -135,10 +135,18 @@ class Fork(Generic[T_co]):
         """Return the journal of the run from its beginning."""
         if journal is None:
             return None
-        parts = [*self._parts, *(part for entry in journal for part in entry)]
+        entries = [*self._entries, *journal]
+        answers, times = [answer for answer, *_ in entries], [time for _, *times in entries for time in times]
         began = None if journal.began is None else journal.began - self.snapshot.spent.seconds
         return Journal(
-            journal.graph, journal.limits, self._start, parts, journal.scope, began=began, seconds=journal.seconds
+            journal.graph,
+            journal.limits,
+            self._start,
+            answers,
+            times,
+            journal.scope,
+            began=began,
+            seconds=journal.seconds,
         )
 
 
@@ -218,7 +226,7 @@ def _make_fork(
         replayed.changed_request,
         context,
         start,
-        replayed.parts,
+        replayed.entries,
     )
 
 

@@ -13,7 +13,17 @@ from graphexec.draw.runs.prompts import PromptHistory
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import Answered, Asked, ChargedReply, Entered, Event, MemberReply, MemberStarted, Moved
+from graphexec.kernel.events import (
+    Answered,
+    Asked,
+    ChargedReply,
+    Entered,
+    Event,
+    JournalEntry,
+    MemberReply,
+    MemberStarted,
+    Moved,
+)
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.serialization import format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot
@@ -26,13 +36,13 @@ ReplySource: TypeAlias = Callable[[CallContext[Any], Record], object]
 @final
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The replayed part of a run: its events, the parts of its journal, and the run after it.
+    """The replayed part of a run: its events, the entries of its journal, and the run after it.
 
     `changed_request` is the first step whose request to a model differs from the recorded one, if any.
     """
 
     events: tuple[Event[Any], ...]
-    parts: tuple[object, ...]
+    entries: tuple[JournalEntry, ...]
     snapshot: Snapshot
     changed_request: int | None
 
@@ -52,7 +62,7 @@ class _Replay:
         self._left = deque(records)
         self._source = source
         self._events: list[Event[Any]] = []
-        self._parts: list[object] = []
+        self._entries: list[JournalEntry] = []
         self._prompts = PromptHistory()
         self._changed_request: int | None = None
         self._step = 0
@@ -74,14 +84,14 @@ class _Replay:
                     raise self._divergence("it ends") from None
                 if isinstance(item, (CallContext, Batch)):
                     answer = self._answer(item)  # pyright: ignore[reportUnknownArgumentType] - narrowed
-                    self._parts.extend(answer)
+                    self._entries.append(answer)
                 else:
                     answer = None
                     self._take_event(item)
             snapshot = _refund(self._execution.snapshot(), self._batch)
         finally:
             path.close()
-        return Replayed(tuple(self._events), tuple(self._parts), snapshot, self._changed_request)
+        return Replayed(tuple(self._events), tuple(self._entries), snapshot, self._changed_request)
 
     def _take_event(self, event: Any) -> None:
         record = self._left[0]

@@ -41,7 +41,10 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
         try:
             run = effect.run
             if is_async:
-                decision = await io.call_async(function, run.steps, dict(run.inputs))
+                # Awaited here on an event loop: `call_async` would keep another coroutine for each waiting run.
+                inputs = dict(run.inputs)
+                decided = io.call_async(function, run.steps, inputs) if io.blocking else function(run.steps, inputs)
+                decision = await decided
             else:
                 decision = decide(run) if yields_async or io.blocking else await io.call(decide, run)
                 # A lambda may return a coroutine or an async generator.

@@ -16,13 +16,13 @@ from itertools import permutations
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from graphexec.errors import InputError, UnhandledOutcomeError
-from graphexec.kernel.counters import Ranks
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Perform, answers_cut
 from graphexec.kernel.events import Answered, Asked, Cut, Entered, Moved
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
+from graphexec.kernel.ranks import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of

@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphexec.kernel.counters import Level, Ranks
 from graphexec.kernel.node import END
+from graphexec.kernel.ranks import Level, Ranks
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 
