@@ -9,13 +9,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, CallUpdate, NotDone, open_cancel_scope, start_in_thread
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, CallUpdate, NotDone, open_cancel_scope, run_in_thread
 
 T = TypeVar("T")
 
@@ -60,25 +59,24 @@ async def call_in_thread(call: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 
-    def deliver(future: Future[T]) -> None:
+    def deliver(value: T, error: BaseException | None) -> None:
         if result.done():
             return
-        error = future.exception()
         if isinstance(error, StopIteration):
             # asyncio cannot store it in a future; PEP 479 converts it to the same error.
             result.set_exception(RuntimeError(f"{call} raised StopIteration"))
         elif error is not None:
             result.set_exception(error)
         else:
-            result.set_result(future.result())
+            result.set_result(value)
 
-    def wake(future: Future[T]) -> None:
+    def receive(value: T, error: BaseException | None) -> None:
         # The loop may be closed by the time an abandoned call ends.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(deliver, future)
+            loop.call_soon_threadsafe(deliver, value, error)
 
     with open_cancel_scope() as scope:
-        start_in_thread(call, scope).add_done_callback(wake)
+        run_in_thread(call, scope, receive, capped=True)
         return await result
 
 

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, final
 
@@ -44,15 +45,42 @@ NOT_DONE = NotDone()
 
 @final
 class CancelScope:
-    """Stops calls in threads when their caller is cancelled."""
+    """Stops calls in threads when their caller is cancelled; a context manager, at whose end it is cancelled.
 
-    __slots__ = ("_listeners", "_lock", "_running", "cancelled")
+    Within the block it is cancelled with the scope around it, too, if there is an `outer` one.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_listeners", "_lock", "_outer", "_running", "cancelled")
+
+    def __init__(self, outer: CancelScope | None = None) -> None:
+        self._outer = outer
         self._lock = threading.Lock()
         self._listeners: set[Callable[[], object]] = set()
         self._running = 0
         self.cancelled = False
+
+    def __enter__(self) -> Self:
+        if self._outer is not None:
+            self._outer.add(self.cancel)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancel()
+        if self._outer is not None:
+            self._outer.remove(self.cancel)
+
+    def add(self, listener: Callable[[], object]) -> None:
+        """Call `listener` when the caller is cancelled, or at once if it already is."""
+        with self._lock:
+            self._listeners.add(listener)
+            cancelled = self.cancelled
+        if cancelled:
+            listener()
+
+    def remove(self, listener: Callable[[], object]) -> None:
+        """Do not call `listener` any more."""
+        with self._lock:
+            self._listeners.discard(listener)
 
     def begin(self) -> None:
         """Record that a thread begins a call. Raises `AbandonedError` if the caller has been cancelled."""
@@ -88,16 +116,11 @@ class CancelScope:
     @contextmanager
     def on_cancel(self, listener: Callable[[], object]) -> Generator[None, None, None]:
         """Call `listener` when the caller is cancelled during the `with` block, or at once if it already is."""
-        with self._lock:
-            self._listeners.add(listener)
-            cancelled = self.cancelled
-        if cancelled:
-            listener()
+        self.add(listener)
         try:
             yield
         finally:
-            with self._lock:
-                self._listeners.discard(listener)
+            self.remove(listener)
 
 
 _cancel_scope: contextvars.ContextVar[CancelScope | None] = contextvars.ContextVar(
@@ -110,16 +133,9 @@ def current_cancel_scope() -> CancelScope | None:
     return _cancel_scope.get()
 
 
-@contextmanager
-def open_cancel_scope() -> Generator[CancelScope, None, None]:
-    """Open a cancel scope, cancelled at the end of the `with` block or together with the scope of this thread."""
-    scope = CancelScope()
-    outer = _cancel_scope.get()
-    with outer.on_cancel(scope.cancel) if outer else nullcontext():
-        try:
-            yield scope
-        finally:
-            scope.cancel()
+def open_cancel_scope() -> CancelScope:
+    """Return a cancel scope that is cancelled at the end of its `with` block, or together with this thread's scope."""
+    return CancelScope(_cancel_scope.get())
 
 
 # A job: the number of a call, and the call. A thread takes jobs from its inbox.
@@ -220,20 +236,20 @@ def threads_since(number: int) -> list[int | None]:
     return [thread for call, thread in list(_threads.running.items()) if call > number]
 
 
-def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
-    """Start `call` in a daemon thread, with a copy of the caller's context variables; return its future.
+# Receives the result of a call, or the exception that it raised.
+Receiver: TypeAlias = Callable[[Any, BaseException | None], object]
+
+
+def run_in_thread(call: Callable[[], object], scope: CancelScope | None, receive: Receiver, *, capped: bool) -> None:
+    """Start `call` in a daemon thread, with a copy of the caller's context variables; `receive` its result there.
 
     If the scope is cancelled before the thread starts, the call is not made. Raises `ThreadLimitError` if no thread is
     available. A call that is not `capped` continues the work of an abandoned one.
     """
-    # It loads logging.
-    from concurrent.futures import Future
-
-    future: Future[T] = Future()
     context = contextvars.copy_context()
     context.run(_cancel_scope.set, scope)
 
-    def counted() -> T:
+    def counted() -> object:
         if scope is None:
             return call()
         scope.begin()
@@ -246,11 +262,26 @@ def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, 
         try:
             result = context.run(counted)
         except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
-            failure = error
-            return lambda: future.set_exception(failure)
-        return lambda: future.set_result(result)
+            return partial(receive, None, error)
+        return partial(receive, result, None)
 
     _threads.run(work, capped=capped)
+
+
+def start_in_thread(call: Callable[[], T], scope: CancelScope | None = None, *, capped: bool = True) -> Future[T]:
+    """Start `call` as `run_in_thread` does; return its future."""
+    # It loads logging.
+    from concurrent.futures import Future
+
+    future: Future[T] = Future()
+
+    def receive(result: T, error: BaseException | None) -> None:
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+    run_in_thread(call, scope, receive, capped=capped)
     return future
 
 
