@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, Unpack, final, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, final, overload
 
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.meters import Exhausted
@@ -16,6 +16,8 @@ from graphexec.messages.images import dump_observation, dump_with_images, restor
 # A function that needs pydantic-core imports it, because `import graphexec` should not.
 if TYPE_CHECKING:
     from pydantic_core import core_schema
+
+V = TypeVar("V")
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -188,6 +190,22 @@ class Steps(Sequence[AgentStep]):
         """
         # All runs begin with the same empty sequence, which must not keep what is theirs.
         return self._shared.memo if self._length else {}
+
+    def derive(self, key: Hashable, extend: Callable[[V, Sequence[AgentStep]], V], *, nothing: V) -> V:
+        """Return what `extend` makes of `nothing` and these steps. In a run it is called once with each step.
+
+        The `key` names the function, which adds further steps to what was made of the steps before them.
+        """
+        memo = self.memo
+        found: tuple[int, V] = memo.get(key, (0, nothing))
+        known, value = found
+        if known > self._length:
+            # A longer sequence has asked before.
+            return extend(nothing, self)
+        if known < self._length:
+            value = extend(value, self[known:])
+            memo[key] = self._length, value
+        return value
 
     def extended(self, steps: Sequence[AgentStep]) -> Steps:
         """Return these steps followed by the new ones."""

@@ -164,8 +164,7 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
 
     The labels in the observations are numbered in the order of all images.
     """
-    # The usual case, and each request has all steps.
-    if {type(step.observation) for step in run.steps} <= {str}:
+    if not _count_images(run.steps):
         return run, tuple(first)
     images = list(first)
     changed: list[AgentStep] = []
@@ -176,9 +175,16 @@ def number_images(run: Run, first: Sequence[Image]) -> tuple[Run, tuple[Image, .
         else:
             changed.append(step)
         images += found
-    if len(images) == len(first):
-        return run, tuple(first)
     return replace(run, steps=Steps(changed)), tuple(images)
+
+
+def _count_images(steps: Steps) -> int:
+    """Return the number of images in the observations. In a run each is read once, as each request has all steps."""
+
+    def extend(count: int, further: Sequence[AgentStep]) -> int:
+        return count + sum(len(observation_images(step)) for step in further)
+
+    return steps.derive(_count_images, extend, nothing=0)
 
 
 def _shift(text: str, images: Sequence[Image], by: int) -> str:
@@ -191,7 +197,7 @@ def _shift(text: str, images: Sequence[Image], by: int) -> str:
 def reject_images(run: Run, variables: Sequence[str]) -> None:
     """Raise `InputError` for a run with images, if its requests hold text only."""
     prepare_inputs(run.inputs, variables=variables, sees=False)
-    for step in run.steps:
+    for step in run.steps if _count_images(run.steps) else ():
         if observation_images(step):
             raise InputError(
                 f"the tool {step.action.tool} returned an image, but the agent's requests are completions, which hold "

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
 from graphexec._arguments import Constraint, validate, validate_each
-from graphexec.actions import Decision, Run, Steps
+from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import history_keys, history_messages, read_history
 from graphexec.agents.images import FileReader, input_images, number_images, prepare_inputs, reject_images
@@ -42,14 +42,22 @@ PREVIOUS_WORK = (
 )
 
 
-def format_thoughts(steps: Steps) -> str:
-    """Format the steps as a text that the model continues: its replies and the observations."""
-    return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought: " for step in steps)
+def make_scratchpad(format_step: Callable[[AgentStep], str]) -> Scratchpad:
+    """Make a scratchpad of the texts of the steps. In a run each is formatted once, and added to those before it."""
+
+    def extend(text: str, steps: Sequence[AgentStep]) -> str:
+        return text + "".join(map(format_step, steps))
+
+    return lambda steps: steps.derive(format_step, extend, nothing="")
 
 
-def format_legacy_thoughts(steps: Steps) -> str:
-    """Format the steps as LangChain's older agents do: without a space after `Thought:`."""
-    return "".join(f"{step.action.log}\nObservation: {observation_text(step)}\nThought:" for step in steps)
+# The steps as a text that the model continues: its replies and the observations.
+format_thoughts = make_scratchpad(lambda step: f"{step.action.log}\nObservation: {observation_text(step)}\nThought: ")
+
+# As LangChain's older agents format them: without a space after `Thought:`.
+format_legacy_thoughts = make_scratchpad(
+    lambda step: f"{step.action.log}\nObservation: {observation_text(step)}\nThought:"
+)
 
 
 def format_previous_work(steps: Steps) -> str:

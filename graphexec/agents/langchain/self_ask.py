@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
+from graphexec.actions import AgentAction, AgentFinish, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import Template, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, make_label_reader
@@ -16,7 +16,7 @@ from graphexec.agents.reading.json_text import read_text
 from graphexec.agents.reading.labels import INTERMEDIATE_ANSWER as INTERMEDIATE
 from graphexec.agents.reading.labels import Label, read_text_after
 from graphexec.agents.reading.text_parsing import BOTH, reject_cut_reply
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import InputError, ParseError
 from graphexec.messages import Model, ModelReply
 from graphexec.tools import AnyTool
@@ -51,6 +51,10 @@ _FOLLOW_UP = compile_lazily(r"(?i)[*_]{0,3}follow[ \t-]?up[ \t]{0,3}\d{0,3}[ \t]
 _FINISH = compile_lazily(r"(?i)[*_]{0,3}so the final answer is[ \t]{0,3}[*_]{0,3}[:：]")
 # At the beginning of a line, while the reply streams.
 _ANSWER = Label("So the final answer is")
+
+
+# The steps as a text that the model continues: its questions and their answers.
+format_scratchpad = make_scratchpad(lambda step: f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n")
 
 
 @remakeable
@@ -95,11 +99,6 @@ def _describe_examples(tool: AnyTool) -> str:
 def make_answer_reader() -> AnswerReader:
     """Make a reader that extracts the answer while the reply streams."""
     return make_label_reader(_ANSWER, INTERMEDIATE)
-
-
-def format_scratchpad(steps: Steps) -> str:
-    """Format the steps as a text that the model continues: its questions and their answers."""
-    return "".join(f"{step.action.log}\nIntermediate answer: {observation_text(step)}\n" for step in steps)
 
 
 def read(reply: ModelReply) -> Decision:

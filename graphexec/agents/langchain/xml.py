@@ -7,13 +7,13 @@ from functools import partial
 
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
+from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision
 from graphexec.agents.agent import Agent, remakeable
 from graphexec.agents.prompt import format_observation, names_of, observation_text, validate_tools
 from graphexec.agents.reading.answers import AnswerReader, strip_whitespace
 from graphexec.agents.reading.json_text import ReplyText
 from graphexec.agents.reading.text_parsing import BOTH, find_tool, make_unreadable_error, reject_cut_reply
-from graphexec.agents.scratchpad import TextProtocol, make_form, make_text_agent
+from graphexec.agents.scratchpad import TextProtocol, make_form, make_scratchpad, make_text_agent
 from graphexec.errors import ParseError
 from graphexec.messages import Model, ModelReply, separate_reasoning
 from graphexec.tools import AnyTool
@@ -77,20 +77,21 @@ def create_xml_agent(
     )
 
 
-def format_scratchpad(steps: Steps) -> str:
-    """Format the steps in tags. The end of each action, which the stop string cut off, is added again."""
-    return "".join(
-        f"{_format_step(step)}\n<observation>{escape_tags(observation_text(step))}</observation>\n" for step in steps
-    )
-
-
 def _format_step(step: AgentStep) -> str:
+    """Format a step in tags. The end of the action, which the stop string cut off, is added again."""
+    return f"{_format_action(step)}\n<observation>{escape_tags(observation_text(step))}</observation>\n"
+
+
+def _format_action(step: AgentStep) -> str:
     action = step.action
     if step.status == "parse_error":
         return action.log
     thought = _TOOL().split(action.log, maxsplit=1)[0]
     given = escape_tags(format_observation(action.tool_input))
     return f"{thought}<tool>{escape_tags(action.tool)}</tool><tool_input>{given}</tool_input>"
+
+
+format_scratchpad = make_scratchpad(_format_step)
 
 
 def read(reply: ModelReply, names: Collection[str] = ()) -> Decision:
