@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, final
 
 from graphexec.actions import NO_ASIDE, AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse
-from graphexec.agents import Agent
+from graphexec.agents import Agent, Decision
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import CallAgent, CallModel, CallTool, Decided, ToolResult
 from graphexec.errors import InputError, ParseError, format_value
@@ -268,8 +268,23 @@ def parse_or_raise(replied: Replied, agent: Agent) -> Acted | AgentFinish:
         ) from error
 
 
+def read_once(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
+    """Return what `agent.read` returns; after the first step it is called once, although several nodes read the reply.
+
+    Raises `ParseError`.
+    """
+    memo, count = run.steps.memo, len(run.steps)
+    found: tuple[int, object, object, Decision] | None = memo.get(read_once)
+    if found is not None and found[0] == count and found[1] is reply and found[2] is agent.read:
+        return found[3]
+    decision = agent.read(reply)
+    memo[read_once] = count, reply, agent.read, decision
+    return decision
+
+
 def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
-    decision = agent.read(replied.reply)
+    # Without rules no other node has read it.
+    decision = read_once(agent, replied.run, replied.reply) if agent.rules else agent.read(replied.reply)
     if type(decision) is not tuple and isinstance(decision, AgentFinish):
         # A copy with the run: the agent's own object stays unchanged.
         return AgentFinish(decision.return_values, decision.log, replied.run, unread=decision.unread)

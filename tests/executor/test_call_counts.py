@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from graphexec import AgentAction, AgentExecutor, AgentFinish, create_tool_calling_agent, tool
+from graphexec import (
+    Agent,
+    AgentAction,
+    AgentExecutor,
+    AgentFinish,
+    create_react_agent,
+    create_structured_agent,
+    create_tool_calling_agent,
+    tool,
+)
 from graphexec.messages import ModelReply, ModelRequest, ToolCall
 from tests.counting import count_calls
 
@@ -103,16 +112,45 @@ class Calls:
         return self.reply
 
 
-def call_tools(steps: int) -> Callable[[], object]:
-    agent = create_tool_calling_agent(Calls(), [add_one])
+class Writes(Calls):
+    """A model that writes what the agent's format wants."""
+
+    def __init__(self, text: str) -> None:
+        self.reply = ModelReply(text)
+
+
+def run_agent(agent: Agent, steps: int) -> Callable[[], object]:
     executor = AgentExecutor(agent=agent, tools=[add_one], max_iterations=steps)
     return lambda: executor.run("go")
 
 
-# Measured on 3.11: 73, 74, 92, 155, 156, 151, 99. Work done per call instead of per run would add 100.
+def call_tools(steps: int) -> Callable[[], object]:
+    return run_agent(create_tool_calling_agent(Calls(), [add_one]), steps)
+
+
+def write_json(steps: int) -> Callable[[], object]:
+    model = Writes('{"action": "add_one", "action_input": {"x": 1}}')
+    return run_agent(create_structured_agent(model, [add_one]), steps)
+
+
+def write_thoughts(steps: int) -> Callable[[], object]:
+    return run_agent(create_react_agent(Writes("I add.\nAction: add_one\nAction Input: 1"), [add_one]), steps)
+
+
+# Measured on 3.11: 73, 74, 92, 155, 156, 151, 99, 762, 551. Work done per call instead of per run would add 100.
 @pytest.mark.parametrize(
     ("way", "most"),
-    [(run, 80), (arun, 84), (arun_in_time, 100), (stream, 160), (astream, 160), (observe, 160), (call_tools, 100)],
+    [
+        (run, 80),
+        (arun, 84),
+        (arun_in_time, 100),
+        (stream, 160),
+        (astream, 160),
+        (observe, 160),
+        (call_tools, 100),
+        (write_json, 850),
+        (write_thoughts, 600),
+    ],
 )
 def test_calls_per_step(way: Callable[[int], Callable[[], object]], most: int) -> None:
     long, short = way(2 * STEPS), way(STEPS)

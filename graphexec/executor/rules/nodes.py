@@ -19,6 +19,7 @@ from graphexec.executor.table import (
     Policies,
     Replied,
     limit_reached,
+    read_once,
 )
 from graphexec.kernel.effects import Asks
 from graphexec.kernel.node import Node, charged, node
@@ -29,10 +30,10 @@ from graphexec.messages import ModelReply
 MOST_REQUESTS = 3
 
 
-def _read(agent: Agent, reply: ModelReply | Decided) -> Decision:
+def _read(agent: Agent, run: Run, reply: ModelReply | Decided) -> Decision:
     """Return the decision in a reply; no action if it cannot be read: that is left to `parse`."""
     try:
-        return agent.read(reply)
+        return read_once(agent, run, reply)
     except ParseError:
         return ()
 
@@ -56,7 +57,7 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
     """
     agent, run, reply = rules.agent, replied.run, replied.reply
     allowed = frozenset(rules.tools)
-    decision = _read(agent, reply)
+    decision = _read(agent, run, reply)
     for request in range(_most_requests(rules)):
         if not (copying := rules.copying_tools(run, _actions_of(decision))):
             break
@@ -66,7 +67,7 @@ def avoid_dummies(replied: Replied, policies: Policies, rules: CallRules) -> Ask
         else:
             allowed -= copying
             reply = yield policies.request(agent, run, partial(_narrow, names=allowed))
-        decision = _read(agent, reply)
+        decision = _read(agent, run, reply)
     actions = _actions_of(decision)
     better = actions and not rules.copying_tools(run, actions)
     return Replied(run, reply) if better or _is_answer(decision) else replied
@@ -91,14 +92,14 @@ def _most_requests(rules: CallRules) -> int:
 def answer_repeats(replied: Replied, policies: Policies, rules: CallRules) -> Asks[CallModel | CallAgent, Replied]:
     """Ask once for the answer, instead of a reply that only repeats calls. Without an answer, keep the reply."""
     agent, seen = rules.agent, policies.trim(replied.run)
-    actions = _actions_of(_read(agent, replied.reply))
+    actions = _actions_of(_read(agent, replied.run, replied.reply))
     if not actions or not all(rules.is_futile(seen, action) for action in actions):
         return replied
     # The run ends with the result of such a tool.
     if any(tool.return_direct for action in actions if (tool := rules.find_tool(action))):
         return replied
     reply: ModelReply | Decided = yield policies.request(agent, replied.run, _ask_for_answer)
-    return Replied(replied.run, reply) if _is_answer(_read(agent, reply)) else replied
+    return Replied(replied.run, reply) if _is_answer(_read(agent, replied.run, reply)) else replied
 
 
 def _ask_for_answer(agent: Agent, run: Run) -> CallModel | CallAgent:
