@@ -26,6 +26,9 @@ PURE = tuple(
 EXTRAS = ".[cli,draw,live,local,testing]"
 TEST_TOOLS = ("httpx-sse", "httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
+# The runtime imports the standard library alone, and the semantics and the seeded defects are those of the executor,
+# whose own tests are run. Other packages cannot change them.
+SAME_WITH_ANY = ("tests/runtime", "tests/semantics", "tests/defects", "tests/test_structure.py")
 
 
 def python(session: nox.Session, *arguments: str) -> None:
@@ -77,13 +80,14 @@ def site(session: nox.Session) -> None:
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Run all properties with many examples, and with them all tests of the pure layers, which cover these."""
+    """Run the usual tests with many examples of each property; those of the pure layers cover these."""
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
-    # what is to be measured before the measuring begins.
+    # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
+    # before Python 3.14.
     parallel = ("-n", "auto", "--dist", "worksteal", THOROUGH)
     python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
     others = (f"--ignore={path}" for path in PURE)
-    python(session, "pytest", *parallel, *others, "-m", "hypothesis and not (slow or local_model or browser)")
+    python(session, "pytest", *parallel, *others)
 
 
 @nox.session
@@ -96,12 +100,12 @@ def long(session: nox.Session) -> None:
 
 @nox.session(venv_backend="uv")
 def lowest(session: nox.Session) -> None:
-    """Run the usual tests with the lowest versions of what users install."""
+    """Run the usual tests that depend on other packages with the lowest versions of what users install."""
     session.chdir(TOP)
     session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
     # Leaves what is installed as it is.
     session.install(*TEST_TOOLS)
-    ignored = (f"--ignore={path}" for path in NEED_MORE)
+    ignored = (f"--ignore={path}" for path in (*NEED_MORE, *SAME_WITH_ANY))
     session.run("python", "-m", "pytest", "--hypothesis-profile=quick", *ignored)
 
 
