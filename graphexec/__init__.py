@@ -5,35 +5,36 @@ Most programs need only the names exported here. The packages, and the modules `
 """
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from graphexec._mistakes import ModuleExplainer
-from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
-from graphexec.agents import (
-    Agent,
-    callable_agent,
-    chat_agent,
-    create_react_agent,
-    create_structured_agent,
-    create_tool_calling_agent,
-)
-from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, AskHuman, agent_limits
-from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
-from graphexec.executor.creation import create_agent
-from graphexec.executor.executor import AgentExecutor
-from graphexec.executor.result import RunResult
-from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
-from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
-from graphexec.kernel.graph import Graph, draft, edges, graph, on
-from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
-from graphexec.kernel.node import END, Node, charged, metered, node, opaque
-from graphexec.kernel.snapshot import Snapshot, snapshot_of
-from graphexec.kernel.stepping import advance, begin
-from graphexec.kernel.surgery import embed, replace, splice, wrap
-from graphexec.tools import Tool, tool
 
 if TYPE_CHECKING:
+    from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
+    from graphexec.agents import (
+        Agent,
+        callable_agent,
+        chat_agent,
+        create_react_agent,
+        create_structured_agent,
+        create_tool_calling_agent,
+    )
+    from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS, AskHuman, agent_limits
+    from graphexec.errors import GraphError, GraphexecError, InputError, LimitsError, ModelError, ParseError
+    from graphexec.executor.creation import create_agent
+    from graphexec.executor.executor import AgentExecutor
     from graphexec.executor.progress import Progress
+    from graphexec.executor.result import RunResult
+    from graphexec.kernel.effects import All, Asks, CallContext, Effect, ask, ask_all
+    from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Moved, Reported
+    from graphexec.kernel.graph import Graph, draft, edges, graph, on
+    from graphexec.kernel.meters import ITERATIONS, Budget, Exhausted, Limits, Meter, Spent
+    from graphexec.kernel.node import END, Node, charged, metered, node, opaque
+    from graphexec.kernel.snapshot import Snapshot, snapshot_of
+    from graphexec.kernel.stepping import advance, begin
+    from graphexec.kernel.surgery import embed, replace, splice, wrap
+    from graphexec.tools import Tool, tool
     from graphexec.verify import UnprovedError
 
 __version__ = "0.1.0"
@@ -109,23 +110,51 @@ __all__ = [
     "wrap",
 ]
 
+# Where these names are. A module is imported when one of its names is first used, so that the command line, and
+# programs that use one package, do not wait for the others.
+_MODULES = {
+    "graphexec.actions": "AgentAction AgentFinish AgentStep StoppedResponse",
+    "graphexec.agents": "Agent callable_agent chat_agent create_react_agent create_structured_agent "
+    "create_tool_calling_agent",
+    "graphexec.effects": "COST MODEL_CALLS TOKENS TOOL_CALLS AskHuman agent_limits",
+    "graphexec.errors": "GraphError GraphexecError InputError LimitsError ModelError ParseError",
+    "graphexec.executor.creation": "create_agent",
+    "graphexec.executor.executor": "AgentExecutor",
+    "graphexec.executor.progress": "Progress",
+    "graphexec.executor.result": "RunResult",
+    "graphexec.kernel.effects": "All Asks CallContext Effect ask ask_all",
+    "graphexec.kernel.events": "Answered Asked Done Entered Event Failed Moved Reported",
+    "graphexec.kernel.graph": "Graph draft edges graph on",
+    "graphexec.kernel.meters": "ITERATIONS Budget Exhausted Limits Meter Spent",
+    "graphexec.kernel.node": "END Node charged metered node opaque",
+    "graphexec.kernel.snapshot": "Snapshot snapshot_of",
+    "graphexec.kernel.stepping": "advance begin",
+    "graphexec.kernel.surgery": "embed replace splice wrap",
+    "graphexec.tools": "Tool tool",
+    "graphexec.verify": "UnprovedError",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+# The packages and modules that `import graphexec` is enough for.
+_PACKAGES = frozenset({"actions", "agents", "effects", "errors", "executor", "kernel", "messages", "runtime", "tools"})
+
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        # The first proof loads the prover.
-        if name == "UnprovedError":
-            from graphexec.verify import UnprovedError
+        if name in _PACKAGES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _MODULE_OF:
+            from graphexec._mistakes import missing_name
 
-            return UnprovedError
-        if name == "Progress":
-            from graphexec.executor.progress import Progress
+            raise missing_name(__name__, name)
+        found = getattr(import_module(_MODULE_OF[name]), name)
+        # The next use finds it at once.
+        globals()[name] = found
+        return found
 
-            return Progress
-        from graphexec._mistakes import missing_name
-
-        raise missing_name(__name__, name)
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_PACKAGES})
 
     # Behind all other finders, so it is asked only for modules that are not there.
     sys.meta_path.append(ModuleExplainer(__name__))

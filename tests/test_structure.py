@@ -133,6 +133,18 @@ def test_every_public_name_exists() -> None:
             assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()))
 
 
+def test_top_names_are_those_of_their_modules() -> None:
+    body = ast.parse(FILES["graphexec"].read_text(encoding="utf-8")).body
+    block = next(one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING")
+    # What type checkers see, and what a program gets.
+    imports = [(one.module, alias.name) for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names]
+    assert sorted(name for _, name in imports) == sorted(graphexec.__all__)
+    for module, name in imports:
+        assert module is not None
+        assert getattr(graphexec, name) is getattr(import_module(module), name), name
+    assert {*graphexec.__all__} < {*dir(graphexec)}
+
+
 def test_no_two_classes_share_a_public_name() -> None:
     defined = Counter(
         node.name

@@ -5,7 +5,11 @@ import subprocess
 import sys
 import textwrap
 
-# Modules of Python 3.12, which has the most; `import graphexec` loads no dependency.
+# Looks up every public name, but those that load the prover and the display of progress.
+ALL_NAMES = (
+    "import graphexec; [getattr(graphexec, name) for name in {*graphexec.__all__} - {'UnprovedError', 'Progress'}]"
+)
+# Modules of Python 3.12, which has the most; the public names load no dependency.
 MOST_OTHERS = 59
 # Modules of the package.
 MOST_OWN = 115
@@ -22,8 +26,19 @@ def imported_modules(*lines: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def test_import_loads_few_modules() -> None:
-    modules = imported_modules("import graphexec")
+def test_import_loads_errors_alone() -> None:
+    own = {name for name in imported_modules("import graphexec") if name.startswith("graphexec.")}
+    assert {name for name in own if not name.startswith("graphexec._mistakes")} == {"graphexec.errors"}
+
+
+def test_name_loads_its_package_alone() -> None:
+    modules = imported_modules("from graphexec import Graph, Limits, node")
+    packages = {name.split(".")[1] for name in modules if name.startswith("graphexec.")}
+    assert packages == {"_mistakes", "errors", "kernel"}
+
+
+def test_all_names_load_few_modules() -> None:
+    modules = imported_modules(ALL_NAMES)
     heavy = {"asyncio", "concurrent.futures", "logging", "httpx", "networkx", "typer", "rich", "xllamacpp"}
     heavy |= {"pydantic", "pydantic_core", "typing_extensions"}
     assert modules & heavy == set()
@@ -35,8 +50,8 @@ def test_import_loads_few_modules() -> None:
 
 def test_import_compiles_no_pattern() -> None:
     # These modules of Python do.
-    modules = imported_modules("import dataclasses, json, re, string", "re.compile = None", "import graphexec")
-    assert "graphexec" in modules
+    modules = imported_modules("import dataclasses, json, re, string", "re.compile = None", ALL_NAMES)
+    assert "graphexec.executor.executor" in modules
 
 
 def test_models_load_no_client_before_the_first_call() -> None:
@@ -45,7 +60,7 @@ def test_models_load_no_client_before_the_first_call() -> None:
 
 
 def test_drawing_is_imported_by_the_first_picture() -> None:
-    assert not any(name.startswith("graphexec.draw") for name in imported_modules("import graphexec"))
+    assert not any(name.startswith("graphexec.draw") for name in imported_modules(ALL_NAMES))
     assert "graphexec.draw" in imported_modules("import graphexec", "f'{graphexec.executor.AGENT_EXECUTOR:mermaid}'")
 
 
