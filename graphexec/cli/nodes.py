@@ -10,12 +10,11 @@ from importlib import import_module, metadata
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from graphexec.cli.exit_codes import Debug, UsageError, error_line, exit_on_error, flatten
 from graphexec.cli.files import write
 from graphexec.cli.samples import annotation_of, make_sample, plug_sample
-from graphexec.cli.terminal import Screen
+from graphexec.cli.screen import print_table
 from graphexec.errors import GraphexecError, did_you_mean, format_value
 
 # Packages publish their pieces as entry points of this group: `critic = "my_package:critic"`.
@@ -94,12 +93,7 @@ def _print_list(found: Sequence[Listed]) -> None:
     if not sys.stdout.isatty():
         write("".join("\t".join(row) + "\n" for row in rows), None)
         return
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0))
-    for header in ("name", "package", "takes", "options", ""):
-        table.add_column(header, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    Screen(sys.stdout).print(table)
+    print_table(("name", "package", "takes", "options", ""), rows, sys.stdout)
 
 
 def _format_classes(one: Listed) -> str:

@@ -11,13 +11,10 @@ from typing import Any
 import typer
 from typer.main import get_command
 
-from graphexec.cli.checking import checks
-from graphexec.cli.commands import app
+from graphexec.cli.commands import app, load_command
 from graphexec.cli.exit_codes import FAILED, INTERRUPTED, READER_GONE, USAGE, TyperUsageError, flatten, print_json_error
 from graphexec.cli.terminal import discard_streams, make_writable
 from graphexec.errors import HistoryWarning
-
-app.add_typer(checks)
 
 # Newer versions of typer parse values with pydantic, which adds this prefix to messages.
 _PYDANTIC_PREFIX = "Value error, "
@@ -114,7 +111,7 @@ _MODEL_COMMANDS = {
 
 
 def _options_of_run() -> set[str]:
-    return {option for parameter in _command().commands["run"].params for option in parameter.opts}
+    return {option for parameter in load_command("run").params for option in parameter.opts}
 
 
 def _find_remedy(error: object, message: str, command: str) -> str:

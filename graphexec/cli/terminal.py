@@ -8,9 +8,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
-
-from rich.console import Console
+from typing import TextIO
 
 # Escape sequences: CSI in both forms, then strings such as a window's title, then any other.
 _SEQUENCES = re.compile(
@@ -20,9 +18,6 @@ _SEQUENCES = re.compile(
 )
 # Control characters except newline and tab, and the marks that change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-# Columns of a stream that is not a terminal.
-_FILE_WIDTH = 160
 
 
 def clean(text: str) -> str:
@@ -79,38 +74,6 @@ def symbols_for(stream: TextIO) -> Symbols:
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return symbols
-
-
-class Screen(Console):
-    """A rich console without markup, emoji and highlighting. A closed pipe is an error."""
-
-    def __init__(self, stream: TextIO) -> None:
-        terminal = stream.isatty()
-        super().__init__(
-            file=stream,
-            width=None if terminal or os.environ.get("COLUMNS") else _FILE_WIDTH,
-            markup=False,
-            emoji=False,
-            highlight=False,
-        )
-
-    def on_broken_pipe(self) -> NoReturn:
-        """Raise an exception; rich would exit with 1."""
-        raise BrokenPipeError
-
-
-class TraceScreen(Screen):
-    """A screen for the trace: if it cannot be written (the disk is full), the run continues without it."""
-
-    # Any: as in rich.
-    def print(self, *objects: Any, **options: Any) -> None:
-        """Print, and ignore a full disk."""
-        try:
-            super().print(*objects, **options)
-        except BrokenPipeError:
-            raise
-        except OSError:
-            pass
 
 
 def is_same_file(one: TextIO, other: TextIO) -> bool:

@@ -18,7 +18,8 @@ import typer
 from graphexec.cli.exit_codes import Debug, Terminated, UsageError, exit_on_error, option
 from graphexec.cli.files import write
 from graphexec.cli.runs.termination import terminable
-from graphexec.cli.terminal import ASCII, Screen, print_path, symbols_for
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import ASCII, print_path, symbols_for
 
 # Columns of a timeline: the width without a terminal, and the minimum.
 _WIDTH, _LEAST = 100, 40

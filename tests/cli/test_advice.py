@@ -30,7 +30,7 @@ from graphexec import (
     tool,
 )
 from graphexec.actions import Run, Steps
-from graphexec.cli.commands import app
+from graphexec.cli.commands import COMMANDS, app, load_command
 from graphexec.cli.runs.advice import ADVICE, STARTS, advise, advise_on_cut_replies, advise_on_limit, replace_limit_code
 from graphexec.errors import ModelConnectionError, ModelNotFoundError, WeightsError
 from graphexec.executor.creation import ExecutorOptions
@@ -235,10 +235,10 @@ PYTHON = re.compile(
 
 def options_of(arguments: tuple[str, ...]) -> set[str]:
     """Return the options of the command of these arguments."""
-    found: Any = get_command(app)
-    for word in arguments:
-        if word in getattr(found, "commands", ()):
-            found = found.commands[word]
+    first, *rest = arguments or ("",)
+    found: Any = load_command(first) if first in COMMANDS else get_command(app)
+    for word in rest:
+        found = getattr(found, "commands", {}).get(word, found)
     return {name for parameter in found.params for name in (*parameter.opts, *parameter.secondary_opts)} | {
         "-h",
         "--help",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphexec.cli.commands import COMMANDS, load_command
 from graphexec.models.local.weights import CATALOGUE, DEFAULT
 from tests.cli.terminals import command, environment
 
@@ -148,17 +149,58 @@ def test_import_does_not_load_the_command_line() -> None:
     assert loaded.stdout == "[]\n"
 
 
-def test_help_loads_neither_models_nor_clients() -> None:
-    code = """
+# Rooms of the package, and packages that take long to import.
+ROOMS = {"agents", "draw", "executor", "kernel", "live", "memory", "messages", "models", "runtime", "tools", "verify"}
+HEAVY = {"asyncio", "httpx", "networkx", "pydantic", "rich", "xllamacpp", *(f"graphexec.{room}" for room in ROOMS)}
+
+
+def modules_of(*arguments: str) -> set[str]:
+    """Return the modules that a command has imported at its end."""
+    code = f"""
 import sys
 from graphexec.cli import main
-sys.argv = ["graphexec", "run", "--help"]
+sys.argv[1:] = {arguments!r}
 try:
     main()
 except SystemExit:
-    print([name for name in ("httpx", "xllamacpp", "graphexec.models") if name in sys.modules])
+    print("", *sys.modules)
 """
-    assert python(code).stdout.splitlines()[-1] == "[]"
+    return {*python(code).stdout.splitlines()[-1].split()}
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_first_help_loads_no_command(arguments: list[str]) -> None:
+    modules = modules_of(*arguments)
+    # typer shows the help with rich.
+    assert modules & HEAVY == {"rich"}
+    assert {name for name in modules if name.startswith("graphexec.cli.")} == {
+        "graphexec.cli.commands",
+        "graphexec.cli.exit_codes",
+        "graphexec.cli.startup",
+        "graphexec.cli.terminal",
+    }
+
+
+def test_version_loads_nothing_heavy() -> None:
+    assert modules_of("--version") & HEAVY == set()
+
+
+def test_help_of_run_loads_neither_models_nor_clients() -> None:
+    assert modules_of("run", "--help") & {"httpx", "xllamacpp", "graphexec.models"} == set()
+
+
+def test_check_loads_neither_drawing_nor_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "machines_of_mine.py").write_text(MACHINES, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    modules = modules_of("check", "machines_of_mine.py:Company.executor")
+    unneeded = {"draw", "live", "memory", "models", "nodes"}
+    assert "graphexec.verify.proof.prove" in modules
+    assert modules & {"asyncio", "httpx", "networkx", "rich", *(f"graphexec.{room}" for room in unneeded)} == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_list_of_commands_has_first_lines_of_their_help(name: str) -> None:
+    assert COMMANDS[name].summary == " ".join(load_command(name).help.partition("\n\n")[0].split())
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])

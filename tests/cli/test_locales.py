@@ -13,9 +13,8 @@ from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
-from typer.main import get_command
 
-from graphexec.cli.commands import app
+from graphexec.cli import commands
 from graphexec.cli.startup import enter
 from graphexec.cli.terminal import encodable, make_writable
 from tests.cli.terminals import ARGUMENTS, PATIENCE, environment
@@ -87,15 +86,16 @@ COMMANDS: Mapping[str, list[list[str]]] = {
 }
 
 
-def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves() -> Iterator[tuple[str, Any]]:
     """Yield every command of the program with its name."""
-    if path and (path == "models" or not hasattr(command, "commands")):
-        yield path, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, f"{path} {name}".strip())
+    for name in commands.COMMANDS:
+        found = commands.load_command(name)
+        yield name, found
+        for inner, one in getattr(found, "commands", {}).items():
+            yield f"{name} {inner}", one
 
 
-LEAVES = dict(leaves(get_command(app)))
+LEAVES = dict(leaves())
 
 
 def formats_of(name: str) -> list[str]:

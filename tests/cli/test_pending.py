@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from graphexec.cli.runs.pending import PendingCalls
-from graphexec.cli.terminal import ASCII, Screen
-from graphexec.cli.trace import TracePrinter
+from graphexec.cli.runs.trace import TracePrinter
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import ASCII
 from graphexec.effects import CallModel, CallTool, ToolResult
 from graphexec.kernel import Answered, Asked, Spent
 from graphexec.kernel.effects import CallId

@@ -12,7 +12,7 @@ from graphexec import AgentAction, AgentFinish, AskHuman
 from graphexec.actions import Run
 from graphexec.cli.runs.loop import RunProgress
 from graphexec.cli.runs.pending import format_effects
-from graphexec.cli.trace import TracePrinter
+from graphexec.cli.runs.trace import TracePrinter
 from graphexec.effects import CallAgent, CallModel, CallTool, ToolResult
 from graphexec.executor import Acted, Observed, Replied
 from graphexec.kernel import All, Answered, Asked, Effect, Entered, Event, Moved, Perform, Reported, Spent

@@ -16,7 +16,7 @@ from graphexec import (
     create_tool_calling_agent,
     tool,
 )
-from graphexec.cli.trace import TracePrinter
+from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
 from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall

@@ -10,7 +10,7 @@ import pytest
 
 from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.cli.runs.loop import RunSetup, follow
-from graphexec.cli.trace import TracePrinter
+from graphexec.cli.runs.trace import TracePrinter
 from graphexec.draw import Recorder, compare_runs
 from graphexec.draw.page import html, record_json
 from graphexec.draw.runs.records import Recording, recording_of

@@ -26,7 +26,8 @@ from graphexec.cli.runs.building import AgentOptions, NamedExecutor, build_execu
 from graphexec.cli.runs.question import parse_inputs, split_words
 from graphexec.cli.runs.shared_options import with_agent_options
 from graphexec.cli.runs.termination import terminable
-from graphexec.cli.terminal import Screen, symbols_for
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import symbols_for
 from graphexec.errors import GraphexecError
 
 

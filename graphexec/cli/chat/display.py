@@ -12,8 +12,9 @@ from graphexec.cli.exit_codes import Terminated
 from graphexec.cli.runs.advice import advise_on_cut_replies, suggest_amount
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.pending import format_effects
+from graphexec.cli.screen import TraceScreen
 from graphexec.cli.targets import failure_line
-from graphexec.cli.terminal import TextCleaner, TraceScreen, clean, symbols_for
+from graphexec.cli.terminal import TextCleaner, clean, symbols_for
 from graphexec.draw.model.text import format_quantity, truncate
 from graphexec.draw.runs.labels import format_call
 from graphexec.effects import CallTool, LoadMemory, SaveMemory, ToolResult

@@ -15,7 +15,8 @@ from rich.text import Text
 from graphexec.cli.chat.session import Chat
 from graphexec.cli.exit_codes import ANSWERED, UsageError, code_of, print_error
 from graphexec.cli.files import write
-from graphexec.cli.terminal import Screen, clean, encodable, print_path
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import clean, encodable, print_path
 from graphexec.cli.viewing import make_temporary_file, open_in_browser
 from graphexec.draw.runs.data import limits_data, read_limits, spent_data
 from graphexec.errors import did_you_mean

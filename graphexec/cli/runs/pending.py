@@ -11,7 +11,8 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from graphexec.cli.terminal import Screen, Symbols, clean
+from graphexec.cli.screen import Screen
+from graphexec.cli.terminal import Symbols, clean
 from graphexec.draw.model.text import format_quantity
 from graphexec.draw.runs.labels import format_call
 from graphexec.effects import AskHuman, CallAgent, CallTool, LoadMemory, ModelEffect, SaveMemory, ToolResult

@@ -17,7 +17,7 @@ from graphexec.cli.runs.loop import RunDisplay, RunSetup, follow
 from graphexec.cli.runs.options import load_images
 from graphexec.cli.runs.question import describe_inputs, find_question, name_inputs, parse_inputs, split_words
 from graphexec.cli.runs.termination import terminable
-from graphexec.cli.trace import AnswerPrinter, TracePrinter
+from graphexec.cli.runs.trace import AnswerPrinter, TracePrinter
 
 
 def _check_words(words: list[str] | None) -> list[str]:

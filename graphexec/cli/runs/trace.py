@@ -14,8 +14,9 @@ from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedRespon
 from graphexec.cli.runs.advice import advise_on_cut_replies, advise_on_limit
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.pending import PendingCalls
+from graphexec.cli.screen import Screen, TraceScreen
 from graphexec.cli.targets import failure_line
-from graphexec.cli.terminal import Screen, TraceScreen, clean, is_same_file, symbols_for
+from graphexec.cli.terminal import clean, is_same_file, symbols_for
 from graphexec.draw.model.text import format_cached, format_duration, format_quantity, format_sum
 from graphexec.effects import (
     CACHED_TOKENS,

