@@ -130,6 +130,8 @@ HABITS = '''
 import functools
 import gc
 import signal
+import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,6 +162,10 @@ def pytest_sessionstart(session: Any) -> None:
     for one in gc.get_objects():
         if isinstance(one, functools._lru_cache_wrapper) and str(one.__module__).startswith("graphexec"):
             one.cache_clear()
+    for name, module in [*sys.modules.items()]:
+        for one in vars(module).values() if name.startswith("graphexec") else ():
+            if isinstance(one, weakref.WeakKeyDictionary):
+                one.clear()
 
 
 @pytest.hookimpl(wrapper=True)

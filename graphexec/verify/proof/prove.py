@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from typing_extensions import TypeIs
 
@@ -25,7 +26,7 @@ from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Certificate
 from graphexec.verify.proof.components import reachable
-from graphexec.verify.proof.findings import Finding, Verdict, Witness, fan_out_remedy, finding_of
+from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of
 from graphexec.verify.proof.flow import (
     Flow,
     caps_of,
@@ -40,17 +41,45 @@ from graphexec.verify.proof.loops import find_loops
 from graphexec.verify.proof.ranking import Core, rank_nodes
 
 
+class _Result(NamedTuple):
+    """A verdict without its graph."""
+
+    status: Status
+    findings: tuple[Finding, ...]
+    certificate: Certificate | None
+    assumptions: tuple[str, ...]
+
+
+# A result does not refer to its graph, so the garbage collector frees both together. A graph never changes.
+_results: WeakKeyDictionary[Graph[Any, Any], dict[Limits, _Result]] = WeakKeyDictionary()
+
+# Results cached for one graph, as many as programs: `kernel/program.py`.
+_KEPT = 8
+
+
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (default: `Limits()`), or report what prevents the proof.
 
     Finding ranks takes one pass over the nodes and edges for each budget that is spent in a loop. If no ranks exist, a
-    fixed number of states is searched at most. So the time does not grow with the limits.
+    fixed number of states is searched at most. So the time does not grow with the limits. The result is cached for the
+    graph and the limits, and the proof for every graph with the same table.
 
     Raises `LimitsError` for a limit on a budget that the machine does not have, and `InputError` if `graph` is not a
     graph.
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
+    results = _results.get(graph, {})
+    result = results.get(limits)
+    if result is None:
+        # Replace the mapping instead of changing it: another thread may verify at the same time.
+        kept = list(results.items())[1 - _KEPT :]
+        result = _verify(graph, limits)
+        _results[graph] = {**dict(kept), limits: result}
+    return Verdict(result.status, graph, limits, result.findings, result.certificate, result.assumptions)
+
+
+def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     for name in limits.budgets:
         if name not in graph.budgets:
             others = ("iterations", "seconds", "fan_out", "restarts", "depth", "nested_runs", *graph.meters)
@@ -81,9 +110,9 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     if not errors:
         assert certificate is not None, "there are no errors, and no certificate"
         assumptions = tuple(_list_assumptions(flow, certificate, limits))
-        return Verdict("proved", graph, limits, findings, certificate, assumptions)
+        return _Result("proved", findings, certificate, assumptions)
     undecided = all(finding.code in _UNDECIDED for finding in errors)
-    return Verdict("unproved" if undecided else "refuted", graph, limits, findings, None, ())
+    return _Result("unproved" if undecided else "refuted", findings, None, ())
 
 
 # Findings that prevent a proof but do not show a run that never ends.

@@ -1,0 +1,134 @@
+"""A verdict is found once for a graph and its limits, and a proof once for a table."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, final
+
+import pytest
+
+from graphexec import (
+    END,
+    AgentExecutor,
+    Exhausted,
+    Graph,
+    Limits,
+    create_tool_calling_agent,
+    edges,
+    graph,
+    metered,
+    node,
+    on,
+    tool,
+)
+from graphexec.errors import LimitsError
+from graphexec.models import ScriptedModel
+from graphexec.verify.proof import prove
+from tests.counting import count_calls
+
+
+@final
+class Tick(int):
+    """The state of the clock."""
+
+
+@final
+class Over(int):
+    """The limit is reached."""
+
+
+def stop(tick: Tick, limit: Exhausted) -> Over:
+    return Over(tick)
+
+
+@metered(when_spent=stop)
+@node
+def move(tick: Tick) -> Tick:
+    return Tick(tick + 1)
+
+
+def make_clock() -> Graph[Any, Any]:
+    return graph(edges(move, on(Tick, move) | on(Over, END)), start=move)
+
+
+@tool
+def double(x: int) -> int:
+    """Double a number."""
+    return 2 * x
+
+
+def make_executor(iterations: int) -> AgentExecutor:
+    agent = create_tool_calling_agent(ScriptedModel([]), [double])
+    return AgentExecutor(agent=agent, tools=[double], max_iterations=iterations)
+
+
+def count_proofs(work: Callable[[], object]) -> int:
+    before = prove.prove_flow.cache_info().misses
+    work()
+    return prove.prove_flow.cache_info().misses - before
+
+
+def test_second_executor_is_not_proved_again() -> None:
+    # Limits of no other test.
+    assert count_proofs(lambda: make_executor(7_919)) == 1
+    assert count_proofs(lambda: make_executor(7_919)) == 0
+    assert count_proofs(lambda: make_executor(7_927)) == 1
+
+
+def test_graph_is_verified_once_for_its_limits() -> None:
+    clock, limits, equal = make_clock(), Limits(iterations=5), Limits(iterations=5)
+    first = count_calls(lambda: clock.verify(limits))
+    assert 10 * count_calls(lambda: clock.verify(equal)) < first
+    assert clock.verify(limits) == clock.verify(equal)
+
+
+def test_verdict_is_that_of_its_graph_and_limits() -> None:
+    clock, other = make_clock(), make_clock()
+    for machine in (clock, other):
+        for iterations in (5, 6, None):
+            verdict = machine.verify(Limits(iterations=iterations))
+            assert verdict.graph is machine
+            assert verdict.limits == Limits(iterations=iterations)
+            assert verdict.status == ("refuted" if iterations is None else "proved")
+
+
+def test_invalid_limits_raise_each_time() -> None:
+    clock = make_clock()
+    for _ in range(2):
+        with pytest.raises(LimitsError, match="no budget rounds"):
+            clock.verify(Limits(budgets={"rounds": 3}))
+
+
+def test_cached_verdict_does_not_keep_its_graph() -> None:
+    clock = make_clock()
+    assert clock.verify(Limits(iterations=5)).proved
+    kept = weakref.ref(clock)
+    del clock
+    gc.collect()
+    assert kept() is None
+
+
+def test_cache_of_a_graph_is_bounded() -> None:
+    clock = make_clock()
+    several = [Limits(iterations=iterations) for iterations in range(1, 30)]
+    for limits in several:
+        clock.verify(limits)
+    cached, dropped = (count_calls(functools.partial(clock.verify, limits)) for limits in (several[-1], several[0]))
+    assert 10 * cached < dropped
+
+
+def test_threads_get_their_own_verdicts() -> None:
+    clock = make_clock()
+
+    def bound_of(iterations: int) -> int | float | None:
+        bounds = clock.verify(Limits(iterations=iterations)).bounds
+        assert bounds is not None
+        return bounds.transitions.number
+
+    several = [iterations for iterations in range(1, 13) for _ in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(bound_of, several)) == [iterations + 1 for iterations in several]
