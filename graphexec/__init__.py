@@ -5,10 +5,9 @@ Most programs need only the names exported here. The packages, and the modules `
 """
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphexec._mistakes import ModuleExplainer
+from graphexec._mistakes import ModuleExplainer, import_on_use
 
 if TYPE_CHECKING:
     from graphexec.actions import AgentAction, AgentFinish, AgentStep, StoppedResponse
@@ -133,28 +132,12 @@ _MODULES = {
     "graphexec.tools": "Tool tool",
     "graphexec.verify": "UnprovedError",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 # The packages and modules that `import graphexec` is enough for.
 _PACKAGES = frozenset({"actions", "agents", "effects", "errors", "executor", "kernel", "messages", "runtime", "tools"})
 
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in _PACKAGES:
-            return import_module(f"{__name__}.{name}")
-        if name not in _MODULE_OF:
-            from graphexec._mistakes import missing_name
-
-            raise missing_name(__name__, name)
-        found = getattr(import_module(_MODULE_OF[name]), name)
-        # The next use finds it at once.
-        globals()[name] = found
-        return found
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_PACKAGES})
-
+    __getattr__, __dir__ = import_on_use(__name__, _MODULES, _PACKAGES)
     # Behind all other finders, so it is asked only for modules that are not there.
     sys.meta_path.append(ModuleExplainer(__name__))

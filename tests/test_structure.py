@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import networkx as nx
+import pytest
 
 import graphexec
 
@@ -133,16 +134,18 @@ def test_every_public_name_exists() -> None:
             assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()))
 
 
-def test_top_names_are_those_of_their_modules() -> None:
-    body = ast.parse(FILES["graphexec"].read_text(encoding="utf-8")).body
+@pytest.mark.parametrize("package", ["graphexec", "graphexec.models"])
+def test_names_imported_on_use_are_those_of_their_modules(package: str) -> None:
+    found = import_module(package)
+    body = ast.parse(FILES[package].read_text(encoding="utf-8")).body
     block = next(one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING")
     # What type checkers see, and what a program gets.
     imports = [(one.module, alias.name) for one in block.body if isinstance(one, ast.ImportFrom) for alias in one.names]
-    assert sorted(name for _, name in imports) == sorted(graphexec.__all__)
+    assert sorted(name for _, name in imports) == sorted(found.__all__)
     for module, name in imports:
         assert module is not None
-        assert getattr(graphexec, name) is getattr(import_module(module), name), name
-    assert {*graphexec.__all__} < {*dir(graphexec)}
+        assert getattr(found, name) is getattr(import_module(module), name), name
+    assert {*found.__all__} < {*dir(found)}
 
 
 def test_no_two_classes_share_a_public_name() -> None:

@@ -8,7 +8,7 @@ from graphexec._mistakes.explain import (
     join_faults,
     unknown_options,
 )
-from graphexec._mistakes.imports import ModuleExplainer, explain_names, missing_name
+from graphexec._mistakes.imports import ModuleExplainer, explain_names, import_on_use
 
 __all__ = [
     "ModuleExplainer",
@@ -17,7 +17,7 @@ __all__ = [
     "explain_creation",
     "explain_executor",
     "explain_names",
+    "import_on_use",
     "join_faults",
-    "missing_name",
     "unknown_options",
 ]

@@ -1,13 +1,13 @@
-"""Explain names and modules that a package lacks, when they are imported or looked up: with what to write instead.
+"""Import the names of a package when they are first used, and explain names and modules that a package lacks.
 
-This costs nothing until an import fails.
+An explanation says what to write instead, and costs nothing until an import fails.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, final
 
@@ -27,6 +27,33 @@ def explain_names(package: str) -> Callable[[str], Any]:
         raise missing_name(package, name)
 
     return raise_missing_name
+
+
+# Any: the names of a package are of any class.
+def import_on_use(
+    package: str, modules: Mapping[str, str], subpackages: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package that imports a name when it is first used.
+
+    `modules` has the names of each module, separated by spaces. `subpackages` are imported when they are first used,
+    too. For other names, `__getattr__` raises the error of `missing_name`.
+    """
+    places = {name: module for module, names in modules.items() for name in names.split()}
+
+    def find_name(name: str) -> Any:
+        if name in subpackages:
+            return importlib.import_module(f"{package}.{name}")
+        if name not in places:
+            raise missing_name(package, name)
+        found = getattr(importlib.import_module(places[name]), name)
+        # Python asks again only for a name that the package does not have.
+        setattr(sys.modules[package], name, found)
+        return found
+
+    def list_names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *places, *subpackages})
+
+    return find_name, list_names
 
 
 def missing_name(package: str, name: str) -> Exception:

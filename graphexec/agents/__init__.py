@@ -1,9 +1,8 @@
 """Agents: functions that write the request to a model and parse its reply."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphexec._mistakes import missing_name
+from graphexec._mistakes import import_on_use
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, AgentFunction, RuleName, callable_agent, chat_agent
 from graphexec.agents.examples import WorkedExample, synthesised_examples
@@ -45,20 +44,16 @@ __all__ = [
 ]
 
 # The agents of LangChain's formats, which few programs make: each is loaded when it is used.
-_LAZY = {
-    "create_chat_agent": "chat",
-    "create_conversational_agent": "conversational",
-    "create_json_chat_agent": "json_chat",
-    "create_mrkl_agent": "mrkl",
-    "create_self_ask_agent": "self_ask",
-    "create_structured_chat_agent": "structured_chat",
-    "create_xml_agent": "xml",
+_MODULES = {
+    "graphexec.agents.langchain.chat": "create_chat_agent",
+    "graphexec.agents.langchain.conversational": "create_conversational_agent",
+    "graphexec.agents.langchain.json_chat": "create_json_chat_agent",
+    "graphexec.agents.langchain.mrkl": "create_mrkl_agent",
+    "graphexec.agents.langchain.self_ask": "create_self_ask_agent",
+    "graphexec.agents.langchain.structured_chat": "create_structured_chat_agent",
+    "graphexec.agents.langchain.xml": "create_xml_agent",
 }
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in _LAZY:
-            return getattr(import_module(f"graphexec.agents.langchain.{_LAZY[name]}"), name)
-        raise missing_name(__name__, name)
+    __getattr__, __dir__ = import_on_use(__name__, _MODULES)

@@ -1,8 +1,8 @@
 """The agent executor: the transition table of its five nodes, and the class that runs it."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from graphexec._mistakes import missing_name
+from graphexec._mistakes import import_on_use
 from graphexec.executor.creation import AgentKind, ExecutorOptions, create_agent
 from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import make_agent_handler, make_model_handler
@@ -81,11 +81,5 @@ __all__ = [
 
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        # Loaded by the first program that shows progress.
-        if name in ("Progress", "Status", "View"):
-            from graphexec.executor import progress
-
-            return getattr(progress, name)
-        raise missing_name(__name__, name)
+    # Imported by the first program that shows progress.
+    __getattr__, __dir__ = import_on_use(__name__, {"graphexec.executor.progress": "Progress Status View"})

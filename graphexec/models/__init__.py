@@ -7,26 +7,28 @@ The import loads neither httpx nor llama.cpp; the first call does.
 
 from typing import TYPE_CHECKING
 
-from graphexec._mistakes import explain_names
-from graphexec.models.functions import FunctionModel, ModelFunction
-from graphexec.models.http.attempts import Clock
-from graphexec.models.http.receiving import ReplyLimits
-from graphexec.models.http.remote import ModelOptions
-from graphexec.models.local.model import LocalModel
-from graphexec.models.local.weights import Weights, installed, pull, weights_path
-from graphexec.models.naming import create_model
-from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
-from graphexec.models.providers.anthropic import Anthropic
-from graphexec.models.providers.openai_compatible import OpenAICompatible
-from graphexec.models.providers.openai_responses import OpenAIResponses
-from graphexec.models.scripted import ScriptedModel
-from graphexec.models.secret import Secret
-from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
-from graphexec.models.wrappers.fallbacks import with_fallbacks
-from graphexec.models.wrappers.prices import Price, priced
-from graphexec.models.wrappers.rate_limits import rate_limited
-from graphexec.models.wrappers.retries import retrying
-from graphexec.models.wrappers.wrapping import WrappedModel
+from graphexec._mistakes import import_on_use
+
+if TYPE_CHECKING:
+    from graphexec.models.functions import FunctionModel, ModelFunction
+    from graphexec.models.http.attempts import Clock
+    from graphexec.models.http.receiving import ReplyLimits
+    from graphexec.models.http.remote import ModelOptions
+    from graphexec.models.local.model import LocalModel
+    from graphexec.models.local.weights import Weights, installed, pull, weights_path
+    from graphexec.models.naming import create_model
+    from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
+    from graphexec.models.providers.anthropic import Anthropic
+    from graphexec.models.providers.openai_compatible import OpenAICompatible
+    from graphexec.models.providers.openai_responses import OpenAIResponses
+    from graphexec.models.scripted import ScriptedModel
+    from graphexec.models.secret import Secret
+    from graphexec.models.wrappers.caching import CacheStore, MemoryCache, SQLiteCache, cached
+    from graphexec.models.wrappers.fallbacks import with_fallbacks
+    from graphexec.models.wrappers.prices import Price, priced
+    from graphexec.models.wrappers.rate_limits import rate_limited
+    from graphexec.models.wrappers.retries import retrying
+    from graphexec.models.wrappers.wrapping import WrappedModel
 
 __all__ = [
     "Anthropic",
@@ -63,6 +65,29 @@ __all__ = [
     "with_fallbacks",
 ]
 
+# Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
+_MODULES = {
+    "graphexec.models.functions": "FunctionModel ModelFunction",
+    "graphexec.models.http.attempts": "Clock",
+    "graphexec.models.http.receiving": "ReplyLimits",
+    "graphexec.models.http.remote": "ModelOptions",
+    "graphexec.models.local.model": "LocalModel",
+    "graphexec.models.local.weights": "Weights installed pull weights_path",
+    "graphexec.models.naming": "create_model",
+    "graphexec.models.progress_reports": "Cached CacheFailed FellBack OptionRefused Retried Waited",
+    "graphexec.models.providers.anthropic": "Anthropic",
+    "graphexec.models.providers.openai_compatible": "OpenAICompatible",
+    "graphexec.models.providers.openai_responses": "OpenAIResponses",
+    "graphexec.models.scripted": "ScriptedModel",
+    "graphexec.models.secret": "Secret",
+    "graphexec.models.wrappers.caching": "CacheStore MemoryCache SQLiteCache cached",
+    "graphexec.models.wrappers.fallbacks": "with_fallbacks",
+    "graphexec.models.wrappers.prices": "Price priced",
+    "graphexec.models.wrappers.rate_limits": "rate_limited",
+    "graphexec.models.wrappers.retries": "retrying",
+    "graphexec.models.wrappers.wrapping": "WrappedModel",
+}
+
 # Type checkers report a name that is not there.
 if not TYPE_CHECKING:
-    __getattr__ = explain_names(__name__)
+    __getattr__, __dir__ = import_on_use(__name__, _MODULES)

@@ -37,6 +37,12 @@ def test_name_loads_its_package_alone() -> None:
     assert packages == {"_mistakes", "errors", "kernel"}
 
 
+def test_scripted_model_loads_no_provider() -> None:
+    modules = imported_modules("from graphexec.models import ScriptedModel")
+    assert not any(name.startswith(("graphexec.models.http", "graphexec.models.providers")) for name in modules)
+    assert modules & {"asyncio", "pydantic"} == set()
+
+
 def test_all_names_load_few_modules() -> None:
     modules = imported_modules(ALL_NAMES)
     heavy = {"asyncio", "concurrent.futures", "logging", "httpx", "networkx", "typer", "rich", "xllamacpp"}
@@ -55,7 +61,8 @@ def test_import_compiles_no_pattern() -> None:
 
 
 def test_models_load_no_client_before_the_first_call() -> None:
-    modules = imported_modules("import graphexec.models")
+    modules = imported_modules("from graphexec.models import *")
+    assert "graphexec.models.http.remote" in modules
     assert modules & {"httpx", "httpx_sse", "xllamacpp", "networkx", "typer", "rich"} == set()
 
 
