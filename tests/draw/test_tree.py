@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -194,3 +194,16 @@ def test_folded_box_hides_its_nodes_and_counts_visits(browser: Browser, tmp_path
         # Each call of a tool passes it, and one is for the other agent.
         assert "visited 2 times" in (box.get_attribute("aria-label") or "")
         assert box.locator(".count").text_content() == "×2"
+
+
+def test_calls_are_written_in_one_way(browser: Browser, tmp_path: Path) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("fetch", {"url": "https://a.example", "seconds": 0.5}),
+        ("search", {"query": "elms"}),
+    ]
+    turns = [(1.0, calling(call)) for call in calls]
+    with open_run(browser, tmp_path, record([*turns, (1.0, answering("Elms."))], "Which?"), "#step=1") as page:
+        names = page.locator('[aria-level="1"] .name').all_inner_texts()
+        assert names == ["fetch(url=https://a.example, seconds=0.5)", "search(elms)", "parse → AgentFinish"]
+        steps = page.locator('[aria-level="2"] .gist').all_inner_texts()
+        assert steps[:2] == ["fetch(url=https://a.example, seconds=0.5)"] * 2

@@ -6,8 +6,7 @@ import { makeRows } from "../base/rows.js";
 import { duration, inline, LINE, number, plural, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { limitText, statusText } from "../detail/ending.js";
-import { shortInput } from "../detail/parts.js";
-import { requestsOf, secondsOf } from "../run/calls.js";
+import { callText, requestsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
 import { actionsOf } from "../run/outcomes.js";
@@ -349,7 +348,7 @@ function iterationText(row) {
   const ending = run.visits[last - 1];
   const decided = visits.map(({ moved }) => actionsOf(moved?.value)).find((actions) => actions.length);
   const called = decided ?? tools.map(({ effect }) => ({ tool: effect?.tool, tool_input: effect?.tool_input }));
-  const name = called.map((one) => `${one.tool}(${shortInput(one.tool_input)})`);
+  const name = called.map((one) => callText(one.tool, one.tool_input));
   if (!name.length) name.push(ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`);
   const several = name.length > 1 ? `${plural(name.length, "call")}: ` : "";
   const results = tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ");

@@ -4,7 +4,7 @@ import { element } from "../base/dom.js";
 import { byId } from "../base/given.js";
 import { duration, number, plural, visible } from "../base/text.js";
 import { view } from "../base/view.js";
-import { shortInput } from "../detail/parts.js";
+import { effectText } from "../run/calls.js";
 import { secondsNow } from "../run/clock.js";
 import { tracksOf } from "../run/lanes.js";
 import { run, visitAt } from "../run/run.js";
@@ -196,11 +196,9 @@ function barTitle({ spans, began, ended }) {
   const [first, last] = [spans[0], spans[spans.length - 1]];
   if (spans.length > 1)
     return `${plural(spans.length, "call")} in ${duration(ended - began)} · steps ${number(first.position)} to ${number(last.position)}`;
-  const { effect, reply, failure } = first.call;
-  const tool = effect?.tool ?? reply?.tool;
-  const name = tool === undefined ? (effect ?? reply)?.effect : `${tool}(${shortInput(effect?.tool_input)})`;
+  const { reply, failure } = first.call;
   const status = reply?.status ?? (failure ? "failed" : first.open ? "no reply yet" : "");
-  return [visible(name ?? ""), status, duration(ended - began), `step ${number(first.position)}`]
+  return [visible(effectText(first.call)), status, duration(ended - began), `step ${number(first.position)}`]
     .filter(Boolean)
     .join(" · ");
 }

@@ -3,11 +3,11 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
-import { hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { effectText, hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { asksModel } from "../run/run.js";
 import { forkPart } from "./forking.js";
 import { toolCalls } from "./messages.js";
-import { holds, section, shortInput, tracebackPart } from "./parts.js";
+import { holds, section, tracebackPart } from "./parts.js";
 import { modelPart } from "./request.js";
 
 // More calls than these in one request are folded to a line each.
@@ -48,10 +48,8 @@ export function requestParts(visit, position) {
 function foldedCall(call, name, make) {
   const { effect, reply, failure } = call;
   const failed = hasCallFailed(call);
-  const title =
-    effect?.tool === undefined ? ((effect ?? reply)?.effect ?? "") : `${effect.tool}(${shortInput(effect.tool_input)})`;
   const state = reply ? [reply.status, duration(reply.seconds)] : [failure ? "failed" : "no reply yet"];
-  const text = [visible(title), ...state].filter(Boolean).join(" · ");
+  const text = [visible(effectText(call)), ...state].filter(Boolean).join(" · ");
   const open = failed || holds([effect, reply]);
   const part = collapsible(text, `${name} call`, () => element("div", {}, ...make()), { open });
   part.classList.toggle("bad", failed);
@@ -121,12 +119,7 @@ function callBars(request, first) {
     const line = element(
       "button",
       { class: "bar", type: "button", "data-call": first + index },
-      span(
-        "label",
-        effect?.tool === undefined
-          ? ((effect ?? reply)?.effect ?? "")
-          : `${effect.tool}(${shortInput(effect.tool_input)})`,
-      ),
+      span("label", effectText({ effect, reply })),
       element("span", { class: "count" }, time ? duration(time.seconds) : "no reply yet"),
       element("span", { class: "track" }, filled),
     );

@@ -1,7 +1,7 @@
 // Parts of the detail that several modules make: sections, errors, and links to steps.
 
 import { block, collapsible, element, span } from "../base/dom.js";
-import { inline, number, visible } from "../base/text.js";
+import { number, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { messageOf } from "../run/failures.js";
 import { gather } from "../run/searching.js";
@@ -76,16 +76,6 @@ export function tracebackPart(text, name) {
 export function stepLink(position) {
   const attributes = { href: `#step=${position}`, class: "step", "data-step": position };
   return element("a", attributes, `step ${number(position)}`);
-}
-
-/**
- * Return the value of the only argument, or all arguments as JSON.
- * @param {any} input
- * @returns {string}
- */
-export function shortInput(input) {
-  const values = input !== null && typeof input === "object" ? Object.values(input) : [input];
-  return inline(values.length === 1 ? values[0] : input);
 }
 
 /**

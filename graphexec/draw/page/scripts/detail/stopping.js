@@ -2,11 +2,11 @@
 
 import { element } from "../base/dom.js";
 import { number, plural, visible } from "../base/text.js";
-import { requestsOf } from "../run/calls.js";
+import { callText, requestsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
 import { run } from "../run/run.js";
 import { limitText } from "./ending.js";
-import { section, shortInput, stepLink } from "./parts.js";
+import { section, stepLink } from "./parts.js";
 
 /**
  * A call of a tool that was made more than once: its effect, the positions of its steps, and its results as JSON.
@@ -70,7 +70,7 @@ function repeatedCalls() {
  * @returns {HTMLElement}
  */
 function repeatLine({ effect, positions, results }) {
-  const call = `${visible(effect.tool ?? "")}(${visible(shortInput(effect.tool_input))})`;
+  const call = visible(callText(effect.tool, effect.tool_input));
   const same = results.size === 1 ? "with the same result" : `with ${plural(results.size, "result")}`;
   const steps = [...new Set(positions)].flatMap((position, index) => [index ? ", " : "", stepLink(position)]);
   return element("p", {}, `${call} was asked ${number(positions.length)} times, ${same}: `, ...steps);

@@ -1,5 +1,7 @@
 // The calls of a visit, with their replies and times.
 
+import { inline, LINE } from "../base/text.js";
+
 /**
  * Return the requests of a visit with their calls. A report about no call is a request of its own.
  *
@@ -127,4 +129,43 @@ export function secondsOf(visit) {
     .map(spanOf)
     .filter((seconds) => seconds !== null);
   return spans.length ? spans.reduce((sum, seconds) => sum + seconds, 0) : null;
+}
+
+/**
+ * Return a call of a tool in one line, such as `flights(origin=LIS, target=FRA)`; of a single argument, its value only.
+ *
+ * @param {string | undefined} tool
+ * @param {any} input
+ * @returns {string}
+ */
+export function callText(tool, input) {
+  const given =
+    input === null || typeof input !== "object" || Array.isArray(input) ? [["", input]] : Object.entries(input);
+  const shown = given.map(([name, value]) => (given.length > 1 ? `${name}=${inline(value)}` : inline(value)));
+  return `${tool}(${shown.join(", ")})`.slice(0, LINE);
+}
+
+/**
+ * Return an effect in one line: the call of a tool, or the class of the effect.
+ *
+ * @param {Pick<Call, "effect" | "reply">} call
+ * @returns {string}
+ */
+export function effectText({ effect, reply }) {
+  const { tool, effect: name = "" } = effect ?? reply ?? {};
+  return tool === undefined ? name : callText(tool, effect?.tool_input);
+}
+
+/**
+ * Return the arguments of a call that a model asks for, which may be no JSON.
+ *
+ * @param {CallData} call
+ * @returns {any}
+ */
+export function argumentsOf({ arguments: text }) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
 }

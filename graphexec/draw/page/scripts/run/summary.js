@@ -1,7 +1,7 @@
 // A visit in one line.
 
 import { inline, plural } from "../base/text.js";
-import { isFailure, requestsOf } from "./calls.js";
+import { argumentsOf, callText, isFailure, requestsOf } from "./calls.js";
 import { failureText, hasFailed } from "./failures.js";
 import { actionsOf } from "./outcomes.js";
 
@@ -30,7 +30,7 @@ export function gist(visit) {
  */
 function requestSummary(effects) {
   return effects
-    .map((effect) => (effect.tool ? `${effect.tool}(${inline(effect.tool_input)})` : (effect.question ?? "")))
+    .map((effect) => (effect.tool ? callText(effect.tool, effect.tool_input) : (effect.question ?? "")))
     .filter(Boolean)
     .join(", ");
 }
@@ -45,7 +45,7 @@ function replySummary(all) {
   const replies = wrong.length ? wrong : all;
   const contents = replies.map((reply) => inline(reply.observation ?? reply.content ?? reply.value ?? ""));
   const calls = replies.flatMap((reply) =>
-    (reply.tool_calls ?? []).map((call) => `${call.name}(${inline(call.arguments)})`),
+    (reply.tool_calls ?? []).map((call) => callText(call.name, argumentsOf(call))),
   );
   return [...contents, ...calls].filter(Boolean).join(", ");
 }
@@ -56,7 +56,7 @@ function replySummary(all) {
  */
 function valueSummary(value) {
   if (value === null || typeof value !== "object") return inline(value ?? "");
-  const actions = actionsOf(value).map((action) => `${action.tool}(${inline(action.tool_input)})`);
+  const actions = actionsOf(value).map((action) => callText(action.tool, action.tool_input));
   if (actions.length) return actions.join(", ");
   const output = value.output ?? value.return_values?.output ?? value.return_values;
   if (output !== undefined) return inline(output);
