@@ -11,9 +11,11 @@ from typing import Any
 from graphexec import (
     AgentExecutor,
     create_tool_calling_agent,
+    node,
     tool,
 )
 from graphexec.draw import Recording, recording_of
+from graphexec.executor import Observed
 from graphexec.executor.plugging import Piece
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.nodes import sub_agent
@@ -122,6 +124,21 @@ def failed_run() -> Recording:
         (2.5, RuntimeError("connection reset by peer while reading the reply")),
     ]
     return record(turns, "Fails half-way.")
+
+
+@node
+def convert_prices(observed: Observed) -> Observed:
+    """Convert the prices in observations, which must be numbers."""
+    for result in observed.results:
+        if "price" in str(result.observation):
+            float(str(result.observation))
+    return observed
+
+
+def failed_node() -> Recording:
+    """Record a run in which a node cannot read the second result of a tool."""
+    turns: list[Turn] = [(1.0, calling(("search", {"query": query}))) for query in ("flights", "price")]
+    return record(turns, "What does the flight cost?", nodes=[convert_prices])
 
 
 def two_agents() -> Recording:

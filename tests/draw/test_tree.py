@@ -12,6 +12,7 @@ from tests.draw.browser import chromium, open_run
 from tests.draw.debugged import (
     answering,
     calling,
+    failed_node,
     failed_run,
     record,
     sixty_steps,
@@ -75,11 +76,47 @@ def test_arrows_open_and_leave_rows(browser: Browser, tmp_path: Path) -> None:
         assert (where(page), page.locator(".row.current b").inner_text()) == ("14 / 60", "parse")
         page.keyboard.press("ArrowLeft")
         assert "current" in (rows.nth(3).get_attribute("class") or "").split()
-        assert where(page) == "13 / 60"
         page.keyboard.press("ArrowLeft")
         assert page.locator('[aria-level="2"]').count() == 0
         page.keyboard.press("ArrowLeft")
-        assert where(page) == "13 / 60"
+        # Neither the row of the iteration nor closing it leads away from the step.
+        assert where(page) == "14 / 60"
+
+
+def test_row_leads_to_its_failed_step(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, sixty_steps()) as page:
+        rows = page.locator('[aria-level="1"]')
+        rows.nth(3).locator(".name").click()
+        assert (where(page), page.locator("#detail h2").inner_text()) == ("15 / 60", "dispatch_tools")
+        assert "current" in (rows.nth(3).get_attribute("class") or "").split()
+        rows.nth(4).locator(".name").click()
+        assert where(page) == "17 / 60"
+        page.locator("#list").focus()
+        page.keyboard.press("ArrowUp")
+        assert where(page) == "15 / 60"
+
+
+def test_marker_of_a_row_keeps_the_place(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, sixty_steps(), "#step=14") as page:
+        rows = page.locator('[aria-level="1"]')
+        for index, opened in ((3, 0), (0, 4), (3, 8)):
+            rows.nth(index).locator(".opens").click()
+            assert (where(page), page.locator('[aria-level="2"]').count()) == ("14 / 60", opened)
+        assert page.locator(".row.current b").inner_text() == "parse"
+
+
+def test_failed_node_is_named_and_not_the_calls_before(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node()) as page:
+        row = page.locator('[aria-level="1"]').last
+        assert "bad" in (row.get_attribute("class") or "").split()
+        assert row.locator(".name").inner_text() == "search(price)"
+        assert row.locator(".bad").all_inner_texts() == [
+            "convert_prices failed: ValueError: could not convert string to float: '3 hits for price'"
+        ]
+        row.locator(".name").click()
+        assert page.locator("#detail h2").inner_text() == "convert_prices"
+        page.keyboard.press("ArrowRight")
+        assert page.locator('[aria-level="2"] .name').last.inner_text() == "convert_prices failed"
 
 
 def test_iteration_of_the_step_gone_to_is_open(browser: Browser, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import { onKey, onSearch, showHelp } from "./controls/keys.js";
 import { listen } from "./controls/live.js";
 import { choose, go, move, play, slider, toMatch } from "./controls/player.js";
 import { beginPrinting } from "./controls/printing.js";
-import { list, rowAt, turnQuietSteps, turnRow } from "./controls/steps.js";
+import { clickRow, list, turnQuietSteps } from "./controls/steps.js";
 import { beginTheme, followTheme } from "./controls/theme.js";
 import { callAt, drawWaterfall, turnWaterfall } from "./controls/waterfall.js";
 import { offerValues } from "./detail/values.js";
@@ -39,11 +39,8 @@ function begin() {
   byId("previous-match").addEventListener("click", () => toMatch(false));
   byId("next-match").addEventListener("click", () => toMatch(true));
   list.addEventListener("click", (event) => {
-    const target = /** @type {Element} */ (event.target);
-    const position = rowAt(target);
-    if (position === null) return;
-    move(position, { reveal: false });
-    if (target.closest(".opens")) turnRow();
+    const position = clickRow(/** @type {Element} */ (event.target));
+    if (position !== null) move(position, { reveal: false });
   });
   byId("quiet").addEventListener("click", turnQuietSteps);
   byId("lanes").addEventListener("click", (event) => {

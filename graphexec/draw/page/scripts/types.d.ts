@@ -377,6 +377,7 @@ interface Run {
 /** A visit of a node, which is a step of the page. */
 interface Visit {
   node: string;
+  previous: Visit | null;
   entered: EnteredRecord | null;
   /** The usage before it, and the last known one of it. */
   before: SpentData | null;

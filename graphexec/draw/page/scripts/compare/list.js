@@ -6,7 +6,7 @@ import { makeRows } from "../base/rows.js";
 import { inline, LINE, number, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { hasFailed } from "../run/failures.js";
-import { gist } from "../run/summary.js";
+import { exitText, gist } from "../run/summary.js";
 import { pairs, runs, SIDES } from "./pairing.js";
 import { askedIn, statusOf } from "./totals.js";
 
@@ -62,8 +62,7 @@ function sideOf(pair, at, side) {
   }
   if (!visit) return element("span", { class: "side none" }, element("span", { class: "unseen" }, `${side}: no step`));
   const look = runs[at].boxes.get(visit.node)?.look ?? "pure";
-  const outcome = visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …";
-  const name = [element("span", { class: `dot ${look}` }), element("b", {}, visible(visit.node)), outcome];
+  const name = [element("span", { class: `dot ${look}` }), element("b", {}, visible(visit.node)), exitText(visit)];
   return cell(side, number(pair.positions[at]), name, gist(visit), hasFailed(visit));
 }
 

@@ -7,11 +7,11 @@ import { duration, inline, LINE, number, plural, visible } from "../base/text.js
 import { view } from "../base/view.js";
 import { limitText, statusText } from "../detail/ending.js";
 import { callText, requestsOf, secondsOf } from "../run/calls.js";
-import { failureText, hasFailed } from "../run/failures.js";
+import { failureText, hasFailed, hasToolFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
 import { actionsOf } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
-import { gist } from "../run/summary.js";
+import { exitText, gist } from "../run/summary.js";
 import { askedFor } from "./header.js";
 
 /** @typedef {import("../run/iterations.js").Row} Row */
@@ -32,8 +32,8 @@ let revealed = new Set();
 let asking = false;
 // The row that the position is at, which may be that of its iteration.
 let currentRow = 0;
-// The name of the row that was chosen in the list.
-let chosenRow = "";
+// The name of the row that was chosen in the list, and the position that it led to.
+let chosen = { row: "", position: -1 };
 
 const rows = makeRows(list, byId("rows"), ROW, rowElement);
 
@@ -114,10 +114,11 @@ function matchRow(position, index, all) {
  * @returns {number}
  */
 function rowOf(position) {
-  const row = listed[currentRow];
-  // Of the rows that begin at a position, the one that the reader has chosen.
-  if (row && chosenRow === nameOfRow(row) && row.first === position) return currentRow;
-  return listed.findLastIndex(({ first, last }) => first <= position && position <= last);
+  const holds = (/** @type {Row} */ { first, last }) => first <= position && position <= last;
+  // Of the rows that hold a position, the one that the reader has chosen.
+  const known = chosen.position === position;
+  const found = known ? listed.findIndex((row) => holds(row) && nameOfRow(row) === chosen.row) : -1;
+  return found >= 0 ? found : listed.findLastIndex(holds);
 }
 
 /**
@@ -148,7 +149,7 @@ export function enterRow() {
 export function leaveRow() {
   const row = listed[currentRow];
   if (!row || view.found) return null;
-  if (!opens(row) || !isOpen(row.level, row.first)) return chooseIndex(indexAround(currentRow));
+  if (!opens(row) || !isOpen(row.level, row.first)) return chooseIndex(indexAround(currentRow), view.position);
   turnRow();
   return null;
 }
@@ -171,33 +172,44 @@ function indexAround(index) {
 }
 
 /**
+ * Choose a row. Return the position that it leads to: its first step that failed, or else its first one; or null if there
+ * is no such row.
  * @param {number} index
+ * @param {number} [position]
  * @returns {number | null}
  */
-function chooseIndex(index) {
+function chooseIndex(index, position) {
   const row = listed[index];
   if (!row) return null;
   currentRow = index;
-  chosenRow = nameOfRow(row);
-  return row.first;
+  const failed = opens(row) ? visitsOf(row).findIndex(hasFailed) : -1;
+  chosen = { row: nameOfRow(row), position: position ?? row.first + Math.max(0, failed) };
+  return chosen.position;
 }
 
 /**
- * Return the position of the row that was clicked, or null.
+ * Return the position of the row that was clicked, or null. A click on its marker only opens or closes it.
  * @param {Element} target
  * @returns {number | null}
  */
-export function rowAt(target) {
+export function clickRow(target) {
   const row = /** @type {HTMLElement | null} */ (target.closest("[data-row]"));
-  return row ? chooseIndex(Number(row.dataset.row)) : null;
+  if (!row) return null;
+  const index = Number(row.dataset.row);
+  if (!target.closest(".opens")) return chooseIndex(index);
+  foldRow(listed[index]);
+  return null;
 }
 
 /** Open or close the current row; from the row of a step, close the one around it. */
 export function turnRow() {
-  if (view.found || !listed[currentRow]) return;
-  if (!opens(listed[currentRow])) chooseIndex(indexAround(currentRow));
   const row = listed[currentRow];
-  if (!opens(row)) return;
+  if (row) foldRow(opens(row) ? row : listed[indexAround(currentRow)]);
+}
+
+/** @param {Row | undefined} row */
+function foldRow(row) {
+  if (view.found || !row || !opens(row)) return;
   const name = nameOfRow(row);
   if (isOpen(row.level, row.first)) openRows.delete(name);
   else openRows.add(name);
@@ -280,8 +292,8 @@ function rowText(row) {
 function stepText({ iterations }, visit) {
   const name = [
     element("span", { class: `dot ${looks.get(visit.node)?.look ?? "pure"}` }),
-    boldText(visit.node),
-    visit.moved ? ` → ${visible(visit.moved.outcome)}` : " …",
+    boldText(visit.node, hasFailed(visit)),
+    exitText(visit),
   ];
   // The row of the iteration has its number.
   const numbered = (iterations.length ? null : visit.iteration) ?? ownIteration(visit)?.number;
@@ -297,10 +309,11 @@ function endText() {
 
 /**
  * @param {string} text
+ * @param {boolean} [bad]
  * @returns {HTMLElement}
  */
-function boldText(text) {
-  return element("b", {}, visible(text));
+function boldText(text, bad = false) {
+  return element("b", { class: bad && "bad" }, visible(text));
 }
 
 /**
@@ -349,11 +362,15 @@ function iterationText(row) {
   const decided = visits.map(({ moved }) => actionsOf(moved?.value)).find((actions) => actions.length);
   const called = decided ?? tools.map(({ effect }) => ({ tool: effect?.tool, tool_input: effect?.tool_input }));
   const name = called.map((one) => callText(one.tool, one.tool_input));
-  if (!name.length) name.push(ending.moved ? `${ending.node} → ${ending.moved.outcome}` : `${ending.node} …`);
+  // The title is red if it names what failed.
+  const wrong = name.length ? failed.some(hasToolFailed) : failed.length > 0;
+  if (!name.length) name.push(`${visible(ending.node)}${exitText(ending)}`);
   const several = name.length > 1 ? `${plural(name.length, "call")}: ` : "";
   const results = tools.map(({ reply }) => inline(reply?.observation ?? "")).join(", ");
   const text = failed.length
-    ? failed.map(failureText).join(", ")
+    ? failed
+        .map((visit) => (visit.failure && called.length ? `${visit.node} failed: ` : "") + failureText(visit))
+        .join(", ")
     : embeddedAnswer(visits) || results || gist(visits[visits.length - 1]);
   const times = callsBetween(first, last);
   const took = times.length ? Math.max(...times.map((one) => one.ended)) - times[0].began : null;
@@ -364,7 +381,7 @@ function iterationText(row) {
   const times_ = iterations.length > 1 ? [element("span", { class: "times" }, ` ×${number(iterations.length)}`)] : [];
   return rowLine(
     numbered,
-    [...box, boldText(`${several}${name.join(", ")}`.slice(0, LINE)), ...times_],
+    [...box, boldText(`${several}${name.join(", ")}`.slice(0, LINE), wrong), ...times_],
     duration(took),
     text,
     failed.length > 0,

@@ -96,6 +96,14 @@ export function hasCallFailed({ reply, failure }) {
 }
 
 /**
+ * @param {Call} call
+ * @returns {boolean}
+ */
+export function isOfTool({ effect }) {
+  return effect?.tool !== undefined;
+}
+
+/**
  * Return the start and end of a call on the run's clock, or null for a call without a reply.
  *
  * @param {Pick<Call, "reply" | "failure">} call

@@ -1,7 +1,7 @@
 // What failed: replies, replies that could not be parsed, and exceptions.
 
 import { inline, number } from "../base/text.js";
-import { isFailure, requestsOf } from "./calls.js";
+import { hasCallFailed, isFailure, isOfTool, requestsOf } from "./calls.js";
 import { run } from "./run.js";
 
 /**
@@ -11,14 +11,16 @@ import { run } from "./run.js";
  */
 function failuresOf(visit) {
   const found = [];
-  for (const { calls } of requestsOf(visit))
-    for (const call of calls) {
-      const { reply } = call;
-      if (isFailure(reply)) found.push({ call, text: inline(reply?.observation ?? "") });
-    }
+  const calls = requestsOf(visit).flatMap((request) => request.calls);
+  for (const call of calls) {
+    const { reply } = call;
+    if (isFailure(reply)) found.push({ call, text: inline(reply?.observation ?? "") });
+  }
   for (const step of visit.moved?.steps ?? [])
     found.push({ call: null, text: `could not be parsed: ${inline(step.tool_input ?? step.observation ?? "")}` });
-  if (visit.failure) found.push({ call: null, text: inline(messageOf(visit.failure.error)) });
+  const { failure } = visit;
+  const raising = calls.find((call) => call.failure !== null) ?? null;
+  if (failure) found.push({ call: raising, text: inline(messageOf(failure.error)) });
   return found;
 }
 
@@ -39,6 +41,15 @@ export function hasFailed(visit) {
  */
 export function messageOf(error) {
   return error?.message || error?.type || "";
+}
+
+/**
+ * Return whether the call of a tool failed in a visit.
+ * @param {Visit} visit
+ * @returns {boolean}
+ */
+export function hasToolFailed(visit) {
+  return requestsOf(visit).some(({ calls }) => calls.some((call) => isOfTool(call) && hasCallFailed(call)));
 }
 
 /**
@@ -73,6 +84,7 @@ export function failedNodes(position) {
 export function failureText(visit) {
   const failures = failuresOf(visit);
   const calls = requestsOf(visit).reduce((sum, request) => sum + request.calls.length, 0);
+  const failed = failures.filter((failure) => failure.call).length;
   const text = failures.map((failure) => failure.text).join(", ");
-  return calls > 1 ? `${number(failures.length)} of ${number(calls)} failed: ${text}` : text;
+  return calls > 1 && failed ? `${number(failed)} of ${number(calls)} failed: ${text}` : text;
 }

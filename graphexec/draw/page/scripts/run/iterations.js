@@ -1,6 +1,6 @@
 // The run as a tree: its iterations, of which equal ones that follow each other are one group, and their steps.
 
-import { requestsOf, timesOf } from "./calls.js";
+import { isOfTool, requestsOf, timesOf } from "./calls.js";
 import { arrowOf } from "./edges.js";
 import { hasFailed } from "./failures.js";
 import { run } from "./run.js";
@@ -125,14 +125,6 @@ function keyOfVisit(visit, calls) {
     visit.keys.set(calls, JSON.stringify([visit.node, outcome, results, steps, calls ? null : value]));
   }
   return visit.keys.get(calls) ?? "";
-}
-
-/**
- * @param {Call} call
- * @returns {boolean}
- */
-function isOfTool({ effect }) {
-  return effect?.tool !== undefined;
 }
 
 /**

@@ -71,6 +71,7 @@ export function append(record, to = run) {
 function visitOf(node, spent, of) {
   return {
     node,
+    previous: of.visits.at(-1) ?? null,
     entered: null,
     spent: spent ?? null,
     before: spent ?? null,

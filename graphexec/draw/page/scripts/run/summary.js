@@ -1,6 +1,6 @@
 // A visit in one line.
 
-import { inline, plural } from "../base/text.js";
+import { inline, plural, visible } from "../base/text.js";
 import { argumentsOf, callText, isFailure, requestsOf } from "./calls.js";
 import { failureText, hasFailed } from "./failures.js";
 import { actionsOf } from "./outcomes.js";
@@ -22,6 +22,15 @@ export function gist(visit) {
   }
   const { value, task } = visit.moved ?? {};
   return summary || (task === undefined ? valueSummary(value) : inline(task?.input ?? task));
+}
+
+/**
+ * Return how a visit ended, after the name of its node: its outcome, an exception, or nothing yet.
+ * @param {Visit} visit
+ * @returns {string}
+ */
+export function exitText({ moved, failure }) {
+  return moved ? ` → ${visible(moved.outcome)}` : failure ? " failed" : " …";
 }
 
 /**
