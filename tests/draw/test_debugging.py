@@ -11,8 +11,18 @@ import pytest
 
 from graphexec.draw import Recording
 from graphexec.draw.runs.visits import visits_of
+from graphexec.messages import ModelReply, ToolCall, Usage
 from tests.draw.browser import open_run
-from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, stopped_run, twelve_tools
+from tests.draw.debugged import (
+    answering,
+    calling,
+    failed_node,
+    failed_run,
+    record,
+    sixty_steps,
+    stopped_run,
+    twelve_tools,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -64,10 +74,62 @@ def test_failed_run_shows_where_it_failed(browser: Browser, tmp_path: Path) -> N
         assert "connection reset by peer" in shown
         assert "Traceback" in shown
         assert "4.50 s" in page.locator("#totals").inner_text()
-        page.locator("#detail a.step").last.click()
+        page.locator("#detail a.step").first.click()
         assert page.locator(".row.current.bad .name b").inner_text() == "plan"
         assert "acomplete" in page.locator("#detail").inner_text()
         assert "2.50 s" in page.locator("#detail").inner_text()
+
+
+def test_failed_node_shows_what_it_received(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node(), "#step=9") as page:
+        received = page.locator("#detail .part").first
+        assert received.inner_text().split("\n\n")[0] == "INPUT"
+        assert received.locator("summary").all_inner_texts() == ["search(price) · ok · 0.80 s"]
+        assert received.locator(".part.reply .text").all_inner_texts() == ["3 hits for price"]
+
+
+def test_end_of_a_failed_run_lists_its_last_calls(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node()) as page:
+        part = page.locator("#detail .part", has_text="Tool calls")
+        assert part.locator("summary").inner_text() == "2 tool calls"
+        lines = [line.inner_text().replace("\n", " ") for line in part.locator("li .call").all()]
+        assert lines == ["search query flights step 3 · 0.80 s", "search query price step 8 · 0.80 s"]
+        assert part.locator("li").last.inner_text().endswith("3 hits for price")
+        part.locator("a.step").last.click()
+        assert page.evaluate("location.hash") == "#step=8&call=0"
+
+
+def test_code_of_a_traceback_is_not_wrapped(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node(), size=(1100, 900)) as page:
+        frames = page.locator("#detail .frames")
+        heights = frames.evaluate("one => [one.scrollHeight, one.textContent.trimEnd().split('\\n').length]")
+        line: float = frames.evaluate("one => parseFloat(getComputedStyle(one).lineHeight)")
+        assert heights[0] < (heights[1] + 2) * line
+
+
+@pytest.mark.parametrize(
+    ("parameters", "cut"),
+    [({}, "cut after 16 tokens"), ({"max_tokens": 20}, "cut after 16 tokens (max_tokens 20)")],
+)
+def test_cut_reply_names_the_number_of_tokens(
+    browser: Browser, tmp_path: Path, parameters: dict[str, int], cut: str
+) -> None:
+    calls = (ToolCall("c", "search", '{"query": "el'),)
+    reply = ModelReply("", calls, usage=Usage(300, 16), finish_reason="length")
+    run = record([(1.0, reply), (1.0, answering("Sorry."))], "q")
+    start, *others = run.records
+    with open_run(browser, tmp_path, Recording([start | {"parameters": parameters}, *others])) as page:
+        item = page.locator(".done li").first
+        assert item.locator(".call").inner_text().replace("\n", " ") == f"reply not parsed, {cut} step 2"
+        assert item.inner_text().count("not a JSON object") == 1
+        assert item.locator(".tool").count() == 0
+        row = page.locator('[aria-level="1"]').first
+        assert row.locator(".gist").inner_text().startswith(f"could not be parsed, {cut}: The arguments of")
+        row.locator(".name").click()
+        assert cut in page.locator("#detail").inner_text()
+        assert page.locator("#detail").inner_text().count("not a JSON object") == 1
+        page.keyboard.press("k")
+        assert page.locator(".part.reply .aside").inner_text() == f"1.00 s · 300 + 16 tokens · {cut}"
 
 
 def test_bars_show_times_of_parallel_calls(browser: Browser, tmp_path: Path) -> None:

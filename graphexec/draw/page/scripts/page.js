@@ -69,6 +69,7 @@ function onLink(event) {
   if (!(link instanceof HTMLElement) || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   move(Number(link.dataset.step));
+  if (link.dataset.to) selectCall(Number(link.dataset.to));
 }
 
 /** Show what the address says. */

@@ -8,11 +8,12 @@ import { nameOf } from "../controls/header.js";
 import { secondsOf } from "../run/calls.js";
 import { arrowOf } from "../run/edges.js";
 import { graphBudgets } from "../run/iterations.js";
+import { cutBefore } from "../run/failures.js";
 import { withoutLog } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { endParts } from "./ending.js";
-import { requestParts } from "./exchange.js";
+import { receivedParts, requestParts } from "./exchange.js";
 import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
 import { toolPart } from "./request.js";
 import { spentBars } from "./spent.js";
@@ -122,7 +123,7 @@ function visitParts(visit, position) {
       looks.get(visit.node)?.lines?.[0],
     ),
     spentBars(spentWith(visit)),
-    givenPart(position, !asks),
+    givenPart(visit, position, !asks),
     ...requestParts(visit, position),
     ...failureParts(visit, position),
     taskPart(visit, position),
@@ -154,16 +155,18 @@ function spentWith(visit) {
 }
 
 /**
- * The input of a visit: that of the run, or a link to the step before, whose outcome it is.
+ * The input of a visit: that of the run, or a link to the step before, whose outcome it is. One that failed shows the values.
+ * @param {Visit} visit
  * @param {number} position
  * @param {boolean} open
  * @returns {HTMLElement | null}
  */
-function givenPart(position, open) {
-  const before = visitAt(position - 1)?.moved;
+function givenPart(visit, position, open) {
+  const before = visit.previous?.moved;
   if (before) {
     const title = `${visible(before.outcome)} from ${visible(before.node)}, `;
-    return section("Input", element("p", { class: "faint" }, title, stepLink(position - 1)));
+    const line = element("p", { class: "faint" }, title, stepLink(position - 1));
+    return section("Input", [line, ...receivedParts(visit, position)]);
   }
   const value = run.start.input;
   if (isEmpty(value)) return null;
@@ -181,12 +184,15 @@ function givenPart(position, open) {
  * @returns {(HTMLElement | null)[]}
  */
 function failureParts(visit, position) {
-  const parts = (visit.moved?.steps ?? []).flatMap((step, index) => [
-    section("The reply could not be parsed", dataView(step.tool_input, `${position} parse ${index}`), {
-      kind: "failed",
-    }),
-    section("Told the model", dataView(step.observation, `${position} told ${index}`), { kind: "failed" }),
-  ]);
+  const parts = (visit.moved?.steps ?? []).flatMap(({ tool_input: input, observation }, index) => {
+    const told = dataView(observation, `${position} told ${index}`);
+    const options = { kind: "failed", aside: cutBefore(visit) };
+    if (input === observation) return section("The reply could not be parsed; told the model", told, options);
+    return [
+      section("The reply could not be parsed", dataView(input, `${position} parse ${index}`), options),
+      section("Told the model", told, { kind: "failed" }),
+    ];
+  });
   if (visit.failure) parts.push(errorPart(visit.failure.error, `${position} error`, duration(visit.failure.seconds)));
   return parts;
 }

@@ -2,10 +2,10 @@
 
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { live } from "../base/given.js";
-import { inline, number, plural, visible } from "../base/text.js";
-import { isFailure, requestsOf } from "../run/calls.js";
-import { failedPositions } from "../run/failures.js";
-import { run } from "../run/run.js";
+import { duration, inline, number, plural, visible } from "../base/text.js";
+import { isFailure, isOfTool, requestsOf, timesOf } from "../run/calls.js";
+import { cutBefore, failedPositions, messageOf } from "../run/failures.js";
+import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { errorPart, heading, section, stepLink } from "./parts.js";
 import { spentBars } from "./spent.js";
@@ -38,8 +38,10 @@ export function limitText(limit) {
 }
 
 /**
- * An action with its observation, and if it is known, the position of its step.
- * @typedef {StepData & { position?: number }} DoneStep
+ * An action with its observation; and if they are known, where its call is and what time it took.
+ * @typedef {StepData & { position?: number, call?: number, seconds?: number }} DoneStep
+ * The call of a tool in a node of the graph of this name, or "" for the run's own.
+ * @typedef {DoneStep & { graph: string, key: string }} DoneCall
  */
 
 /**
@@ -48,7 +50,12 @@ export function limitText(limit) {
  * @returns {(HTMLElement | null)[]}
  */
 export function endParts(result) {
-  const { status, output, limit, error, reason, steps, spent, unread } = result;
+  const { status, output, limit, error, reason, spent, unread } = result;
+  const calls = calledTools();
+  const steps = doneSteps(
+    result,
+    calls.filter(({ graph }) => !graph),
+  );
   return [
     heading(statusText(), `ending ${status}`, `after ${plural(run.visits.length, "step")}`),
     spentBars(spent?.iterations === undefined ? run.visits.at(-1)?.spent : spent),
@@ -62,36 +69,87 @@ export function endParts(result) {
     ),
     section("Not read, since the model invented it", unread ? block(unread, { name: "unread" }) : null),
     section(
-      "Steps",
-      steps?.length
+      "Tool calls",
+      steps.length
         ? collapsible(stepsTitle(steps), "steps", () => doneList(steps, ""), { open: steps.length <= 8, printed: true })
         : null,
     ),
-    ...embeddedCalls(),
+    ...embeddedCalls(calls.filter(({ graph }) => graph)),
     recordsPart([result], "end"),
   ];
 }
 
 /**
+ * Return the calls of tools in the order of their steps.
+ * @returns {DoneCall[]}
+ */
+function calledTools() {
+  return run.visits.flatMap((visit, index) => {
+    const graph = graphOf(visit);
+    const calls = requestsOf(visit).flatMap((request) => request.calls);
+    return calls.flatMap((call, at) => {
+      const { effect, reply, failure } = call;
+      if (!isOfTool(call)) return [];
+      const failed = failure && { status: "error", observation: messageOf(failure.error) };
+      const place = { position: index + 1, call: at, seconds: timesOf(call)?.seconds, graph };
+      return { ...effect, ...reply, ...failed, ...place, key: keyOfAction(effect ?? {}) };
+    });
+  });
+}
+
+/**
+ * @param {Visit} visit
+ * @returns {string}
+ */
+function graphOf({ node }) {
+  return node.slice(0, Math.max(0, node.lastIndexOf(".")));
+}
+
+/**
+ * @param {StepData} action
+ * @returns {string}
+ */
+function keyOfAction({ tool, tool_input: input }) {
+  return JSON.stringify([tool, input]);
+}
+
+/**
+ * Return the steps of a run with the places and times of their calls. If the run did not reach its end, the calls after
+ * the last step follow.
+ * @param {ResultRecord} result
+ * @param {DoneCall[]} calls
+ * @returns {DoneStep[]}
+ */
+function doneSteps({ status, steps }, calls) {
+  const unparsed = run.visits.flatMap((visit, index) =>
+    graphOf(visit) ? [] : (visit.moved?.steps ?? []).map(() => index + 1),
+  );
+  const left = [...calls];
+  let last = 0;
+  /** @type {DoneStep[]} */
+  const done = (steps ?? []).map((step) => {
+    if (step.status === "parse_error") return { ...step, position: unparsed.shift() };
+    const key = keyOfAction(step);
+    const found = left.findIndex((one) => one.key === key);
+    if (found < 0) return step;
+    const [{ position, call, seconds }] = left.splice(found, 1);
+    last = Math.max(last, position ?? 0);
+    return { ...step, position, call, seconds };
+  });
+  if (status === "answered" || status === "stopped") return done;
+  return [...done, ...left.filter(({ position = 0 }) => position > last)];
+}
+
+/**
  * Show the calls of tools in embedded graphs, which are no steps of the run.
+ * @param {DoneCall[]} calls
  * @returns {(HTMLElement | null)[]}
  */
-function embeddedCalls() {
-  /** @type {Map<string, DoneStep[]>} */
-  const calls = new Map();
-  for (const [index, { node }] of run.visits.entries()) {
-    const name = node.includes(".") ? node.slice(0, node.lastIndexOf(".")) : "";
-    for (const request of name ? requestsOf(run.visits[index]) : [])
-      for (const { effect, reply } of request.calls)
-        if (effect?.tool !== undefined) {
-          const found = calls.get(name) ?? [];
-          found.push({ ...effect, ...reply, position: index + 1 });
-          calls.set(name, found);
-        }
-  }
-  return [...calls].map(([name, steps]) =>
-    section(`${visible(name)}: ${plural(steps.length, "tool call")}`, doneList(steps, `${name} `)),
-  );
+function embeddedCalls(calls) {
+  return [...new Set(calls.map(({ graph }) => graph))].map((name) => {
+    const steps = calls.filter(({ graph }) => graph === name);
+    return section(`${visible(name)}: ${plural(steps.length, "tool call")}`, doneList(steps, `${name} `));
+  });
 }
 
 /**
@@ -134,30 +192,33 @@ function failedLinks() {
 
 /**
  * @param {DoneStep} step
- * @returns {HTMLElement[]}
- */
-function linkOf({ position }) {
-  return position === undefined ? [] : [stepLink(position)];
-}
-
-/**
- * @param {DoneStep} step
  * @param {number | string} index
  * @returns {HTMLElement}
  */
 function doneStep(step, index) {
-  const failed = isFailure(step);
+  const { tool, tool_input: input, observation, position, call, seconds } = step;
+  const unparsed = step.status === "parse_error";
+  const visit = visitAt(position ?? 0);
+  const cut = unparsed && visit ? cutBefore(visit) : "";
   return element(
     "li",
-    {},
+    { class: unparsed && "unparsed" },
     element(
       "div",
       { class: "call" },
-      span("tool", step.tool),
-      ...linkOf(step),
-      dataView(step.tool_input, `done ${index} input`, 1),
+      unparsed ? element("b", { class: "bad" }, "reply not parsed", cut && `, ${cut}`) : span("tool", tool),
+      // The reason why a reply could not be parsed may be all that the model was told.
+      unparsed && input === observation ? null : dataView(input, `done ${index} input`, 1),
+      element(
+        "span",
+        { class: "faint" },
+        ...(position === undefined ? [] : [stepLink(position, call)]),
+        seconds === undefined ? "" : ` · ${duration(seconds)}`,
+      ),
     ),
-    element("div", { class: failed ? "bad" : "" }, dataView(step.observation, `done ${index}`, 1)),
+    observation === undefined
+      ? element("div", { class: "faint" }, "no reply")
+      : element("div", { class: isFailure(step) ? "bad" : "" }, dataView(observation, `done ${index}`, 1)),
     step.unread ? element("div", { class: "faint" }, "not read: ", span("unread", inline(step.unread))) : null,
   );
 }

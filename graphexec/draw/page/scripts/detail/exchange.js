@@ -4,6 +4,7 @@ import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
 import { effectText, hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { cutReplyText } from "../run/failures.js";
 import { asksModel } from "../run/run.js";
 import { forkPart } from "./forking.js";
 import { toolCalls } from "./messages.js";
@@ -39,19 +40,46 @@ export function requestParts(visit, position) {
 }
 
 /**
- * Show one of many calls, in a line that opens; one that failed is open.
+ * Show the last replies before a step that failed without a call of its own: it has received them.
+ * @param {Visit} visit
+ * @param {number} position
+ * @returns {HTMLElement[]}
+ */
+export function receivedParts(visit, position) {
+  if (!visit.failure) return [];
+  /** @type {Call[]} */
+  let calls = [];
+  for (let one = /** @type {Visit | null} */ (visit); one && !calls.length; one = one.previous)
+    calls = requestsOf(one).flatMap((request) => request.calls);
+  if (requestsOf(visit).some((request) => request.calls.length)) return [];
+  const open = calls.length <= FEW;
+  return calls.map((call, index) => {
+    const name = `${position} received ${index}`;
+    return foldedCall(
+      call,
+      name,
+      () => [call.reply && replyPart(call.reply, name, "")].filter((one) => one !== null),
+      open,
+    );
+  });
+}
+
+/**
+ * Show a call in a line that opens; one that failed is open.
  * @param {Call} call
  * @param {string} name
  * @param {() => HTMLElement[]} make
+ * @param {boolean} [open]
  * @returns {HTMLElement}
  */
-function foldedCall(call, name, make) {
+function foldedCall(call, name, make, open = false) {
   const { effect, reply, failure } = call;
   const failed = hasCallFailed(call);
   const state = reply ? [reply.status, duration(reply.seconds)] : [failure ? "failed" : "no reply yet"];
   const text = [visible(effectText(call)), ...state].filter(Boolean).join(" · ");
-  const open = failed || holds([effect, reply]);
-  const part = collapsible(text, `${name} call`, () => element("div", {}, ...make()), { open });
+  const part = collapsible(text, `${name} call`, () => element("div", {}, ...make()), {
+    open: open || failed || holds([effect, reply]),
+  });
   part.classList.toggle("bad", failed);
   return part;
 }
@@ -172,7 +200,8 @@ function replyPart(reply, name, seconds) {
       ? `${number(reply.prompt_tokens)} + ${number(reply.completion_tokens)} tokens${cached}`
       : "";
   const calls = toolCalls(reply.tool_calls ?? [], name);
-  const aside = [seconds, tokens, reply.finish_reason === "stop" ? "" : visible(reply.finish_reason ?? "")];
+  const finish = cutReplyText(reply) || visible(reply.finish_reason ?? "");
+  const aside = [seconds, tokens, finish === "stop" ? "" : finish];
   const { reasoning } = reply;
   const thoughts = reasoning
     ? collapsible(

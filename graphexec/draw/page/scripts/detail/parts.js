@@ -65,16 +65,20 @@ export function errorPart(error, name, aside = "") {
  */
 export function tracebackPart(text, name) {
   if (!text) return null;
-  return collapsible("traceback", `${name} traceback`, () => block(text, { name: `${name} frames` }), { open: true });
+  return collapsible("traceback", `${name} traceback`, () => block(text, { name: `${name} frames`, kind: "frames" }), {
+    open: true,
+  });
 }
 
 /**
- * Make a link to a step.
+ * Make a link to a step, or to a call of it.
  * @param {number} position
+ * @param {number} [call]
  * @returns {HTMLElement}
  */
-export function stepLink(position) {
-  const attributes = { href: `#step=${position}`, class: "step", "data-step": position };
+export function stepLink(position, call) {
+  const href = `#step=${position}${call === undefined ? "" : `&call=${call}`}`;
+  const attributes = { href, class: "step", "data-step": position, "data-to": call };
   return element("a", attributes, `step ${number(position)}`);
 }
 

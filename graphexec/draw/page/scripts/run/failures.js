@@ -1,6 +1,6 @@
 // What failed: replies, replies that could not be parsed, and exceptions.
 
-import { inline, number } from "../base/text.js";
+import { inline, number, plural } from "../base/text.js";
 import { hasCallFailed, isFailure, isOfTool, requestsOf } from "./calls.js";
 import { run } from "./run.js";
 
@@ -16,12 +16,36 @@ function failuresOf(visit) {
     const { reply } = call;
     if (isFailure(reply)) found.push({ call, text: inline(reply?.observation ?? "") });
   }
+  const unparsed = ["could not be parsed", cutBefore(visit)].filter(Boolean).join(", ");
   for (const step of visit.moved?.steps ?? [])
-    found.push({ call: null, text: `could not be parsed: ${inline(step.tool_input ?? step.observation ?? "")}` });
+    found.push({ call: null, text: `${unparsed}: ${inline(step.tool_input ?? step.observation ?? "")}` });
   const { failure } = visit;
   const raising = calls.find((call) => call.failure !== null) ?? null;
   if (failure) found.push({ call: raising, text: inline(messageOf(failure.error)) });
   return found;
+}
+
+/**
+ * Return where the limit of tokens cut a reply, such as "cut after 16 tokens", or "".
+ * @param {ReplyData | null | undefined} reply
+ * @returns {string}
+ */
+export function cutReplyText(reply) {
+  if (reply?.finish_reason !== "length") return "";
+  const { completion_tokens: tokens } = reply;
+  const most = run.start.parameters?.max_tokens;
+  const where = tokens ? `after ${plural(tokens, "token")}` : "at the token limit";
+  return `cut ${where}${most ? ` (max_tokens ${number(most)})` : ""}`;
+}
+
+/**
+ * Return where the limit of tokens cut the reply that a visit reads, or "".
+ * @param {Visit} visit
+ * @returns {string}
+ */
+export function cutBefore({ previous }) {
+  const calls = previous ? requestsOf(previous).flatMap((request) => request.calls) : [];
+  return cutReplyText(calls.at(-1)?.reply);
 }
 
 /**
