@@ -29,6 +29,7 @@ from graphexec.messages import (
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.draw.browser import open_run
+from tests.draw.debugged import sixty_steps
 from tests.draw.recorded import asked_and_answered, record_events
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ def test_new_messages_follow_the_earlier_ones(browser: Browser, tmp_path: Path) 
         assert in_sight(page, "313 km")
 
 
+def test_only_the_whole_prompt_has_tokens(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, sixty_steps(), "#step=5") as page:
+        assert page.locator(".part.model .aside").inner_text().endswith(" characters · 300 tokens")
+        assert page.locator(".prompt summary").inner_text().endswith(" characters")
+
+
 def test_dropped_messages_are_named(browser: Browser, tmp_path: Path) -> None:
     system, one, two, three = SystemMessage("s"), UserMessage("one"), UserMessage("two"), UserMessage("three")
     with open_run(browser, tmp_path, asking(chat(system, one, two), chat(system, two, three)), "#step=2") as page:
@@ -107,6 +114,11 @@ def test_prompts_of_two_steps_are_compared(browser: Browser, tmp_path: Path) -> 
     second = chat(system, UserMessage("Plan a trip to Porto in May."), UserMessage("And back?"))
     with open_run(browser, tmp_path, asking(first, chat(system), second), "#step=3") as page:
         menu = page.locator("select.against")
+        assert menu.locator("option").all_inner_texts() == [
+            "what is new",
+            "against step 1, the first",
+            "against step 2, the one before",
+        ]
         menu.select_option("1")
         prompt = page.locator(".prompt")
         assert prompt.locator("pre del").all_inner_texts() == ["Lisbon"]
@@ -123,6 +135,8 @@ def test_prompts_of_two_steps_are_compared(browser: Browser, tmp_path: Path) -> 
         page.keyboard.press("ArrowLeft")
         assert page.locator("select.against").input_value() == "before"
         assert page.locator("del > .message").count() == 2
+        others = page.locator("select.against option").all_inner_texts()
+        assert others == ["what is new", "against step 1, the one before", "against step 3"]
 
 
 def test_changed_tools_are_compared(browser: Browser, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ export const view = {
   position: 0,
   // The selected call of the step: its index, or null.
   call: null,
-  // What prompts are compared with: "before", "first", the name of a request, or "" to show what is new.
+  // What prompts are compared with: "before", the name of a request, or "" to show what is new.
   against: "",
   // A live page shows the newest step until the reader moves.
   following: live !== null,

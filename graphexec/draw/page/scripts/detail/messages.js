@@ -78,30 +78,18 @@ export function toolCalls(calls, name) {
 }
 
 /**
- * Show messages as one summary: their number, such as "40 earlier messages", and their size.
+ * Show messages as one summary: their number, such as "40 earlier messages", and their characters.
  *
  * @param {Message[]} messages
  * @param {string} adjective
  * @param {string} name
- * @param {{ tokens?: number, open?: boolean }} [options]
+ * @param {{ open?: boolean }} [options]
  * @returns {HTMLDetailsElement}
  */
-export function foldedMessages(messages, adjective, name, { tokens, open } = {}) {
-  const title = `${plural(messages.length, `${adjective} message`)} · ${sizeText(messages, tokens)}`;
+export function foldedMessages(messages, adjective, name, { open } = {}) {
+  const title = `${plural(messages.length, `${adjective} message`)} · ${plural(sizeOf(messages), "character")}`;
   const make = () => element("div", {}, ...messages.map((one, index) => messagePart(one, `${name} ${index}`)));
   return collapsible(title, name, make, { open });
-}
-
-/**
- * Return the size of messages; the number of their tokens, if it is known.
- *
- * @param {Message[]} messages
- * @param {number} [tokens]
- * @returns {string}
- */
-export function sizeText(messages, tokens) {
-  const size = plural(sizeOf(messages), "character");
-  return tokens ? `${size} · ${plural(tokens, "token")}` : size;
 }
 
 /**

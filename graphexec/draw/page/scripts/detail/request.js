@@ -9,7 +9,7 @@ import { requestOf } from "../run/prompts.js";
 import { replyTo, requestBefore, requestName, requestNamed, sizeOf } from "../run/requests.js";
 import { run } from "../run/run.js";
 import { copyButtons } from "./copying.js";
-import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts, sizeText } from "./messages.js";
+import { alignMessages, foldedMessages, messagePart, messagesDifference, shownParts } from "./messages.js";
 import { holds, section, stepLink } from "./parts.js";
 
 // The length of instructions above which they are a summary.
@@ -28,10 +28,16 @@ export function modelPart(effect, name) {
     body.replaceChildren(...(other ? differenceParts(other, effect, name) : newParts(effect, name)));
   };
   fill();
+  const tokens = replyTo(effect)?.prompt_tokens;
+  const sizes = [
+    plural(messages.length, "message"),
+    plural(sizeOf(messages), "character"),
+    tokens ? plural(tokens, "token") : "",
+  ];
   const tools = element("div", { class: "copies" }, ...copyButtons(effect), againstMenu(effect, fill) ?? "");
   return section("Asked the model", [tools, settingsPart(effect, name), body].filter(Boolean), {
     kind: "model",
-    aside: `${plural(messages.length, "message")} · ${sizeText(messages, replyTo(effect)?.prompt_tokens)}`,
+    aside: sizes.filter(Boolean).join(" · "),
   });
 }
 
@@ -46,19 +52,17 @@ function againstMenu(effect, fill) {
   const others = run.requests.filter((one) => one !== effect);
   if (!others.length) return null;
   const before = requestBefore(effect);
-  const choices = [
-    ["", "what is new"],
-    ...(before ? [["before", `against step ${requestName(before)}, the one before`]] : []),
-    ...(run.requests[0] === effect ? [] : [["first", `against step ${requestName(run.requests[0])}, the first`]]),
-    ...others.map((one) => [requestName(one), `against step ${requestName(one)}`]),
-  ];
-  const known = choices.some(([value]) => value === view.against);
+  const compared = requestNamed(view.against, effect);
+  const choice = (/** @type {ModelEffect} */ one) => {
+    const which = one === before ? ", the one before" : one === run.requests[0] ? ", the first" : "";
+    const value = one === before ? "before" : requestName(one);
+    return element("option", { value, selected: one === compared }, `against step ${requestName(one)}${which}`);
+  };
   const menu = element(
     "select",
     { class: "against", "aria-label": "compare this prompt with" },
-    ...choices.map(([value, text]) =>
-      element("option", { value, selected: value === (known ? view.against : "") }, text),
-    ),
+    element("option", { value: "", selected: !compared }, "what is new"),
+    ...others.map(choice),
   );
   menu.addEventListener("change", () => {
     view.against = menu.value;
@@ -79,16 +83,11 @@ function newParts(effect, name) {
   const { messages } = requestOf(effect);
   const before = requestBefore(effect);
   if (!before) return firstParts(messages, name);
-  const old = requestOf(before).messages;
-  const aligned = alignMessages(old, messages);
+  const aligned = alignMessages(requestOf(before).messages, messages);
   const removed = aligned.filter(({ kind }) => kind === "del").length;
   const parts = shownParts(aligned, name, (part, own) => {
     if (part.kind === "del") return null;
-    if (part.kind === "same") {
-      // All messages of the request before, whose tokens its reply counts.
-      const tokens = part.messages.length === old.length ? replyTo(before)?.prompt_tokens : 0;
-      return foldedMessages(part.messages, "earlier", own, { tokens });
-    }
+    if (part.kind === "same") return foldedMessages(part.messages, "earlier", own);
     return messagePart(part.message, own, { kind: "new", before: part.kind === "changed" ? part.before : null });
   });
   const note = removed

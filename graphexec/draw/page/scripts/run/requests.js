@@ -85,7 +85,7 @@ export function requestName(effect) {
 }
 
 /**
- * Return the request that the reader compares a request with: the one before, the first, or the one of a name.
+ * Return the request that the reader compares a request with: the one before, or the one of a name.
  *
  * @param {string} name
  * @param {ModelEffect} effect
@@ -94,7 +94,7 @@ export function requestName(effect) {
 export function requestNamed(name, effect) {
   if (!name) return null;
   if (name === "before") return requestBefore(effect);
-  const found = name === "first" ? run.requests[0] : run.requests.find((one) => requestName(one) === name);
+  const found = run.requests.find((one) => requestName(one) === name);
   return found === effect ? null : (found ?? null);
 }
 
