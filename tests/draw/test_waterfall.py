@@ -82,6 +82,19 @@ def test_bars_lie_on_the_time_of_the_run(browser: Browser, tmp_path: Path) -> No
         assert page.locator("#lanes").get_attribute("aria-label") == "calls in 6.00 s: 2 of models, 3 of tools"
 
 
+def test_lanes_are_in_the_order_of_the_calls(browser: Browser, tmp_path: Path) -> None:
+    """Calls that begin at once may have times that differ by the rounding of a float."""
+    records = [dict(one) for one in three_tools().records]
+    answered = [one for one in records if one["event"] == "answered" and "tool" in one["replies"][0]]
+    for at, one in enumerate(answered):
+        [reply] = one["replies"]
+        one["replies"] = [{**reply, "began": reply["began"] - at * 1e-12}]
+    with open_run(browser, tmp_path, Recording(records)) as page:
+        bars = page.locator(".tools [data-span]")
+        ordered = sorted(bars.all(), key=lambda bar: box_of(bar)["y"])
+        assert [bar.get_attribute("data-span") for bar in ordered] == ["3.0", "3.1", "3.2"]
+
+
 def test_click_selects_the_call(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, twelve_tools()) as page:
         bar = page.locator(".tools [data-span]").nth(4)

@@ -91,7 +91,8 @@ function kindOf({ prompt, content, tool, question }) {
 function trackOf(kind, spans, shortest) {
   /** @type {LaneBar[][]} */
   const lanes = [];
-  for (const span of [...spans].sort((one, other) => one.began - other.began)) {
+  // In the order of the calls, which may have begun in another.
+  for (const span of spans) {
     const free = lanes.findIndex((bars) => (bars.at(-1)?.ended ?? 0) <= span.began + ROUNDING);
     const lane = free < 0 ? lanes.push([]) - 1 : free;
     const before = lanes[lane].at(-1);
