@@ -188,6 +188,33 @@ def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> Non
         assert where(page).startswith("11 / ")
 
 
+def test_different_calls_with_one_result_are_remarked(browser: Browser, tmp_path: Path) -> None:
+    turns = [(1.0, calling(("fetch", {"url": "bad", "seconds": seconds}))) for seconds in (0.1, 0.2, 0.3)]
+    with open_run(browser, tmp_path, record(turns, "q", max_iterations=3)) as page:
+        line = page.locator(".part.stopped p").last
+        assert line.inner_text().startswith("3 different calls of fetch had the same result, fetch failed: ValueError")
+        assert line.locator("a.step").all_inner_texts() == ["step 3", "step 7", "step 11"]
+    with open_run(browser, tmp_path, record(turns, "q", max_iterations=2)) as page:
+        assert "different calls" not in page.locator(".part.stopped").inner_text()
+
+
+def test_call_that_took_most_of_the_time_is_remarked(browser: Browser, tmp_path: Path) -> None:
+    calls = [("fetch", {"url": f"{at}.example", "seconds": seconds}) for at, seconds in enumerate((1, 21, 0.5, 0.7))]
+    with open_run(browser, tmp_path, record([(1.0, calling(*calls)), (1.0, answering("done"))], "q")) as page:
+        part = page.locator("#detail .part", has_text="Where the time went")
+        assert part.locator("p").inner_text() == (
+            "fetch(url=1.example, seconds=21) took 21 s of the run's 23 s; "
+            "3 other calls at the same time took at most 1.00 s: step 3"
+        )
+        part.locator("a.step").click()
+        assert page.evaluate("location.hash") == "#step=3&call=1"
+        assert "1.example" in page.locator(".pair.selected").inner_text()
+    # The call takes no more than half of the time.
+    calls = [("fetch", {"url": "a.example", "seconds": 2}), ("search", {"query": "x"})]
+    with open_run(browser, tmp_path, record([(1.0, calling(*calls)), (1.0, answering("done"))], "q")) as page:
+        assert page.locator("#detail .part", has_text="Where the time went").count() == 0
+
+
 def listed(page: Page, words: str) -> list[int]:
     """Return the positions that the list shows for a filter."""
     page.locator("#search").fill(words)

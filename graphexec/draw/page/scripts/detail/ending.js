@@ -9,7 +9,7 @@ import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { errorPart, heading, section, stepLink } from "./parts.js";
 import { spentBars } from "./spent.js";
-import { stoppingParts } from "./stopping.js";
+import { slowPart, stoppingParts } from "./stopping.js";
 
 // The maximum number of steps in a list.
 const DONE = 200;
@@ -62,6 +62,7 @@ export function endParts(result) {
     error ? errorPart(error, "error") : null,
     failedLinks(),
     ...stoppingParts(result),
+    slowPart(),
     section(
       status === "stopped" ? "Generated answer" : "Answer",
       output === null || output === undefined ? null : dataView(output, "answer"),

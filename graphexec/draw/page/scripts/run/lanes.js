@@ -28,7 +28,7 @@ import { run } from "./run.js";
 /** @type {CallKind[]} */
 const KINDS = ["model", "tools", "person", "effect"];
 // Seconds: calls that overlap by less, as sums of floats may, are one after the other.
-const ROUNDING = 1e-6;
+export const ROUNDING = 1e-6;
 
 /**
  * Return the tracks of the run's calls. Calls that are shorter than `shortest` seconds share a bar with their neighbours.
