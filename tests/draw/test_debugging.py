@@ -188,6 +188,34 @@ def test_stopped_run_says_what_repeated(browser: Browser, tmp_path: Path) -> Non
         assert where(page).startswith("11 / ")
 
 
+def test_failed_steps_are_described(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, sixty_steps()) as page:
+        lines = page.locator("#detail .part", has_text="5 steps failed").locator("p").all_inner_texts()
+        assert lines[0] == "step 15 dispatch_tools: fetch failed: ValueError: HTTP 503 for https://bad3.example"
+        assert lines[1].startswith("step 22 parse: could not be parsed: The arguments of")
+        assert len(lines) == 5
+    turns = [(1.0, calling(("fetch", {"url": f"bad{at}", "seconds": 0.1}))) for at in range(11)]
+    with open_run(browser, tmp_path, record([*turns, (1.0, answering("No."))], "q")) as page:
+        lines = page.locator("#detail .part", has_text="11 steps failed").locator("p").all_inner_texts()
+        assert len(lines) == 9
+        assert lines[-1] == "and step 35, step 39, step 43"
+    with open_run(browser, tmp_path, failed_node()) as page:
+        assert page.locator("#detail .part", has_text="1 step failed").locator("p").inner_text() == (
+            "step 9 convert_prices"
+        )
+
+
+def test_used_up_limit_is_a_sentence(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, stopped_run(), "#step=17") as page:
+        data = page.locator("#detail .outcome .data")
+        assert data.locator(":scope > dt").all_inner_texts() == ["run", "limit"]
+        assert data.locator(":scope > dd").all_inner_texts() == [
+            "observations 4",
+            "The limit of 4 iterations was reached (4 spent).",
+        ]
+        assert page.locator(".row.current .gist").inner_text() == "4 observations"
+
+
 def test_different_calls_with_one_result_are_remarked(browser: Browser, tmp_path: Path) -> None:
     turns = [(1.0, calling(("fetch", {"url": "bad", "seconds": seconds}))) for seconds in (0.1, 0.2, 0.3)]
     with open_run(browser, tmp_path, record(turns, "q", max_iterations=3)) as page:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from graphexec.draw import Recording
 from tests.draw.browser import chromium, open_run
 from tests.draw.debugged import (
     answering,
@@ -146,6 +147,26 @@ def test_equal_failures_are_one_row(browser: Browser, tmp_path: Path) -> None:
         assert row.locator(".gist.bad").count() == 1
 
 
+def test_number_of_equal_iterations_is_in_sight(browser: Browser, tmp_path: Path) -> None:
+    turns = [(1.0, calling(("fetch", {"url": f"https://{'long.' * 20}example"}))) for _ in range(3)]
+    with open_run(browser, tmp_path, record(turns, "q", max_iterations=3)) as page:
+        count = page.locator(".row.group .times")
+        inner, outer = count.bounding_box(), page.locator(".row.group .name").bounding_box()
+        assert inner is not None
+        assert outer is not None
+        assert count.inner_text().strip() == "×3"
+        assert inner["x"] + inner["width"] <= outer["x"] + outer["width"]
+
+
+def test_list_is_headed_by_what_it_has(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, stopped_run()) as page:
+        assert page.get_by_role("tree", name="Iterations").count() == 1
+        page.locator("#search").fill("node:plan")
+        assert page.locator("#list-title").text_content() == "Steps found"
+    with open_run(browser, tmp_path, Recording(stopped_run().records[:1])) as page:
+        assert page.locator("#list-title").text_content() == "Steps"
+
+
 def test_iteration_of_one_step_is_its_row(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, three_entries()) as page:
         rows = page.locator('[aria-level="1"]')
@@ -175,7 +196,7 @@ def test_ten_thousand_steps_make_few_rows(browser: Browser, tmp_path: Path) -> N
         assert moved < 3000
 
 
-def test_steps_that_ask_for_nothing_are_left_out_on_demand(browser: Browser, tmp_path: Path) -> None:
+def test_steps_without_calls_are_left_out_on_demand(browser: Browser, tmp_path: Path) -> None:
     with open_run(browser, tmp_path, sixty_steps(), "#step=1") as page:
         page.locator("#quiet").click()
         names = page.locator('[aria-level="2"] b').all_inner_texts()

@@ -55,7 +55,7 @@ const LIST = {
       act: () => moveTo(leaveRow()),
     },
     { names: ["Enter"], text: "open or close an iteration", act: turnRow },
-    { names: ["p"], text: "without the steps that ask for nothing", act: turnQuietSteps },
+    { names: ["p"], text: "only the steps with calls, or all", act: turnQuietSteps },
   ],
 };
 /** @type {import("./keymap.js").KeyGroup} */

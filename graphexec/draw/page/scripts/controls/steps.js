@@ -28,7 +28,7 @@ let listed = [];
 const openRows = new Set();
 /** @type {Set<string>} */
 let revealed = new Set();
-// Whether steps that ask for nothing are left out.
+// Whether steps without calls are left out.
 let asking = false;
 // The row that the position is at, which may be that of its iteration.
 let currentRow = 0;
@@ -85,11 +85,18 @@ export function listSteps(position, { reveal = true } = {}) {
   if (reveal) revealed = rowsAround(position);
   listed = view.found ? view.found.map(matchRow) : makeTree(isOpen, { asking });
   currentRow = rowOf(position);
+  byId("list-title").textContent = listTitle();
   rows.resize(listed.length);
   rows.draw();
   const row = listed[currentRow];
   if (row) list.setAttribute("aria-activedescendant", idOf(row));
   else list.removeAttribute("aria-activedescendant");
+}
+
+/** @returns {string} */
+function listTitle() {
+  if (view.found) return "Steps found";
+  return iterationGroups().some(([{ number }]) => number !== null) ? "Iterations" : "Steps";
 }
 
 export function keepInSight() {
@@ -217,7 +224,7 @@ function foldRow(row) {
   listSteps(view.position, { reveal: false });
 }
 
-/** Leave out the steps that ask for nothing, or show them again. */
+/** Leave out the steps without calls, or show them again. */
 export function turnQuietSteps() {
   asking = !asking;
   byId("quiet").setAttribute("aria-pressed", String(asking));

@@ -12,7 +12,7 @@ import { cutBefore } from "../run/failures.js";
 import { withoutLog } from "../run/outcomes.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
-import { endParts } from "./ending.js";
+import { endParts, isLimit, limitText } from "./ending.js";
 import { receivedParts, requestParts } from "./exchange.js";
 import { errorPart, heading, holds, section, small, stepLink } from "./parts.js";
 import { toolPart } from "./request.js";
@@ -219,13 +219,30 @@ function outcomePart(moved, position, open) {
       line,
       isEmpty(value)
         ? null
-        : collapsible("data", `${position} outcome`, () => dataView(withoutLog(value), `${position} outcome`), {
+        : collapsible("data", `${position} outcome`, () => dataView(readableData(value), `${position} outcome`), {
             open: open || small(value) || holds(value),
             printed: true,
           }),
     ].filter(Boolean),
     { kind: "outcome" },
   );
+}
+
+/**
+ * Return the data of an outcome for readers: a limit as a sentence, and the steps of an agent under a name of their own,
+ * since those of the page are others.
+ * @param {any} value
+ * @returns {any}
+ */
+function readableData(value) {
+  if (isLimit(value)) return limitText(value);
+  const shown = withoutLog(value);
+  if (shown === null || typeof shown !== "object" || Array.isArray(shown)) return shown;
+  const { limit, run: agent } = shown;
+  const changed = isLimit(limit) ? { limit: limitText(limit) } : {};
+  if (typeof agent?.steps !== "number") return { ...shown, ...changed };
+  const { steps: observations, ...others } = agent;
+  return { ...shown, ...changed, run: { observations, ...others } };
 }
 
 /**

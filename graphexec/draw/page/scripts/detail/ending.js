@@ -4,7 +4,7 @@ import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { live } from "../base/given.js";
 import { duration, inline, number, plural, visible } from "../base/text.js";
 import { isFailure, isOfTool, requestsOf, timesOf } from "../run/calls.js";
-import { cutBefore, failedPositions, messageOf } from "../run/failures.js";
+import { cutBefore, failedPositions, failureText, messageOf } from "../run/failures.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
 import { errorPart, heading, section, stepLink } from "./parts.js";
@@ -13,6 +13,9 @@ import { slowPart, stoppingParts } from "./stopping.js";
 
 // The maximum number of steps in a list.
 const DONE = 200;
+// The maximum numbers of failed steps that are described, and that are named.
+const FAILED = 8;
+const LINKS = 50;
 
 /**
  * Return the state of the run, or how it ended.
@@ -28,13 +31,23 @@ export function statusText() {
 }
 
 /**
+ * Return whether a value in an outcome, which may be anything, says that a limit was reached.
+ * @param {any} value
+ * @returns {value is LimitData}
+ */
+export function isLimit(value) {
+  return typeof value?.limit === "string" && typeof value.value === "number" && typeof value.reached === "number";
+}
+
+/**
  * Return a sentence about the limit that stopped a run.
  * @param {LimitData} limit
  * @returns {string}
  */
 export function limitText(limit) {
+  const whose = limit.outer ? " of the run around this one" : "";
   const wanted = limit.wanted > 1 ? `, and ${number(limit.wanted)} more were requested` : "";
-  return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")} was reached (${number(limit.reached)} spent${wanted}).`;
+  return `The limit of ${number(limit.value)} ${visible(String(limit.limit)).replaceAll("_", " ")}${whose} was reached (${number(limit.reached)} spent${wanted}).`;
 }
 
 /**
@@ -180,15 +193,28 @@ function stepsTitle(steps) {
 }
 
 /**
- * Show links to the steps that failed.
+ * Show the steps that failed: the first ones with what failed, others as links.
  * @returns {HTMLElement | null}
  */
 function failedLinks() {
   const positions = failedPositions();
   if (!positions.length) return null;
-  const links = positions.slice(0, 50).flatMap((one, index) => [index ? ", " : "", stepLink(one)]);
-  const more = positions.length > 50 ? [` and ${number(positions.length - 50)} more`] : [];
-  return section(`${plural(positions.length, "step")} failed`, element("p", {}, ...links, ...more));
+  const lines = positions.slice(0, FAILED).map((position) => element("p", { class: "line" }, ...failedLine(position)));
+  const links = positions.slice(FAILED, LINKS).flatMap((one, index) => [index ? ", " : "and ", stepLink(one)]);
+  const more = positions.length > LINKS ? ` and ${number(positions.length - LINKS)} more` : "";
+  const others = links.length ? [element("p", {}, ...links, more)] : [];
+  return section(`${plural(positions.length, "step")} failed`, [...lines, ...others]);
+}
+
+/**
+ * Say which step failed, and how; an exception that ended the run is shown above.
+ * @param {number} position
+ * @returns {Node[]}
+ */
+function failedLine(position) {
+  const visit = run.visits[position - 1];
+  const how = visit.failure ? "" : `: ${failureText(visit)}`;
+  return [stepLink(position), span("", ` ${visit.node}${how}`)];
 }
 
 /**

@@ -69,5 +69,5 @@ function valueSummary(value) {
   if (actions.length) return actions.join(", ");
   const output = value.output ?? value.return_values?.output ?? value.return_values;
   if (output !== undefined) return inline(output);
-  return value.run?.steps ? plural(value.run.steps, "tool call") : "";
+  return value.run?.steps ? plural(value.run.steps, "observation") : "";
 }
