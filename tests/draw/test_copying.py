@@ -24,7 +24,7 @@ from graphexec.messages import AssistantMessage, ChatRequest, SystemMessage, Too
 from graphexec.models import ScriptedModel
 from graphexec.testing import scripted_tool
 from tests.draw.browser import open_run
-from tests.draw.debugged import failed_run, sixty_steps, twelve_tools
+from tests.draw.debugged import failed_node, failed_run, sixty_steps, twelve_tools
 from tests.draw.test_pieces import check
 
 if TYPE_CHECKING:
@@ -174,3 +174,12 @@ def test_records_are_shown_on_demand(browser: Browser, tmp_path: Path) -> None:
             page.goto(f"{page.url.split('#')[0]}{address}")
             page.locator(".copy", has_text="copy records").click()
             assert json.loads(clipboard(page))["event"] == event
+
+
+def test_missing_pytest_has_its_reason(browser: Browser, tmp_path: Path) -> None:
+    with open_run(browser, tmp_path, failed_node(), "#step=1") as page:
+        assert page.locator(".copy", has_text="copy pytest").count() == 1
+    with open_run(browser, tmp_path, failed_node(), "#step=6") as page:
+        assert page.locator(".copy", has_text="copy pytest").count() == 0
+        reason = page.locator(".copies .faint").first.inner_text()
+        assert reason == "no pytest: the run passed convert_prices, a node that the test would lack"

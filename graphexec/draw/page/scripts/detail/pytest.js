@@ -22,23 +22,33 @@ const UNUSUAL = /^(?:KeyError|Unicode\w+|\w*Group)$/;
 const LINE_LENGTH = 90;
 
 /**
- * Return whether a test can repeat the run up to a request.
+ * Return whether a test can repeat the run up to a request, if the machine of the test has its nodes.
  *
  * @param {ModelEffect} effect
  * @returns {boolean}
  */
 export function isRepeatable(effect) {
   const { position, index } = requestOf(effect);
-  const kind = agentKind(effect);
   const { input } = run.start;
-  const passed = run.visits.slice(0, lastPure(position)).flatMap(({ node, moved }) => [node, moved?.target ?? node]);
   return (
-    kind in MAKERS &&
+    agentKind(effect) in MAKERS &&
     (typeof input === "string" || typeof input?.input === "string") &&
-    passed.every((node) => NODES.has(node) || (kind === "structured" && RULES.has(node))) &&
     run.requests.slice(0, index).every(replyTo) &&
     (replyTo(effect) !== null || run.visits[position - 1].failure !== null)
   );
+}
+
+/**
+ * Return the first node on the way to the reply of a request that the machine of a test would lack, or undefined.
+ *
+ * @param {ModelEffect} effect
+ * @returns {string | undefined}
+ */
+export function missingNode(effect) {
+  const { position } = requestOf(effect);
+  const rules = agentKind(effect) === "structured";
+  const passed = run.visits.slice(0, lastPure(position)).flatMap(({ node, moved }) => [node, moved?.target ?? node]);
+  return passed.find((node) => !NODES.has(node) && !(rules && RULES.has(node)));
 }
 
 /**
