@@ -6,7 +6,7 @@ import { makeRows } from "../base/rows.js";
 import { duration, inline, LINE, number, plural, visible } from "../base/text.js";
 import { view } from "../base/view.js";
 import { limitText, statusText } from "../detail/ending.js";
-import { callText, requestsOf, secondsOf } from "../run/calls.js";
+import { callText, callsOf, secondsOf } from "../run/calls.js";
 import { failureText, hasFailed, hasToolFailed } from "../run/failures.js";
 import { callsBetween, iterationGroups, makeTree, ownIteration } from "../run/iterations.js";
 import { actionsOf } from "../run/outcomes.js";
@@ -363,7 +363,7 @@ function iterationText(row) {
   const { first, last, iterations } = row;
   const visits = run.visits.slice(first - 1, iterations[0].last);
   const failed = visitsOf(row).filter(hasFailed);
-  const calls = visits.flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls));
+  const calls = visits.flatMap(callsOf);
   const tools = calls.filter(({ effect }) => effect?.tool !== undefined);
   const ending = run.visits[last - 1];
   const decided = visits.map(({ moved }) => actionsOf(moved?.value)).find((actions) => actions.length);

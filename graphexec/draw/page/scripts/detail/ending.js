@@ -3,7 +3,7 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { live } from "../base/given.js";
 import { duration, inline, number, plural, visible } from "../base/text.js";
-import { isFailure, isOfTool, requestsOf, timesOf } from "../run/calls.js";
+import { callsOf, isFailure, isOfTool, timesOf } from "../run/calls.js";
 import { cutBefore, failedPositions, failureText, messageOf } from "../run/failures.js";
 import { run, visitAt } from "../run/run.js";
 import { recordsPart } from "./copying.js";
@@ -100,7 +100,7 @@ export function endParts(result) {
 function calledTools() {
   return run.visits.flatMap((visit, index) => {
     const graph = graphOf(visit);
-    const calls = requestsOf(visit).flatMap((request) => request.calls);
+    const calls = callsOf(visit);
     return calls.flatMap((call, at) => {
       const { effect, reply, failure } = call;
       if (!isOfTool(call)) return [];

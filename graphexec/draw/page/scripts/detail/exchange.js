@@ -3,7 +3,7 @@
 import { block, collapsible, dataView, element, span } from "../base/dom.js";
 import { characters, duration, number, plural, visible } from "../base/text.js";
 import { selectCall } from "../controls/address.js";
-import { effectText, hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
+import { callsOf, effectText, hasCallFailed, isFailure, requestsOf, spanOf, timesOf } from "../run/calls.js";
 import { cutReplyText } from "../run/failures.js";
 import { asksModel } from "../run/run.js";
 import { forkPart } from "./forking.js";
@@ -46,12 +46,10 @@ export function requestParts(visit, position) {
  * @returns {HTMLElement[]}
  */
 export function receivedParts(visit, position) {
-  if (!visit.failure) return [];
-  /** @type {Call[]} */
-  let calls = [];
-  for (let one = /** @type {Visit | null} */ (visit); one && !calls.length; one = one.previous)
-    calls = requestsOf(one).flatMap((request) => request.calls);
-  if (requestsOf(visit).some((request) => request.calls.length)) return [];
+  if (!visit.failure || callsOf(visit).length) return [];
+  let asking = visit.previous;
+  while (asking && !callsOf(asking).length) asking = asking.previous;
+  const calls = asking ? callsOf(asking) : [];
   const open = calls.length <= FEW;
   return calls.map((call, index) => {
     const name = `${position} received ${index}`;

@@ -1,6 +1,6 @@
 // A test in Python that repeats a run up to a request to the model, and asserts what the machine makes of the reply.
 
-import { requestsOf } from "../run/calls.js";
+import { callsOf } from "../run/calls.js";
 import { requestOf } from "../run/prompts.js";
 import { replyTo } from "../run/requests.js";
 import { run } from "../run/run.js";
@@ -206,7 +206,7 @@ function toolResults(effect) {
  */
 function toolCallsOf(visits) {
   return visits
-    .flatMap((visit) => requestsOf(visit).flatMap((request) => request.calls))
+    .flatMap(callsOf)
     .flatMap(({ effect, reply }) =>
       effect?.tool !== undefined && reply && reply.status !== "unknown_tool"
         ? { tool: effect.tool, observation: reply.observation }

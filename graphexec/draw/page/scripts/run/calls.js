@@ -16,6 +16,16 @@ export function requestsOf(visit) {
 }
 
 /**
+ * Return the calls of a visit.
+ *
+ * @param {Visit} visit
+ * @returns {Call[]}
+ */
+export function callsOf(visit) {
+  return requestsOf(visit).flatMap((request) => request.calls);
+}
+
+/**
  * @param {Visit} visit
  * @returns {CallGroup[]}
  */

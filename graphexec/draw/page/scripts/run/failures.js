@@ -1,7 +1,7 @@
 // What failed: replies, replies that could not be parsed, and exceptions.
 
 import { inline, number, plural } from "../base/text.js";
-import { hasCallFailed, isFailure, isOfTool, requestsOf } from "./calls.js";
+import { callsOf, hasCallFailed, isFailure, isOfTool } from "./calls.js";
 import { run } from "./run.js";
 
 /**
@@ -11,7 +11,7 @@ import { run } from "./run.js";
  */
 function failuresOf(visit) {
   const found = [];
-  const calls = requestsOf(visit).flatMap((request) => request.calls);
+  const calls = callsOf(visit);
   for (const call of calls) {
     const { reply } = call;
     if (isFailure(reply)) found.push({ call, text: inline(reply?.observation ?? "") });
@@ -44,7 +44,7 @@ export function cutReplyText(reply) {
  * @returns {string}
  */
 export function cutBefore({ previous }) {
-  const calls = previous ? requestsOf(previous).flatMap((request) => request.calls) : [];
+  const calls = previous ? callsOf(previous) : [];
   return cutReplyText(calls.at(-1)?.reply);
 }
 
@@ -73,7 +73,7 @@ export function messageOf(error) {
  * @returns {boolean}
  */
 export function hasToolFailed(visit) {
-  return requestsOf(visit).some(({ calls }) => calls.some((call) => isOfTool(call) && hasCallFailed(call)));
+  return callsOf(visit).some((call) => isOfTool(call) && hasCallFailed(call));
 }
 
 /**
@@ -107,7 +107,7 @@ export function failedNodes(position) {
  */
 export function failureText(visit) {
   const failures = failuresOf(visit);
-  const calls = requestsOf(visit).reduce((sum, request) => sum + request.calls.length, 0);
+  const calls = callsOf(visit).length;
   const failed = failures.filter((failure) => failure.call).length;
   const text = failures.map((failure) => failure.text).join(", ");
   return calls > 1 && failed ? `${number(failed)} of ${number(calls)} failed: ${text}` : text;

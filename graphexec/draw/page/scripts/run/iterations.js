@@ -1,6 +1,6 @@
 // The run as a tree: its iterations, of which equal ones that follow each other are one group, and their steps.
 
-import { isOfTool, requestsOf, timesOf } from "./calls.js";
+import { callsOf, isOfTool, requestsOf, timesOf } from "./calls.js";
 import { arrowOf } from "./edges.js";
 import { hasFailed } from "./failures.js";
 import { run } from "./run.js";
@@ -114,7 +114,7 @@ function keyOf(one) {
 function keyOfVisit(visit, calls) {
   visit.keys ??= new Map();
   if (!visit.keys.has(calls)) {
-    const found = requestsOf(visit).flatMap((request) => request.calls);
+    const found = callsOf(visit);
     const compared = calls ? found.filter((call) => !call.effect?.prompt) : found;
     const results = compared.map(({ effect, reply }) => {
       const { tool, tool_input: input, question, value } = effect ?? {};

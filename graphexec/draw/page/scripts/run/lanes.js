@@ -1,6 +1,6 @@
 // The calls of a run on its clock: a track for each kind of call, with lanes in which calls at once are below each other.
 
-import { hasCallFailed, requestsOf, timesOf } from "./calls.js";
+import { callsOf, hasCallFailed, timesOf } from "./calls.js";
 import { secondsNow } from "./clock.js";
 import { run } from "./run.js";
 
@@ -60,7 +60,7 @@ export function tracksOf(shortest) {
  * @returns {[CallKind, CallSpan][]}
  */
 function spansOf(visit, position) {
-  const calls = requestsOf(visit).flatMap((request) => request.calls);
+  const calls = callsOf(visit);
   return calls.map((call, index) => {
     const { effect, reply } = call;
     const known = timesOf(call);

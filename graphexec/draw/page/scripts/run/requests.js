@@ -1,7 +1,7 @@
 // The requests of a run to models: their messages, names and sizes, and which of them go together.
 
 import { characters } from "../base/text.js";
-import { requestsOf } from "./calls.js";
+import { callsOf } from "./calls.js";
 import { requestOf, wholeContent } from "./prompts.js";
 import { run } from "./run.js";
 
@@ -105,6 +105,6 @@ export function requestNamed(name, effect) {
  * @returns {ReplyData | null}
  */
 export function replyTo(effect) {
-  const calls = requestsOf(run.visits[requestOf(effect).position - 1]).flatMap((request) => request.calls);
+  const calls = callsOf(run.visits[requestOf(effect).position - 1]);
   return calls.find((call) => call.effect === effect)?.reply ?? null;
 }
