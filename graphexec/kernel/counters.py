@@ -11,8 +11,7 @@ from graphexec.errors import CertificateError, InputError
 from graphexec.kernel.effects import Effect, OuterRuns, Request, measure_reply, members_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import NOTHING, Counts, Exhausted, Limits, Spent, add_counts, check_spent
-from graphexec.kernel.program import Charge, Step, Tariff, compile_program, invalid_answer
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Charge, Ranks, Step, Tariff, compile_program, invalid_answer
 from graphexec.kernel.snapshot import NestedRun
 
 # Most runs contain no nested runs, and share this value.

@@ -35,8 +35,7 @@ from graphexec.kernel.events import Answered, Asked, ChargedReply, Cut, Entered,
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
 from graphexec.kernel.node import END, close_asking
-from graphexec.kernel.program import Step, invalid_answer, read_request, undeclared_outcome
-from graphexec.kernel.ranks import HIGHEST, Ranks
+from graphexec.kernel.program import HIGHEST, Ranks, Step, invalid_answer, read_request, undeclared_outcome
 from graphexec.kernel.snapshot import (
     NO_FRAMES,
     PAID,

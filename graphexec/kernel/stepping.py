@@ -28,7 +28,7 @@ from graphexec.kernel.events import (
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.signatures import read_reply, reply_classes
 from graphexec.kernel.snapshot import Snapshot
 

@@ -17,7 +17,7 @@ from graphexec._mistakes.remedies import RUN_OPTIONS
 from graphexec.errors import InputError, MissingHandlerError, an, format_value
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.signatures import find_call_parameter, resolve_hints
 from graphexec.runtime.io import IO
 

@@ -33,11 +33,11 @@ from graphexec.runtime.calls import (
 )
 from graphexec.runtime.emission import Emission, emit
 from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
-from graphexec.runtime.io import BLOCKING, IO, run_sync
+from graphexec.runtime.io import BLOCKING, IO
 from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, OnEvent
 from graphexec.runtime.progress import Listener, Reports
-from graphexec.runtime.supervision import Deadline, Loop, supervise, supervise_async
+from graphexec.runtime.supervision import Deadline, Loop, Superseded, supervise, supervise_async
 from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
 
 S = TypeVar("S")
@@ -76,11 +76,6 @@ def follow(
 
         require_event_loop()
     return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow(Loop())
-
-
-@final
-class _Superseded(BaseException):
-    """The deadline cut this loop's call, and another loop continues the run."""
 
 
 @final
@@ -163,14 +158,11 @@ class RunLoop:
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.
-        run, scope, seconds = self.execution, self.scope, self.clock() - self.began
-        limits, start = self.run_context.limits, self.start
+        run, scope, limits, start = self.execution, self.scope, self.run_context.limits, self.start
+        seconds = self.clock() - self.began
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=seconds)
 
-    def _follow_in_thread(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
-        return run_sync(self._follow_in_task(loop, deadline, cut))
-
-    async def _follow_in_task(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
+    async def _follow_on(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
         """Drive the run under supervision: from the request that it waits for, or from the call that was `cut`."""
         waiting, self._waiting = self._waiting, None
         if not cut:
@@ -182,9 +174,7 @@ class RunLoop:
     async def _supervise(self) -> Done[Any]:
         """Drive the run in a separate thread or task, which is abandoned if a call is late."""
         left = self.scope.seconds_left() or 0.0
-        if self.io.blocking:
-            return supervise(self._follow_in_thread, left)
-        return await supervise_async(self._follow_in_task, left)
+        return supervise(self._follow_on, left) if self.io.blocking else await supervise_async(self._follow_on, left)
 
     async def _end(self, done: Done[Any]) -> Done[Any]:
         watched = 0.0 if self._notify is None else self._notify.seconds
@@ -219,8 +209,7 @@ class RunLoop:
         """
         path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
         notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
-        answers, times = self.answers, self.times
-        worlds = self.worlds
+        answers, times, worlds = self.answers, self.times, self.worlds
         timed = execution.deadline is not None
         left: float | None
         supervised = timed and deadline is None and on_event is None
@@ -308,7 +297,7 @@ class RunLoop:
                         except ValueError:
                             pass
                     if not mine:
-                        raise _Superseded  # noqa: TRY301 - nothing else handles it
+                        raise Superseded  # noqa: TRY301 - nothing else handles it
                     now = clock() - began
                 else:
                     self._calls = (item,)
@@ -412,7 +401,7 @@ class RunLoop:
         finally:
             mine = deadline.end(loop)
         if not mine:
-            raise _Superseded
+            raise Superseded
         return reply
 
     async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:

@@ -10,7 +10,7 @@ from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Done, Event
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.runtime.emission import emit, stream_async, stream_sync
 from graphexec.runtime.handlers import AT_ONCE, NO_OPTIONS, HandlerLike, RunContext, RunOptions, handlers_for

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
+from graphexec.runtime.io import run_sync
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 
 if TYPE_CHECKING:
@@ -89,7 +90,12 @@ class Deadline:
             return self._at is not None
 
 
-def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
+@final
+class Superseded(BaseException):
+    """The deadline cut this loop's call, and another loop continues the run."""
+
+
+def supervise(follow: Callable[[Loop, Deadline, bool], Coroutine[Any, Any, T]], seconds: float) -> T:
     """Return the result of `follow` in a thread; if a call is late, cut it and continue in another thread.
 
     The run has `seconds` left when it begins.
@@ -104,7 +110,7 @@ def supervise(follow: Callable[[Loop, Deadline, bool], T], seconds: float) -> T:
         future: Future[T] | None = None
         try:
             with open_cancel_scope() as scope:
-                future = start_in_thread(partial(follow, loop, deadline, cut), scope, capped=not cut)
+                future = start_in_thread(partial(_run, follow, loop, deadline, cut), scope, capped=not cut)
                 future.add_done_callback(partial(_set, bell))
                 while not future.done():
                     bell.wait(min(deadline.watch(first), threading.TIMEOUT_MAX))
@@ -157,6 +163,10 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
             if not task.done():
                 await abandon([task])
         cut = True
+
+
+def _run(follow: Callable[[Loop, Deadline, bool], Coroutine[Any, Any, T]], *given: Any) -> T:
+    return run_sync(follow(*given))
 
 
 def _set(bell: threading.Event, _: object) -> None:

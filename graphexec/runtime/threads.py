@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextvars
 import os
 import threading
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -296,69 +298,6 @@ def wait_for(call: Callable[[], T], seconds: float) -> T | NotDone:
         return future.result() if finished.wait(min(seconds, threading.TIMEOUT_MAX)) else NOT_DONE
 
 
-@final
-class _Batch(Generic[T]):
-    """A queue of calls, which at most `width` threads process until it is closed."""
-
-    def __init__(self, calls: Sequence[Callable[[], T]], width: int, scope: CancelScope) -> None:
-        self.results: list[T | NotDone] = [NOT_DONE] * len(calls)
-        self.error: BaseException | None = None
-        self.ended = threading.Event()
-        self._calls = iter(enumerate(calls))
-        self._left = len(calls)
-        self._lock = threading.Lock()
-        for _ in range(min(width, len(calls))):
-            start_in_thread(self._work, scope)
-
-    def _work(self) -> None:
-        while (claimed := self._claim()) is not None:
-            position, call = claimed
-            try:
-                # A copy of the context, as a task has: the next call in this thread does not see the changes.
-                result: T | NotDone = contextvars.copy_context().run(call)
-            except BaseException as error:  # noqa: BLE001 - the first error is raised in the waiting caller
-                with self._lock:
-                    # An exception after the end, such as a cancellation, is ignored.
-                    if not self.ended.is_set():
-                        self.error = error
-                        self.ended.set()
-                return
-            with self._lock:
-                if not self.ended.is_set():
-                    self.results[position] = result
-                self._left -= 1
-                if not self._left:
-                    self.ended.set()
-
-    def _claim(self) -> tuple[int, Callable[[], T]] | None:
-        with self._lock:
-            return None if self.ended.is_set() else next(self._calls, None)
-
-    def close(self) -> None:
-        """Accept no more results, and start no more calls."""
-        with self._lock:
-            self.ended.set()
-
-
-def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
-    """Return the results of `calls` in their order, at most `at_once` running at a time.
-
-    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception is raised, and the
-    other calls are abandoned.
-    """
-    if not calls or (seconds is not None and seconds <= 0):
-        return (NOT_DONE,) * len(calls)
-    with open_cancel_scope() as scope:
-        batch = _Batch(calls, at_once, scope)
-        try:
-            batch.ended.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-        finally:
-            batch.close()
-    if batch.error is not None:
-        raise batch.error
-    return tuple(batch.results)
-
-
 def check_cancelled() -> None:
     """Raise `AbandonedError` if this thread's call has been cancelled, so that it must stop."""
     scope = _cancel_scope.get()
@@ -435,6 +374,31 @@ class ThreadGroup(Generic[T]):
     def _wake(self) -> None:
         self._coming.put(None)
         self._room.release()
+
+
+def wait_for_all(calls: Sequence[Callable[[], T]], seconds: float | None, *, at_once: int) -> tuple[T | NotDone, ...]:
+    """Return the results of `calls` in their order, at most `at_once` running at a time.
+
+    After `seconds`, missing results are `NOT_DONE`, and no more calls begin. The first exception is raised, and the
+    other calls are abandoned.
+    """
+    ends = None if seconds is None else time.monotonic() + seconds
+    results: list[T | NotDone] = [NOT_DONE] * len(calls)
+    waiting, running = deque(enumerate(calls)), 0
+    with ThreadGroup[T]() as group:
+        while waiting or running:
+            left = None if ends is None else ends - time.monotonic()
+            if left is not None and left <= 0:
+                break
+            if waiting and running < at_once:
+                group.start(*waiting.popleft())
+                running += 1
+                continue
+            update = group.take(left)
+            if update is not None and update[1] is not None:
+                results[update[0]] = update[1]()
+                running -= 1
+    return tuple(results)
 
 
 def run_on_own_loop(call: Callable[[], Awaitable[T]]) -> T:

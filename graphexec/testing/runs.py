@@ -15,7 +15,7 @@ from graphexec.kernel.effects import All
 from graphexec.kernel.events import Asked, Done, Entered, Event, Moved
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import advance, begin
 from graphexec.runtime.handlers import handler_of

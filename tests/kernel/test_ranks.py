@@ -30,7 +30,7 @@ from graphexec import (
 from graphexec.effects import CallModel, CallTool, ToolResult, agent_limits, reported_tokens, silent_calls
 from graphexec.errors import CertificateError
 from graphexec.kernel import Ranks
-from graphexec.kernel.ranks import Rank
+from graphexec.kernel.program import Rank
 from graphexec.messages import CompletionRequest, ModelReply, Usage
 from graphexec.runtime import RunContext, make_run_context, run, stream
 from tests.drivers import LIVE, Script, run_script

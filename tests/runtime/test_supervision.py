@@ -382,14 +382,14 @@ def test_no_thread_is_an_error_with_a_snapshot(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_supervise_returns_and_raises() -> None:
-    def raising(*_: object) -> int:
-        raise StopIteration
+    async def raising(*_: object) -> int:
+        raise LookupError("gone")
 
-    def returning(*_: object) -> int:
+    async def returning(*_: object) -> int:
         return 3
 
     assert supervise(returning, LONG) == 3
-    with pytest.raises(StopIteration):
+    with pytest.raises(LookupError, match="gone"):
         supervise(raising, LONG)
 
 

@@ -16,7 +16,7 @@ from graphexec import Limits
 from graphexec.errors import CertificateError
 from graphexec.executor import AGENT_EXECUTOR
 from graphexec.kernel import END, Ranks
-from graphexec.kernel.ranks import Rank
+from graphexec.kernel.program import Rank
 from graphexec.verify.checker.check import check, check_ranks
 from graphexec.verify.proof import polynomial
 from graphexec.verify.proof.certificate import Bound, Bounds, Certificate

@@ -13,7 +13,7 @@ from graphexec.errors import CertificateError, format_value
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import is_count
 from graphexec.kernel.node import END
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.checker.numbers import unproved_end, unproved_numbers
 from graphexec.verify.checker.potentials import is_possible

@@ -22,7 +22,7 @@ from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Exhausted, Limits, Meter, Spent
 from graphexec.kernel.node import Node
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
 from graphexec.verify.explorer.abstraction import counters, grace_of

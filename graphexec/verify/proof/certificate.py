@@ -11,7 +11,7 @@ from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
 from graphexec.kernel.effects import NestedRuns
 from graphexec.kernel.meters import is_number, is_whole
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks
 from graphexec.verify.proof.flow import Flow, Transition
 
 # The version of the JSON form. It changes when an old checker could misread the new form. Version 1 (graphexec 0.1)

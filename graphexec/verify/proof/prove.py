@@ -19,8 +19,7 @@ from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.program import check_meters
-from graphexec.kernel.ranks import Ranks
+from graphexec.kernel.program import Ranks, check_meters
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from graphexec.kernel.node import END
-from graphexec.kernel.ranks import Level, Ranks
+from graphexec.kernel.program import Level, Ranks
 from graphexec.verify.proof.components import strongly_connected_components
 from graphexec.verify.proof.flow import Transition
 
