@@ -43,6 +43,7 @@ from graphexec.runtime.threads import count_abandoned
 from tests.drivers import FakeClock
 from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
+from tests.stopwatch import Stopwatch
 
 # Seconds to wait for an event that should happen at once, and seconds of the deadlines.
 LONG = 20.0
@@ -95,21 +96,20 @@ def late_tool(kind: str, released: threading.Event) -> Any:
 def test_control_returns_from_a_tool(how: str, kind: str, released: threading.Event) -> None:
     executor = AgentExecutor(agent=calls_tool, tools=[late_tool(kind, released)], max_execution_time=SECONDS)
 
-    async def timed() -> tuple[Any, float]:
+    async def timed() -> tuple[Any, Stopwatch]:
         # The event loop waits for a task that ignores its cancellation, so the time is taken within.
-        began = time.monotonic()
-        result = await executor.arun("q")
-        took = time.monotonic() - began
+        with Stopwatch() as watch:
+            result = await executor.arun("q")
         released.set()
-        return result, took
+        return result, watch
 
     if how == "sync":
-        began = time.monotonic()
-        result, took = executor.run("q"), time.monotonic() - began
+        with Stopwatch() as watch:
+            result = executor.run("q")
     else:
-        result, took = asyncio.run(timed())
+        result, watch = asyncio.run(timed())
     assert (result.reason, result.spent[TOOL_CALLS]) == ("seconds", 1)
-    assert SECONDS <= took < SECONDS + 1
+    assert SECONDS <= watch.elapsed < watch.extend(SECONDS + 1)
 
 
 @HOW
@@ -158,9 +158,9 @@ def test_control_returns_from_a_memory(how: str, where: str, released: threading
         memory=Hanging(where, released),
         max_execution_time=SECONDS,
     )
-    began = time.monotonic()
-    result = ran(executor, how)
-    assert time.monotonic() - began < SECONDS + 1
+    with Stopwatch() as watch:
+        result = ran(executor, how)
+    assert watch.elapsed < watch.extend(SECONDS + 1)
     assert (result.output == "the answer") is (where == "save")
     assert (result.reason == "seconds") is (where == "load")
 

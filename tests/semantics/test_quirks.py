@@ -154,7 +154,8 @@ def test_q6_stop_keeps_finished_results(run: Running) -> None:
 
     batch = [act("echo", text="a"), act("slow"), act("echo", text="b")]
     try:
-        result = run(AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=0.3))
+        # The others end in this time on a busy machine, too.
+        result = run(AgentExecutor(agent=scripted(batch), tools=[echo, slow], max_execution_time=1.5))
     finally:
         released.set()
     assert [step.status for step in result.steps] == ["ok", "cut", "ok"]

@@ -6,7 +6,6 @@ import dataclasses
 import math
 import re
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,13 +17,14 @@ from graphexec.testing.clock import VirtualClock, loop_time, on_loop_time, run_v
 from graphexec.testing.failures import DeadlockError
 from graphexec.testing.scripted import NEVER, After, scripted_tool
 from graphexec.tools import AnyTool
+from tests.stopwatch import Stopwatch
 
 
 @pytest.fixture(autouse=True)
 def in_no_time() -> Iterator[None]:
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < 5
+    with Stopwatch() as watch:
+        yield
+    assert watch.elapsed < watch.extend(5)
 
 
 def calling(*names: str, tools: Sequence[AnyTool], **settings: Any) -> AgentExecutor:
