@@ -94,8 +94,10 @@ def coverage(session: nox.Session) -> None:
 def long(session: nox.Session) -> None:
     """Run the long tests, with the model checkers, the local model and the browser, where these are installed."""
     python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
-    # The local model and the browser take all processors by themselves.
-    python(session, "pytest", "-m", "local_model or browser", "-n0", THOROUGH)
+    # A module has one browser, so its tests stay in one process; a browser takes more than one processor.
+    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=loadfile", THOROUGH)
+    # The local model takes all processors by itself.
+    python(session, "pytest", "-m", "local_model", "-n0", THOROUGH)
 
 
 @nox.session(venv_backend="uv")

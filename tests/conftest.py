@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.defects.copies import COPY, NOT_THE_COPY
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
+settings.register_profile("house", settings.get_profile("thorough"), max_examples=10, stateful_step_count=25)
 # For other versions of the same packages.
 settings.register_profile("quick", settings.get_profile("house"), max_examples=5)
 # For a copy of the package with a seeded defect: the same examples each time, so that the defect does not survive by
@@ -102,6 +103,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Exclude imported and collected objects from garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected_garbage() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """Collect the garbage of a module, and exclude what is left from later collections, which many tests make."""
+    yield
     gc.collect()
     gc.freeze()
 

@@ -111,7 +111,13 @@ MACHINES: dict[str, Callable[[], Picture]] = {
     one.__name__: one for one in (chain, cycle, endless, retries, tree, star, agents, embedded)
 }
 SCATTERED: dict[str, Callable[[], Picture]] = {f"scattered {seed}": partial(scattered, seed) for seed in range(6)}
-by_machine = pytest.mark.parametrize("name", [*MACHINES, *SCATTERED])
+
+
+# Scope "module": pytest runs all tests of a machine one after the other, and its layout is computed once.
+@pytest.fixture(scope="module", params=[*MACHINES, *SCATTERED])
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of a machine."""
+    return str(request.param)
 
 
 def laid_out(name: str) -> tuple[Picture, Layout]:
@@ -125,14 +131,12 @@ def away(point: tuple[float, float], place: Rectangle) -> float:
     return max(across, down, 0.0)
 
 
-@by_machine
 def test_sides_differ_at_most_threefold(name: str) -> None:
     _, layout = laid_out(name)
     assert 1 / 3 <= layout.width / layout.height <= 3
     assert max(layout.width, layout.height) < 3_000
 
 
-@by_machine
 def test_boxes_and_labels_do_not_overlap(name: str) -> None:
     _, layout = laid_out(name)
     places = [*layout.boxes, layout.start, *([layout.finish] if layout.finish else [])]
@@ -144,7 +148,6 @@ def test_boxes_and_labels_do_not_overlap(name: str) -> None:
     assert hidden == []
 
 
-@by_machine
 def test_lines_lead_from_source_to_target(name: str) -> None:
     picture, layout = laid_out(name)
     places = dict(zip((box.name for box in picture.boxes), layout.boxes, strict=True))
@@ -161,7 +164,6 @@ def test_lines_lead_from_source_to_target(name: str) -> None:
         assert all(away(point, inside) < MARGIN for point in points), arrow
 
 
-@by_machine
 def test_frames_hold_their_nodes_only(name: str) -> None:
     picture, layout = laid_out(name)
     assert set(layout.clusters) == {box.path for box in picture.boxes if box.path}
@@ -170,7 +172,6 @@ def test_frames_hold_their_nodes_only(name: str) -> None:
             assert frame.overlaps(place) == (box.path == path), f"{box.name} and the frame of {path}"
 
 
-@by_machine
 def test_layout_is_deterministic(name: str) -> None:
     _, layout = laid_out(name)
     lay_out.cache_clear()

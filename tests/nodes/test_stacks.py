@@ -51,12 +51,20 @@ def test_every_piece_has_a_sample() -> None:
     assert {*SAMPLES} == factories()
 
 
+# One of each kind, as each takes a second; all pieces are among the long tests.
+QUICK = frozenset({"approve_tools", "guard_output", "limit_tool", "sub_agent"})
+
+
+@pytest.mark.parametrize(
+    "name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in SAMPLES]
+)
+def test_termination_is_verified(name: str) -> None:
+    executor = make([name], max_iterations=2, max_fan_out=2)
+    verify_termination(executor, replies=REPLIES, examples=10)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 class TestEachPiece:
-    def test_termination_is_verified(self, name: str) -> None:
-        executor = make([name], max_iterations=2, max_fan_out=2)
-        verify_termination(executor, replies=REPLIES, examples=10)
-
     def test_run_survives_a_pause_after_every_request(self, name: str) -> None:
         whole = make([name]).run(QUESTION)
         model = ScriptedModel(SCRIPT, repeat_last=True)

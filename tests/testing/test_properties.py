@@ -99,7 +99,7 @@ def executor_of(kind: str = "tool calling", **settings: Any) -> AgentExecutor:
 )
 def test_an_executor_of_any_kind_keeps_its_promise(kind: str, settings: dict[str, Any]) -> None:
     executor = executor_of(kind, max_iterations=3, max_tool_calls=5, **settings)
-    # 5 examples, or 25 where properties are tried with many.
+    # 2 examples, or 25 where properties are tried with many.
     verdict = verify_termination(executor, examples=hypothesis.settings().max_examples // 4)
     assert verdict.bounds is not None
     # A structured agent has rules: two more nodes that ask up to twice and once, and two that answer calls.
