@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -49,6 +48,7 @@ from graphexec.verify.audit.audit import audit
 from graphexec.verify.explorer.stub_nodes import explore_table
 from tests.drivers import FakeClock, Script, run_script
 from tests.kernel.machines import Prompt, Stopped
+from tests.stopwatch import Stopwatch
 from tests.verify.execution import execute
 from tests.verify.traces import proof_of, trace_of
 
@@ -284,22 +284,21 @@ def test_grace_follows_a_cut_call(driver: str, hanging: str) -> None:
     async def last() -> Any:
         return [event async for event in astream(SOON, Prompt(), made)][-1]
 
-    began = time.monotonic()
     try:
-        match driver:
-            case "run":
-                done: Any = run(SOON, Prompt(), made)
-            case "arun":
-                done = asyncio.run(arun(SOON, Prompt(), made))
-            case "stream":
-                done = list(stream(SOON, Prompt(), made))[-1]
-            case _:
-                done = asyncio.run(last())
-        took = time.monotonic() - began
+        with Stopwatch() as watch:
+            match driver:
+                case "run":
+                    done: Any = run(SOON, Prompt(), made)
+                case "arun":
+                    done = asyncio.run(arun(SOON, Prompt(), made))
+                case "stream":
+                    done = list(stream(SOON, Prompt(), made))[-1]
+                case _:
+                    done = asyncio.run(last())
     finally:
         released.set()
-    assert 0.65 <= took < 3
-    assert 0.65 <= done.spent.seconds < 3
+    assert 0.65 <= watch.elapsed < watch.extend(3)
+    assert 0.65 <= done.spent.seconds < watch.extend(3)
     if hanging == "sum up":
         assert isinstance(done.outcome, Silent)
         assert done.outcome.at.limit.limit == "seconds"
