@@ -4,7 +4,8 @@ Each function returns a run of so many steps. A library whose agents need a chat
 until there are enough results; it reads nothing else of its request.
 """
 
-# The libraries are not dependencies of this project, and some have no types.
+# The libraries are not dependencies of this project, some have no types, and they choose the parameters.
+# ruff: noqa: ARG001, ARG002
 # pyright: basic, reportMissingImports=false
 # mypy: ignore-errors
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from overhead import double, executor
+from steps import double, executor
 
 from graphexec import AgentExecutor, Limits, create_react_agent
 from graphexec.actions import Run
@@ -141,7 +141,7 @@ def first_proof() -> float:
 
 def rank_check() -> float:
     """The microseconds per transition that holding a run to its certificate costs."""
-    held = executor(double).with_limits(Limits(iterations=STEPS))
+    held = executor(STEPS)
     free = held.with_limits(held.limits)
     free.run_context = dataclasses.replace(free.run_context, ranks=None)
     pairs = [(best(lambda: held.run("Go on."), 1), best(lambda: free.run("Go on."), 1)) for _ in range(15)]

@@ -8,8 +8,8 @@ scripted model; *encoded* models make the body of each request, as the client of
 With `--peers` the libraries that are installed run the same loop.
 
 Times are of the processor, the best of several rounds in which all rows take turns, in µs for a step of a run of 100.
-Calls are of Python and C functions for a step, where one thread makes all of them; they are exact. With `--check` the exit
-status is 1 if a goal is missed.
+Calls are of Python and C functions for a step, where one thread makes all of them; they are exact. With `--check` the
+exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -148,6 +148,7 @@ def count_calls(run: Run) -> int:
     calls = 0
 
     def profile(frame: object, event: str, argument: object) -> None:
+        del frame, argument
         nonlocal calls
         calls += event in ("call", "c_call")
 

@@ -161,11 +161,11 @@ def test_calls_per_step(way: Callable[[int], Callable[[], object]], most: int) -
     assert 50 < per_step <= most
 
 
-def test_waiting_run_takes_seven_kilobytes() -> None:
+# Measured on 3.11: 5,588 and 8,900 bytes.
+@pytest.mark.parametrize(("steps", "most"), [(0, 6_000), (5, 10_000)])
+def test_suspended_run_is_small(steps: int, most: int) -> None:
     """Measured in a separate process: other loaded modules would add to each task."""
-    script = Path(__file__).parents[2] / "benchmarks" / "deadline.py"
-    code = (
-        "import asyncio, runpy, sys; m = runpy.run_path(sys.argv[1]); print(asyncio.run(m['bytes_of_waiting'](None)))"
-    )
+    script = Path(__file__).parents[2] / "benchmarks" / "concurrency.py"
+    code = f"import asyncio, runpy, sys; print(asyncio.run(runpy.run_path(sys.argv[1])['bytes_after']({steps})))"
     measured = subprocess.run([sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=True)
-    assert float(measured.stdout) <= 7 * 1024
+    assert float(measured.stdout) <= most
