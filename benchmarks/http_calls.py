@@ -72,7 +72,7 @@ def serve() -> None:
 
 
 @contextmanager
-def served() -> Generator[str]:
+def start_server() -> Generator[str]:
     """Start the server; the address is that of its API."""
     command = [sys.executable, __file__, "serve"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - it is this file
@@ -112,7 +112,7 @@ def main() -> int:
     """Measure, print, and return the exit status."""
     if sys.argv[1:] == ["serve"]:
         serve()
-    with served() as address:
+    with start_server() as address:
         clients = {"graphexec": rows_of_this(address)}
         if importlib.util.find_spec("openai") is not None:
             clients["openai"] = rows_of_official(address)

@@ -1,4 +1,4 @@
-"""What a step costs: nobody watching, observers, streams, deadlines, blocking tools, agents and real prompts.
+"""The cost of a step: unobserved, with observers, streams, deadlines, blocking tools, agents and real prompts.
 
     python benchmarks/steps.py [--check] [--peers langchain,langgraph,pydantic-ai,burr]
 

@@ -1,4 +1,4 @@
-"""The text of a run is extended with each step, and is the one that would be written anew."""
+"""The text of a run is extended with each step, and is that of the same steps alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def steps_of_runs(draw: st.DrawFn) -> AgentStep:
 
 @pytest.mark.parametrize("write", PADS, ids=["thoughts", "legacy", "previous", "self_ask", "xml"])
 @given(st.lists(steps_of_runs(), max_size=6), st.randoms(use_true_random=False))
-def test_extended_text_is_the_one_written_anew(write: Scratchpad, several: list[AgentStep], order: Any) -> None:
+def test_extended_text_is_that_of_the_steps_alone(write: Scratchpad, several: list[AgentStep], order: Any) -> None:
     steps, runs = Steps(), [Steps()]
     for one in several:
         steps = steps.extended([one])
