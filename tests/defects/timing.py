@@ -70,6 +70,8 @@ TIMING = (
             """\
 start = value.retried() if isinstance(value, Snapshot) else begin(graph, value)
         if isinstance(value, Snapshot):
+            import dataclasses
+
             spent = type(start.spent)(seconds=start.spent.seconds)
             start = dataclasses.replace(start, spent=spent)""",
         ),
