@@ -45,8 +45,8 @@ from tests.executor.actors import BlockingModel, until
 from tests.kernel.machines import INTERVIEW, Interview, Question, Stopped, Topic
 from tests.stopwatch import Stopwatch
 
-# Seconds to wait for an event that should happen at once, and seconds of the deadlines, before which the first calls of a
-# run end on a busy machine, too.
+# Seconds to wait for an event that should happen at once, and seconds of the deadlines, before which the first calls of
+# a run end on a busy machine, too.
 LONG = 20.0
 SECONDS = 0.75
 
