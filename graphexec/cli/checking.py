@@ -200,21 +200,18 @@ def audit(
 
 def _records(trace: str) -> list[dict[str, Any]]:
     """Read the records of a trace, with or without a machine. Raises `UsageError` that names an invalid line."""
+    from graphexec.draw.runs.lines import TraceReader
     from graphexec.draw.runs.record_schema import validate_record
-    from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 
     records: list[dict[str, Any]] = []
+    reader = TraceReader()
     for number, line in enumerate(read(trace).splitlines(), 1):
+        place = f"line {number} of {trace}"
         try:
-            record: dict[str, Any] = parse_json(line)
-            records.append({**record, "event": str(record["event"])})
-        except INVALID_DATA_ERRORS:
-            text = f"line {number} of {trace} is not a record; pass the file that graphexec run --record wrote"
-            raise UsageError(text) from None
-        try:
-            validate_record(records[-1], f"line {number}")
+            records.append(reader.read(line, place))
+            validate_record(records[-1], place)
         except InputError as error:
-            raise UsageError(f"{trace}: {error}") from None
+            raise UsageError(str(error)) from None
     return records
 
 

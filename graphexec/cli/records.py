@@ -1,4 +1,4 @@
-"""`--json`: the records of a run, one per line; `graphexec.draw.runs.records` documents their fields."""
+"""`--json` and `--record`: the records of a run, one per line; `graphexec.draw.runs.records` documents their fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,6 +19,7 @@ from graphexec.cli.files import open_for_writing, read
 from graphexec.cli.runs.loop import RunProgress, RunSetup
 from graphexec.cli.runs.termination import uninterrupted
 from graphexec.draw.runs.data import Record, ending_data
+from graphexec.draw.runs.lines import TraceWriter
 from graphexec.draw.runs.records import Recorder
 from graphexec.errors import InputError
 from graphexec.executor.result import Ending
@@ -107,6 +108,9 @@ class RunRecorder:
 class Records(RunRecorder):
     """A display that writes records to `out`, in ASCII, which every stream can encode.
 
+    In a `file` they are a trace in its compact form. On the standard output, which other programs read, each line is a
+    whole record.
+
     A full disk does not end the run: after the first record that cannot be written, no other is, so that the output is
     the beginning of a run. A closed pipe is an error if `out` is the standard output, not a `file`. While nothing else
     is written to a file, a thread writes signs of life, until the result.
@@ -116,6 +120,7 @@ class Records(RunRecorder):
         super().__init__()
         self._out = out
         self._file = file
+        self._write_line: Callable[[Record], object] = self._print if file is None else TraceWriter(self._put).write
         self._written = 0
         self._failure: OSError | None = None
         self.heartbeat = None if file is None else _HEARTBEAT
@@ -168,13 +173,19 @@ class Records(RunRecorder):
         try:
             # A line is whole in a file; a write to a pipe may block, so a signal interrupts it.
             with nullcontext() if self._file is None else uninterrupted():
-                print(format_json(record), file=self._out, flush=True)
+                self._write_line(record)
         except OSError as error:
             if self._file is None and isinstance(error, BrokenPipeError):
                 raise
             self._failure = error
         else:
             self._written += 1
+
+    def _print(self, record: Record) -> None:
+        self._put(f"{format_json(record)}\n")
+
+    def _put(self, line: str) -> None:
+        print(line, end="", file=self._out, flush=True)
 
 
 @contextmanager

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 from graphexec.draw.page import record_json
 from graphexec.draw.runs.data import Record
-from graphexec.draw.runs.record_schema import upgrade_record, validate_record
+from graphexec.draw.runs.lines import TraceReader
+from graphexec.draw.runs.record_schema import validate_record
 from graphexec.draw.runs.records import Recorder, Recording
 from graphexec.errors import InputError
-from graphexec.kernel.serialization import INVALID_DATA_ERRORS, parse_json
 from graphexec.runtime.files import open_regular, read_lines
 
 # The source of a run's records.
@@ -78,6 +78,7 @@ class _FileFeed(Feed):
         self._status: tuple[int, ...] = ()
         self._position = self._number = 0
         self._tail = self._rest = b""
+        self._reader = TraceReader()
 
     def refresh(self) -> None:
         try:
@@ -114,6 +115,7 @@ class _FileFeed(Feed):
             if self._status and (status[:2] != self._status[:2] or file.read(len(self._tail)) != self._tail):
                 self._position = self._number = 0
                 self._tail = self._rest = b""
+                self._reader = TraceReader()
                 self._begin_run()
             file.seek(self._position)
             new = read_lines(file)
@@ -130,14 +132,12 @@ class _FileFeed(Feed):
     def _read(self, line: bytes) -> None:
         place = f"line {self._number} of {self._path}"
         try:
-            record = upgrade_record(parse_json(line), place)
+            record = self._reader.read(line, place)
             begins = record["event"] == "start" and "machine" in record
             if begins or self.lines:
                 validate_record(record, place)
         except InputError as error:
             self._stop(str(error))
-        except INVALID_DATA_ERRORS:
-            self._stop(f"{place} is not a record; pass the file that graphexec run --record wrote")
         else:
             if begins:
                 self._begin_run()

@@ -13,12 +13,12 @@ from typing import TypeAlias, final
 
 from graphexec.actions import NO_STEPS, AgentStep, steps_of
 from graphexec.draw.forks import Fork, fork
+from graphexec.draw.runs.lines import TraceWriter
 from graphexec.draw.runs.records import Recorder, Recording
 from graphexec.errors import InputError, described
 from graphexec.executor.executor import AgentExecutor
 from graphexec.kernel.events import Answered, Entered
 from graphexec.kernel.meters import Spent
-from graphexec.kernel.serialization import format_json
 from graphexec.live.feeds import Feed, Source, feed_of
 from graphexec.live.requests import ForkRequest, ForkRequestError
 from graphexec.runtime.files import open_private, write_all
@@ -183,6 +183,10 @@ class _Trace:
     written: int = 0
     spent: Spent = field(default=Spent())
     steps: Sequence[AgentStep] = NO_STEPS
+    writer: TraceWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = TraceWriter(self._put)
 
     def follow(self, forked: Fork, closing_down: threading.Event) -> None:
         """Run the fork to its end, or until the server closes."""
@@ -212,9 +216,14 @@ class _Trace:
         if self.out is None:
             return
         try:
-            write_all(self.out, "".join(f"{format_json(record)}\n" for record in new).encode())
+            for record in new:
+                self.writer.write(record)
         except OSError:
             # The page shows the run even if the disk is full; the file is the beginning of it.
             with suppress(OSError):
                 self.out.close()
             self.out = None
+
+    def _put(self, line: str) -> None:
+        assert self.out is not None, "it is open"
+        write_all(self.out, line.encode())

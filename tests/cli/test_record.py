@@ -15,6 +15,7 @@ from graphexec.cli import records
 from tests.cli.conversations import Silence, serving
 from tests.cli.terminals import ARGUMENTS, PATIENCE, Program, command, environment
 from tests.cli.test_run import SOLVED, asking
+from tests.traces import read_trace
 
 
 def test_record_writes_the_json_output(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_record_writes_the_json_output(capsys: pytest.CaptureFixture[str], tmp_p
         printed = command(capsys, *asking(server, "--json"))
     assert (ended.code, ended.out) == (0, "37 * 48 is 1776.\n")
     assert "plan" in ended.err
-    written = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    written = read_trace(file.read_text(encoding="utf-8"))
     assert [record["event"] for record in written] == [json.loads(line)["event"] for line in printed.out.splitlines()]
     assert written[-1]["output"] == "37 * 48 is 1776."
 
@@ -39,7 +40,7 @@ def test_json_and_record_can_be_combined(capsys: pytest.CaptureFixture[str], tmp
     file = tmp_path / "trace.jsonl"
     with serving(SOLVED) as server:
         ended = command(capsys, *asking(server, "--json", "--record", str(file)))
-    written, printed = ([*map(json.loads, text.splitlines())] for text in (file.read_text("utf-8"), ended.out))
+    written, printed = read_trace(file.read_text("utf-8")), [*map(json.loads, ended.out.splitlines())]
     # Each recording has its own clock, and only the file has signs of life.
     assert [timeless(record) for record in written] == [timeless(record) for record in printed]
     assert (written[0]["heartbeat"], "heartbeat" in printed[0]) == (2, False)
@@ -57,11 +58,11 @@ def test_records_are_written_during_the_run(tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     with serving([Silence()]) as server, Program(*asking(server, "--record", str(file))) as running:
         assert server.waiting.wait(60)
-        events = [json.loads(line)["event"] for line in file.read_text(encoding="utf-8").splitlines()]
+        events = [record["event"] for record in read_trace(file.read_text(encoding="utf-8"))]
         assert events == ["start", "entered", "asked"]
         ended = running.interrupt()
     assert ended.code == 130
-    assert json.loads(file.read_text(encoding="utf-8").splitlines()[-1])["status"] == "interrupted"
+    assert read_trace(file.read_text(encoding="utf-8"))[-1]["status"] == "interrupted"
 
 
 # ---- a full disk
@@ -115,7 +116,7 @@ def test_full_disk_does_not_end_the_run(
     missing = f"No space left on device; {lost} of its 32 records are missing"
     assert ended.err == f"graphexec: run.jsonl is incomplete: {missing}\n"
     # The file has the beginning of the run.
-    assert [json.loads(line)["event"] for line in disk.lines] == ["start", "entered", "asked"][:room]
+    assert [record["event"] for record in read_trace("".join(disk.lines))] == ["start", "entered", "asked"][:room]
     assert disk.closed
 
 
@@ -165,7 +166,7 @@ def test_full_stdout_fails_after_the_run(tmp_path: Path) -> None:
     assert code == 1
     missing = "No space left on device; all of its 32 records are missing"
     assert err == f"graphexec: the standard output is incomplete: {missing}\n"
-    assert json.loads(file.read_text(encoding="utf-8").splitlines()[-1])["output"] == "37 * 48 is 1776."
+    assert read_trace(file.read_text(encoding="utf-8"))[-1]["output"] == "37 * 48 is 1776."
 
 
 @needs_full

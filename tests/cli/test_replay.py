@@ -14,6 +14,7 @@ import pytest
 from tests.cli.conversations import Conversation, Reply, Silence, native_tool_call, serving
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.live.readers import credentials
+from tests.traces import read_trace
 
 QUESTION = "What is 37 * 48?"
 SOLVED: list[Reply] = [native_tool_call("calculator", expression="37 * 48"), "It is 1776."]
@@ -69,7 +70,7 @@ def replay(capsys: pytest.CaptureFixture[str], *options: str) -> Ended:
 
 # Any: JSON.
 def read(name: str) -> list[Any]:
-    return [json.loads(line) for line in Path(name).read_text(encoding="utf-8").splitlines()]
+    return read_trace(Path(name).read_text(encoding="utf-8"))
 
 
 def test_observation_leads_to_a_run_that_names_its_parent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import pickle
@@ -25,6 +24,7 @@ from graphexec.models.local import weights
 from tests.cli.conversations import Reply, Silence, serving, tool_call_text
 from tests.cli.terminals import PATIENCE, Ended, Program, command
 from tests.cli.test_run import SOLVED, asking
+from tests.traces import read_trace
 
 TOOLS = """
 import subprocess, sys, threading, time
@@ -71,7 +71,7 @@ def heed_hangups() -> Iterator[None]:
 
 def result_in(file: Path) -> dict[str, Any]:
     """Return the only result of the records, which is the last of them."""
-    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    records = read_trace(file.read_text(encoding="utf-8"))
     assert [record["event"] for record in records].count("result") == 1
     last: dict[str, Any] = records[-1]
     return last
@@ -264,7 +264,7 @@ def test_prevented_run_has_its_result(
     monkeypatch.setattr(weights, "pull", pull)
     file = tmp_path / "trace.jsonl"
     assert command(capsys, "run", "Hello", "--record", str(file)).code == 1
-    (record,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    (record,) = read_trace(file.read_text(encoding="utf-8"))
     assert (record["event"], record["status"], record["exit_code"]) == ("result", "error", 1)
     assert record["error"] == {"type": "WeightsError", "message": "there is no net"}
 

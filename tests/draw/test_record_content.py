@@ -58,9 +58,9 @@ def test_outcomes_within_outcomes_do_not_repeat_the_run() -> None:
 
 
 def test_newer_version_is_refused() -> None:
-    text = recorded().to_json_lines().replace('"version": 2', '"version": 3', 1)
+    text = recorded().to_json_lines().replace('"version":3', '"version":4', 1)
     with pytest.raises(
-        InputError, match=r"^line 1 has version 3 of the records; this graphexec reads up to 2; install"
+        InputError, match=r"^line 1 has version 4 of the records; this graphexec reads up to 3; install"
     ):
         Recording.from_json_lines(text)
 

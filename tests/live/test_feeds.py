@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run
 from tests.live.readers import recorder_of
+from tests.traces import read_trace
 
 RECORDED = record_run()
-RECORDS = [json.loads(line) for line in RECORDED.splitlines()]
+RECORDS = read_trace(RECORDED)
 
 
 def records(feed: Feed) -> list[Any]:
@@ -75,7 +76,7 @@ def test_overwritten_file_is_another_run(file: Path, longer: bool) -> None:
     run = feed.run
     again = record_run("no JSON at all")
     file.write_text(again if longer else "".join(again.splitlines(keepends=True)[:2]), encoding="utf-8")
-    assert records(feed) == [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert records(feed) == read_trace(file.read_text(encoding="utf-8"))
     assert feed.run != run
 
 
@@ -105,7 +106,7 @@ def test_last_run_of_a_file_is_read(file: Path) -> None:
     run, again = feed.run, record_run("no JSON at all")
     with file.open("a", encoding="utf-8") as out:
         out.write(again)
-    assert records(feed) == [json.loads(line) for line in again.splitlines()]
+    assert records(feed) == read_trace(again)
     assert feed.run != run
 
 

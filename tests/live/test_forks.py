@@ -21,6 +21,7 @@ from graphexec.messages import ModelReply, ModelRequest
 from graphexec.models import ScriptedModel
 from tests.draw.debugged import answering, calling
 from tests.live.readers import PATIENCE, TOKEN, credentials, reading
+from tests.traces import read_trace
 
 ORIGIN = "http://127.0.0.1"
 
@@ -84,7 +85,7 @@ def test_fork_has_a_page_and_a_file_beside_its_parent(trace: Path) -> None:
         assert answer.json() == {"page": "/forks/1/", "trace": "trace.fork-1.jsonl", "changed_request": None}
         records = records_of(client, "/forks/1/")
         page = page_data(client.get("/forks/1/").text)
-    assert records[0]["parent"] == {"trace": "trace.jsonl", "run": json.loads(before.splitlines()[1])["run"], "step": 3}
+    assert records[0]["parent"] == {"trace": "trace.jsonl", "run": read_trace(before.decode())[1]["run"], "step": 3}
     assert [step["observation"] for step in records[-1]["steps"]] == ["a is a word", "b is none"]
     assert records[-1]["output"] == "only a"
     assert (page["live"].partition("=")[0], page["fork"].partition("=")[0]) == ("events?run", "fork?run")

@@ -17,6 +17,7 @@ from graphexec.draw import Recorder
 from graphexec.live import serving
 from tests.cli.traced import QUESTION, make_executor, record_run
 from tests.live.readers import PATIENCE, client_of, fetch, reading, recorder_of
+from tests.traces import read_trace
 
 
 def numbered(recorder: Recorder, begin: int = 0) -> list[tuple[str, object]]:
@@ -162,7 +163,7 @@ def test_missing_file_is_awaited(tmp_path: Path) -> None:
 
 
 def recorder_records(file: Path) -> list[object]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [*read_trace(file.read_text(encoding="utf-8"))]
 
 
 def test_reader_of_a_replaced_run_begins_again(tmp_path: Path) -> None:

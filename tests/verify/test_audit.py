@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from graphexec.verify import Bound, Certificate, verify
 from graphexec.verify.audit.audit import Audit, audit
 from graphexec.verify.explorer.stepping import Over
 from graphexec.verify.explorer.stub_nodes import Instruction, StubMachine
+from tests.traces import read_trace
 from tests.verify import machines
 from tests.verify.traces import Trace, acting, proof_of, trace_of, written
 from tests.verify.writing import WRITER
@@ -505,4 +505,4 @@ def stub_trace(machine: Graph[Any, Any], limits: Limits, choose: Callable[[list[
     text = recorder.recording.to_json_lines()
     for stub, real in names.items():
         text = text.replace(stub, real)
-    return [*map(json.loads, text.splitlines())]
+    return read_trace(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
@@ -22,6 +21,7 @@ from graphexec.runtime.handlers import RunOptions
 from graphexec.testing.clock import on_loop_time, run_virtually
 from graphexec.tools import AnyTool
 from graphexec.verify.audit.audit import Audit, audit
+from tests.traces import read_trace
 from tests.verify.traces import Trace, acting, proof_of, trace_of
 
 
@@ -70,7 +70,7 @@ def recorded(executor: AgentExecutor, **options: Any) -> Trace:
             recorder.failed(error)
 
     run_virtually(watched())
-    return [json.loads(line) for line in recorder.recording.to_json_lines().splitlines()]
+    return read_trace(recorder.recording.to_json_lines())
 
 
 def members(trace: Trace) -> list[tuple[str, int, float | None]]:
@@ -223,7 +223,7 @@ def nesting(inner_calls: int, **options: Any) -> tuple[AgentExecutor, list[Trace
         recorder = Recorder(inner.verify())
         async for event in inner.astream(what):
             recorder(event)
-        traces.append([json.loads(line) for line in recorder.recording.to_json_lines().splitlines()])
+        traces.append(read_trace(recorder.recording.to_json_lines()))
         return "done"
 
     return calling("delegate", "quick", tools=[delegate, quick], **options), traces

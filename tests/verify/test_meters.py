@@ -48,6 +48,7 @@ from graphexec.verify.proof.flow import Flow, Transition, flow_of
 from graphexec.verify.proof.prove import prove_flow
 from graphexec.verify.reports.document import bounds_data, limits_data
 from graphexec.verify.reports.text import bound_lines
+from tests.traces import read_trace
 from tests.verify.machines import GOLD, SILVER, Buy, Weigh
 from tests.verify.orders import (
     FIVE,
@@ -338,7 +339,7 @@ def trace_of(accepted: Sequence[bool], limits: Limits) -> tuple[list[dict[str, A
         recorder(happened)
     certificate = certified(ORDERS, limits).certificate
     assert certificate is not None
-    return [json.loads(line) for line in recorder.recording.to_json_lines().splitlines()], certificate
+    return read_trace(recorder.recording.to_json_lines()), certificate
 
 
 @pytest.mark.parametrize("accepted", [[True], [False, False, True], [False] * 5])

@@ -14,6 +14,7 @@ from graphexec.draw import Recorder
 from graphexec.kernel import Done
 from graphexec.runtime import make_run_context, stream
 from graphexec.verify import Certificate, verify
+from tests.traces import read_trace
 from tests.verify.writing import WRITER, Chapter
 
 Trace = list[dict[str, Any]]
@@ -56,4 +57,4 @@ def written(wishes: str, limits: Limits) -> Trace:
             spent = {"budgets": dict(event.spent.budgets), "tokens": 0, "model_calls": 0, "tool_calls": 0}
             spent |= {"iterations": event.spent.iterations, "seconds": 0.0, "restarts": 0}
             result = {"event": "result", "status": "answered", "seconds": 0.0, "spent": spent}
-    return [*map(json.loads, recorder.recording.to_json_lines().splitlines()), result]
+    return [*read_trace(recorder.recording.to_json_lines()), result]

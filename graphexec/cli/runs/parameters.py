@@ -210,8 +210,8 @@ RecordFile: TypeAlias = Annotated[
     option(
         OUTPUT,
         "FILE",
-        "Also write the records of --json to this file during the run, for graphexec view, draw --run and audit. A "
-        "full disk does not end the run.",
+        "Also write a trace of the run to this file during the run, for graphexec view, draw --run and audit: the "
+        "records of --json in a compact form. A full disk does not end the run.",
     ),
 ]
 

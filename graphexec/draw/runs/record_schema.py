@@ -15,8 +15,10 @@ from graphexec.errors import InputError, format_value
 # The remedy for a file that is not one.
 NAME_A_TRACE = "pass the file that graphexec run --record wrote"
 
-# The version of the records that are written; readers accept version 1, too, which had no `version`.
+# The version of records, and that of the lines of a trace, which hold the same in the form of `compact`. Readers accept
+# version 1, too, which had no `version`.
 VERSION = 2
+COMPACT_VERSION = 3
 
 # Seconds; the upper bound excludes infinity.
 _Seconds: TypeAlias = Annotated[float, Field(ge=0, le=1e12)]
@@ -241,8 +243,10 @@ def upgrade_record(record: Record, place: str) -> Record:
     match record:
         case {"event": "start"}:
             version = record.get("version", 1)
-            if version not in (1, VERSION):
-                fact = f"has version {format_value(version)} of the records; this graphexec reads up to {VERSION}"
+            if version not in (1, VERSION, COMPACT_VERSION):
+                fact = (
+                    f"has version {format_value(version)} of the records; this graphexec reads up to {COMPACT_VERSION}"
+                )
                 raise InputError(f"{place} {fact}; install a newer one")
             upgraded: Record = {**record, "version": VERSION}
             match record.get("tools"):

@@ -1,7 +1,8 @@
 """Records: a run as JSON, one object for each event, from which pictures and pages of the run are made.
 
 `graphexec run --json` prints one record per line. Every record has `event`. The field names below are stable; records
-may get further fields:
+may get further fields. `graphexec run --record` and `Recording.to_json_lines` write a trace, version 3, which holds the
+same records in the form that `graphexec.draw.runs.compact` describes: `Recording.from_json_lines` reads both.
 
 - `start`: `version` (2), `machine` (its picture: `start`, `boxes`, `arrows`); and if known `began` (the date, in
   ISO 8601), `limits`, `budgets` (the limits of the machine's own, by name), `input`, `model`, `agent`, `tools` (each
@@ -56,7 +57,7 @@ Their fields:
 - `limit`: `limit` (its name), `value`, `reached`, `wanted`, `outer` (true of a run around this one)
 - `error`: `type`, `message`, and if known `traceback`; also of a run that a signal such as SIGTERM interrupted
 
-Records without a `version` are of version 1, which readers accept: `answered` had the `seconds`, `tools` were names.
+Records without a `version` are of version 1, which is read, too: `answered` had the `seconds`, `tools` were names.
 
 An image in a value is an object with the `kind` `graphexec.image` and its `url`. Any other object of that kind is the
 `data` of an object of the kind `graphexec.data`. What the caller passed as `context` is in no record.
@@ -69,6 +70,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TypeAlias, final
 
 from graphexec.actions import AgentStep, StoppedResponse, run_of, steps_of
@@ -89,8 +91,9 @@ from graphexec.draw.runs.data import (
     step_data,
     to_json_data,
 )
+from graphexec.draw.runs.lines import TraceReader, TraceWriter
 from graphexec.draw.runs.prompts import PromptHistory, spec_data
-from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, upgrade_record, validate_record
+from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, validate_record
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, LimitsError, format_value
 from graphexec.executor.result import RunResult
@@ -98,7 +101,6 @@ from graphexec.kernel.effects import DetachedScope, Effect
 from graphexec.kernel.events import Answered, Asked, Done, Entered, Event, Failed, Journal, Moved, Reported, journal_of
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits, Spent
-from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, parse_json
 from graphexec.kernel.snapshot import Snapshot, snapshot_of
 from graphexec.kernel.stepping import replay
 from graphexec.messages import ReplyDelta, ToolSpec
@@ -237,7 +239,8 @@ class Recorder:
         if call is not None:
             self._open.pop((call.sequence, call.member), None)
         within = {} if call is None or not call.charged else {"within": dict(call.charged)}
-        times = {"began": max(0.0, spent.seconds - event.seconds), "seconds": event.seconds}
+        # Microseconds, of which clocks are certain.
+        times = {"began": round(max(0.0, spent.seconds - event.seconds), 6), "seconds": round(event.seconds, 6)}
         return self._add(
             "answered",
             node=event.node,
@@ -350,16 +353,22 @@ class Recording:
         return last if last["event"] == "result" else None
 
     def to_json_lines(self) -> str:
-        """Return the records as text, one per line, as `graphexec run --json` prints them."""
-        return "".join(f"{format_json(record)}\n" for record in self.records)
+        """Return the records as the text of a trace, one per line, as `graphexec run --record` writes them."""
+        lines: list[str] = []
+        writer = TraceWriter(lines.append)
+        for record in self.records:
+            writer.write(record)
+        return "".join(lines)
 
     @staticmethod
     def from_json_lines(text: str) -> Recording:
-        """Read the output of `graphexec run --json`. Raises `InputError` that names the first invalid line."""
-        numbered = list(_read(text))
-        records = tuple(record for _, record in numbered)
-        if not records or records[0]["event"] != "start" or "machine" not in records[0]:
+        """Read a trace of any version. Raises `InputError` that names the first invalid line."""
+        reading = _read(text)
+        numbered = list(islice(reading, 1))
+        if not numbered or numbered[0][1]["event"] != "start" or "machine" not in numbered[0][1]:
             raise InputError(f"these records do not begin with a start and its machine; {NAME_A_TRACE}")
+        numbered += reading
+        records = tuple(record for _, record in numbered)
         if len([one for one in records if one["event"] == "start"]) > 1:
             raise InputError(
                 "these are records of several runs; pass the records of one run, from its start to its end"
@@ -422,15 +431,10 @@ def _record_run(journal: Journal, error: BaseException | None = None) -> Recordi
 
 
 def _read(text: str) -> Iterator[tuple[int, Record]]:
+    reader = TraceReader()
     for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            record: Record = {**parse_json(line)}
-            named: Record = {**record, "event": str(record["event"])}
-        except INVALID_DATA_ERRORS:
-            raise InputError(f"line {number} is not a record; {NAME_A_TRACE}") from None
-        yield number, upgrade_record(named, f"line {number}")
+        if line.strip():
+            yield number, reader.read(line, f"line {number}")
 
 
 def _date(seconds: float) -> str:

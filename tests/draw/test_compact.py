@@ -1,0 +1,249 @@
+"""The compact form of records: what it holds, how large it is, and how Python and the page read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
+from graphexec.draw import Recording, recording_of
+from graphexec.draw.runs import compact
+from graphexec.draw.runs.compact import RecordEncoder
+from graphexec.draw.runs.data import Record
+from graphexec.draw.runs.lines import TraceReader, TraceWriter
+from graphexec.errors import InputError
+from graphexec.messages import ModelReply, ToolCall
+from graphexec.models import ScriptedModel
+from tests.cli.traced import record_run
+from tests.draw.debugged import failed_run, sixty_steps, two_agents
+from tests.traces import read_compact, read_trace
+
+OLD = Path(__file__).with_name("version_2.jsonl")
+LONG = "a string that is long enough for a reference"
+START: Record = {"event": "start", "version": 2, "machine": {"start": "a", "boxes": [], "arrows": []}}
+
+# Few strings and names, so that records have them in common.
+STRINGS = st.sampled_from(["", "=", "a", LONG, f"{LONG}!", f"<{LONG}> & <{LONG}!>", "\ud83d" * 30, "𝄞" * 20])
+NAMES = st.sampled_from(["=", "a", "b", "10", "2", "1st", "", "spent", "event", "__proto__", "constructor", LONG])
+NUMBERS = st.sampled_from([0, 1, -0.0, 0.0, 1.0, True, False, None, 10**400, -(2**53), 5e-324, float("nan")])
+VALUES = st.recursive(
+    STRINGS | NUMBERS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS: st.SearchStrategy[Record] = st.dictionaries(NAMES, VALUES, max_size=4)
+ALIKE: st.SearchStrategy[Record] = st.fixed_dictionaries(
+    {"event": st.just("a"), "spent": OBJECTS, "b": VALUES}, optional={"c": VALUES}
+)
+RECORDS = st.lists(OBJECTS | ALIKE, max_size=8)
+
+
+def as_lines(records: Sequence[Record]) -> list[str]:
+    """Return the lines of a trace."""
+    lines: list[str] = []
+    writer = TraceWriter(lines.append)
+    for record in records:
+        writer.write(record)
+    return lines
+
+
+def exactly(records: Sequence[Record]) -> list[str]:
+    """Return records as JSON, which tells 1, 1.0 and true, and the order of fields apart."""
+    return [json.dumps(record) for record in records]
+
+
+def nested(depth: int) -> Any:
+    value: Any = LONG
+    for _ in range(depth):
+        value = {"a": [value, LONG]}
+    return value
+
+
+@given(RECORDS)
+def test_all_records_are_read_as_written(records: list[Record]) -> None:
+    written = [json.loads(json.dumps(record)) for record in map(RecordEncoder().encode, records)]
+    assert exactly(read_compact(written)) == exactly(records)
+
+
+@given(RECORDS)
+def test_beginning_of_a_trace_is_a_trace(records: list[Record]) -> None:
+    named = [START, *({**record, "event": "x"} for record in records)]
+    lines = as_lines(named)
+    for count in range(len(lines) + 1):
+        assert exactly(read_trace("".join(lines[:count]))) == exactly(named[:count])
+
+
+@pytest.mark.parametrize("make", [failed_run, sixty_steps, two_agents])
+def test_records_of_runs_are_read_as_written(make: Any) -> None:
+    recording = make()
+    assert exactly(Recording.from_json_lines(recording.to_json_lines()).records) == exactly(recording.records)
+
+
+def test_deep_values_are_as_they_are() -> None:
+    records: list[Record] = [{"event": "a", "deep": nested(200), "n": number} for number in range(3)]
+    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
+    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+
+
+def test_names_may_be_numbers() -> None:
+    records = [{"event": "a", "b": {name: LONG, "c": number}} for name in (1, None, 1.5) for number in range(2)]
+    lines = [json.dumps(record) for record in map(RecordEncoder().encode, records)]
+    assert exactly(read_compact(map(json.loads, lines))) == exactly(records)
+
+
+def test_lines_hold_what_is_new() -> None:
+    spent = {"model_calls": 1, "tokens": 10}
+    encoder = RecordEncoder()
+    assert encoder.encode({"event": "entered", "node": "a", "spent": spent}) == {
+        "event": "entered",
+        "node": "a",
+        "spent": spent,
+    }
+    assert encoder.encode({"event": "said", "text": [LONG], "usage": None}) == {
+        "event": "said",
+        "text": [LONG],
+        "usage": None,
+    }
+    assert encoder.encode({"event": "entered", "node": "a", "spent": spent | {"tokens": 12}}) == {
+        "=": 0,
+        "spent": {"tokens": 12},
+    }
+    assert encoder.encode({"event": "said", "text": [f"I said: {LONG}.", LONG], "usage": {"=": 1}}) == {
+        "=": 1,
+        "text": [{"=": ["I said: ", 3, "."]}, {"=": 3}],
+        "usage": {"=": {"=": 1}},
+    }
+    assert encoder.encode({"event": "entered", "node": "a", "spent": spent | {"tokens": 12}}) == {"=": 0}
+
+
+def test_start_of_version_2_is_read() -> None:
+    text = OLD.read_text(encoding="utf-8")
+    records = [json.loads(line) for line in text.splitlines()]
+    assert records[0]["version"] == 2
+    recording = Recording.from_json_lines(text)
+    assert exactly(recording.records) == exactly(records)
+    # Written again, it is smaller, and the same.
+    again = recording.to_json_lines()
+    assert len(again) < len(text)
+    assert exactly(Recording.from_json_lines(again).records) == exactly(records)
+
+
+def test_objects_with_the_mark_are_data_in_version_2() -> None:
+    lines = [json.dumps(START), json.dumps({"event": "x", "a": {"=": 3}}), json.dumps({"=": 4, "event": "x"})]
+    assert read_trace("\n".join(lines))[1:] == [{"event": "x", "a": {"=": 3}}, {"=": 4, "event": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "fact"),
+    [
+        ('{"=":999}', "refers to kind 999, which no line before has"),
+        ('{"=":-1}', "refers to kind -1, which no line before has"),
+        ('{"=":true}', "refers to kind True, which no line before has"),
+        ('{"=":"x"}', "refers to kind 'x', which no line before has"),
+        ('{"event":"x","a":{"=":999}}', "refers to string 999, which no line before has"),
+        ('{"event":"x","a":[{"=":["b",999]}]}', "refers to string 999, which no line before has"),
+        ('{"event":"x","a":{"=":null}}', "refers to string None, which no line before has"),
+        ('{"=":[]}', "is not a record"),
+        ('{"=":[3]}', "is not a record"),
+        ('{"=":{"event":3}}', "is not a record"),
+    ],
+)
+def test_missing_reference_is_an_error_with_its_line(line: str, fact: str) -> None:
+    with pytest.raises(InputError) as raised:
+        Recording.from_json_lines(record_run() + line)
+    number = record_run().count("\n") + 1
+    assert str(raised.value) == f"line {number} {fact}; pass the file that graphexec run --record wrote"
+
+
+def test_few_lines_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "_TOGETHER", 1000)
+    doubling: list[Record] = [
+        {"event": "x", "a": LONG},
+        *({"=": 0, "a": {"=": [number, number]}} for number in range(1, 60)),
+    ]
+    with pytest.raises(InputError, match="puts together strings of more than 1,000 characters"):
+        read_compact(doubling)
+    records: list[Record] = [{"event": "x", "a": [LONG, f"{number}{LONG}"]} for number in range(100)]
+    assert read_compact(map(RecordEncoder().encode, records)) == records
+
+
+def test_trace_goes_on_after_an_interrupted_line() -> None:
+    """A line that was not written may have made kinds and strings to which later lines would refer."""
+    lines: list[str] = []
+
+    def write(line: str) -> None:
+        if "interrupted" in line:
+            raise KeyboardInterrupt
+        lines.append(line)
+
+    writer = TraceWriter(write)
+    records: list[Record] = [START, *({"event": "x", "a": LONG, "b": str(number)} for number in range(4))]
+    writer.write(records[0])
+    writer.write(records[1])
+    with pytest.raises(KeyboardInterrupt):
+        writer.write({"event": "y", "c": f"interrupted {LONG}", "b": LONG})
+    for record in records[2:]:
+        writer.write(record)
+    assert lines[2].startswith('{"=":[{"event":"x"')
+    assert read_trace("".join(lines)) == records
+
+
+def test_each_start_begins_a_run() -> None:
+    text = record_run()
+    assert read_trace(text + OLD.read_text(encoding="utf-8") + text)[-20:] == read_trace(text)
+
+
+def test_reader_needs_no_start() -> None:
+    """A record of an error that prevented the run is alone."""
+    assert TraceReader().read('{"event": "result", "a": {"=": 3}}', "line 1") == {"event": "result", "a": {"=": 3}}
+
+
+# ---- sizes
+
+
+@tool
+def fetch(page: str) -> str:
+    """Fetch a page."""
+    return f"{page} " * (2000 // (len(page) + 1))
+
+
+def recorded(steps: int, kind: str) -> Recording:
+    """Record a run with so many calls, each with an observation of 2,000 characters."""
+    texts = [f"I think about step {number}. " * 20 for number in range(steps)]
+    if kind == "tool_calling":
+        replies = [
+            ModelReply(text, (ToolCall(f"call_{number}", "fetch", json.dumps({"page": f"p{number}"})),))
+            for number, text in enumerate(texts)
+        ]
+        agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), [fetch])
+    else:
+        written = [f"{text}\nAction: fetch\nAction Input: p{number}" for number, text in enumerate(texts)]
+        agent = create_react_agent(ScriptedModel([*written, "Final Answer: done"]), [fetch])
+    return recording_of(AgentExecutor(agent=agent, tools=[fetch], max_iterations=steps + 1).run("go"))
+
+
+def payload(recording: Recording) -> int:
+    """Return the characters of the replies, the arguments and the observations, each once."""
+    replies = [reply for record in recording.records for reply in record.get("replies", ())]
+    calls = [call["arguments"] for reply in replies for call in reply.get("tool_calls", ())]
+    return sum(len(reply.get("content", "")) + len(reply.get("observation", "")) for reply in replies) + sum(
+        map(len, calls)
+    )
+
+
+@pytest.mark.parametrize("kind", ["tool_calling", "react"])
+def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
+    recording = recorded(200, kind)
+    assert len(recording.to_json_lines()) <= 1.5 * payload(recording)
+
+
+@pytest.mark.parametrize("kind", ["tool_calling", "react"])
+def test_trace_grows_with_its_steps(kind: str) -> None:
+    short, long = (len(recorded(steps, kind).to_json_lines()) for steps in (100, 400))
+    assert long <= 4.1 * short
