@@ -242,7 +242,7 @@ def test_live_page_needs_the_executor_of_a_run(capsys: pytest.CaptureFixture[str
         assert viewing.process.stdout is not None
         address, headers = credentials(viewing.process.stdout.readline().strip())
         with httpx.Client(trust_env=False, timeout=PATIENCE, headers=headers) as client:
-            assert '"fork": null' in client.get(address).text
+            assert '"fork":null' in client.get(address).text
             refused = client.post(f"{address}fork", json={"step": 3})
         assert refused.status_code == 400
         assert refused.json()["error"].startswith("the run in trace.jsonl had the tools look_up; name the executor")

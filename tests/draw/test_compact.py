@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,16 +13,23 @@ from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, create_react_agent, create_tool_calling_agent, tool
 from graphexec.draw import Recording, recording_of
+from graphexec.draw.page.bundle import bundle
+from graphexec.draw.page.encoding import page_records, readable
 from graphexec.draw.runs import compact
 from graphexec.draw.runs.compact import RecordEncoder
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.lines import TraceReader, TraceWriter
 from graphexec.errors import InputError
+from graphexec.live import serving
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
+from tests.draw.browser import chromium, open_page, open_run
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
 from tests.traces import read_compact, read_trace
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 OLD = Path(__file__).with_name("version_2.jsonl")
 LONG = "a string that is long enough for a reference"
@@ -247,3 +254,65 @@ def test_trace_is_hardly_larger_than_its_payload(kind: str) -> None:
 def test_trace_grows_with_its_steps(kind: str) -> None:
     short, long = (len(recorded(steps, kind).to_json_lines()) for steps in (100, 400))
     assert long <= 4.1 * short
+
+
+# ---- the page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def reading(browser: Browser) -> Iterator[Page]:
+    """Open a page with the function `readAll`, from records in their compact form to records, both as JSON."""
+    page = browser.new_page()
+    page.add_script_tag(
+        content=f"{{ {bundle('base/records.js')}"
+        "globalThis.readAll = (text) => JSON.stringify(JSON.parse(text).map(makeRecordReader())); }"
+    )
+    yield page
+    page.close()
+
+
+@pytest.mark.browser
+@given(records=RECORDS)
+def test_page_reads_all_records(reading: Page, records: list[Record]) -> None:
+    text = json.dumps(page_records(records), allow_nan=False)
+    found: str = reading.evaluate("readAll", text)
+    assert json.loads(found) == [readable(record) for record in records]
+
+
+@pytest.mark.browser
+def test_objects_of_page_records_are_their_own(reading: Page) -> None:
+    records = page_records([{"event": "x", "effects": [{"effect": "A"}], "n": number} for number in range(2)])
+    assert records[1] == {"=": 0, "n": 1}
+    same = "text => { const [a, b] = JSON.parse(text).map(makeRecordReader()); return a.effects[0] === b.effects[0]; }"
+    reading.add_script_tag(content=bundle("base/records.js"))
+    assert reading.evaluate(same, json.dumps(records)) is False
+
+
+def texts_of(page: Page) -> list[str]:
+    """Return what a page shows of each step."""
+    shown: list[str] = []
+    for step in range(int(page.locator("#slider").get_attribute("max") or 0) + 1):
+        page.locator("#slider").fill(str(step))
+        shown.append(page.inner_text("#detail"))
+    return [page.inner_text("#steps"), *shown]
+
+
+@pytest.mark.browser
+def test_live_page_of_a_trace_shows_the_same(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text(record_run("no JSON at all"), encoding="utf-8")
+    recording = Recording.from_json_lines(file.read_text(encoding="utf-8"))
+    with open_run(browser, tmp_path, recording) as page:
+        still = texts_of(page)
+    with serving(file) as url, open_page(browser, url) as opened:
+        opened.page.locator("#status", has_text="answered").wait_for()
+        opened.page.locator("#connection", has_text="ended").wait_for()
+        live = texts_of(opened.page)
+    assert len(still) > 10
+    assert live == still

@@ -150,7 +150,7 @@ def test_long_run_shows_how_to_write_its_page(monkeypatch: pytest.MonkeyPatch) -
     document = shown(result)["text/html"]
     assert len(document) < 3_000
     # The scripts of the page are a part of its size.
-    says = r'has 8\.\d MB, too much for a notebook; result\.draw\("run\.html"\) writes it to a file\.$'
+    says = r'has 2\.\d MB, too much for a notebook; result\.draw\("run\.html"\) writes it to a file\.$'
     assert re.search(says, Elements(document).text)
 
 

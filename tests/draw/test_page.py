@@ -37,6 +37,7 @@ from tests.draw.machines import ring
 from tests.draw.recorded import asked_together
 from tests.draw.recorded import record_events as recording_with
 from tests.draw.test_timeline import three_entries
+from tests.traces import read_compact
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -136,7 +137,7 @@ def data_in(page: str) -> Record:
 
 def test_page_contains_the_records_unchanged(answered_run: Recording) -> None:
     data = data_in(draw_page(answered_run))
-    assert data["records"] == list(answered_run.records)
+    assert read_compact(data["records"]) == list(answered_run.records)
     assert data["picture"] == answered_run.machine.to_data()
     assert data["live"] is None
 
@@ -198,7 +199,7 @@ def test_only_deeply_nested_data_is_shortened(answered_run: Recording) -> None:
     place = next(index for index, record in enumerate(records) if record["event"] == "moved")
     records[0]["input"] = nested(100_000)
     records[place]["value"] = {"deep": nested(900), "shallow": nested(20)}
-    shown = data_in(draw_page(Recording(records)))["records"]
+    shown = read_compact(data_in(draw_page(Recording(records)))["records"])
     assert shown[place]["value"]["shallow"] == nested(20)
     assert "…" in json.dumps(shown[place]["value"]["deep"], ensure_ascii=False)
     assert [*shown[1:place], *shown[place + 1 :]] == [*records[1:place], *records[place + 1 :]]

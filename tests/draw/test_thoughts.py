@@ -61,7 +61,7 @@ def test_sequence_shows_the_reasoning_as_a_note(thoughtful: Recording, plain: Re
 def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
     page = html(thoughtful.machine, thoughtful)
     assert LONG[:-1] in page
-    assert '"cached_tokens": 512' in page
+    assert '"cached_tokens":512' in page
     assert "secret" not in page
     assert "secret" not in compare_runs(thoughtful, thoughtful)
     assert "secret" not in "".join(map(record_json, thoughtful.records))

@@ -17,7 +17,7 @@ from graphexec.draw.model.picture import Entry, Picture, legend_of, legend_text
 from graphexec.draw.model.style import DARK, LIGHT, Palette, style
 from graphexec.draw.model.text import sanitize_line
 from graphexec.draw.page.bundle import read_file
-from graphexec.draw.page.encoding import script_json
+from graphexec.draw.page.encoding import readable, script_json
 from graphexec.draw.runs.data import Record
 
 # In their order: the later ones adapt the earlier ones to the screen.
@@ -37,7 +37,7 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 def assemble(
     body: str, script: str, *, title: str, data: Record, live: bool = False, held: Mapping[str, str] = _NONE
 ) -> str:
-    """Return a page: the content of its body, its script, and the data that the script reads.
+    """Return a page: the content of its body, its script, and the `readable` data that the script reads.
 
     `held` are scripts by the ids of the elements that hold them, which the page's script may start. The policy allows
     the scripts and the styles of the page alone, and a `live` page requests to its own server.
@@ -75,7 +75,8 @@ def drawing_of(picture: Picture) -> str:
 
 def machine_data(picture: Picture) -> Record:
     """Return the data of a machine for a page's script: its picture, and the nodes in each of its boxes."""
-    return {"picture": picture.to_data(), "clusters": _clusters(picture)}
+    data: Record = readable({"picture": picture.to_data(), "clusters": _clusters(picture)})
+    return data
 
 
 def _clusters(picture: Picture) -> dict[str, list[str]]:

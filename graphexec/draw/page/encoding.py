@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any, cast
 
+from graphexec.draw.runs.compact import RecordEncoder
 from graphexec.draw.runs.data import Record, to_json_data
 from graphexec.messages.images import Image, restore_object
 
@@ -38,9 +39,16 @@ def page_record(record: Record) -> Record:
     return {**record, "replies": shown}
 
 
+def page_records(records: Iterable[Record]) -> list[Record]:
+    """Return the records of a run in their compact form, each as `record_json` has it."""
+    encoder = RecordEncoder()
+    return [encoder.encode(readable(page_record(record))) for record in records]
+
+
 def script_json(data: Record) -> str:
-    """Return JSON in ASCII that cannot end an HTML script element."""
-    return re.sub("[<>&]", lambda found: _ESCAPES[found[0]], record_json(data))
+    """Return `readable` data as JSON in ASCII that cannot end an HTML script element."""
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return re.sub("[<>&]", lambda found: _ESCAPES[found[0]], text)
 
 
 # Any: JSON values are arbitrary.

@@ -6,6 +6,7 @@ each run. Its own script opens the page that the address names: `#run=a.jsonl&st
 
 from __future__ import annotations
 
+import json
 import zlib
 from base64 import b64encode
 from collections import Counter
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from graphexec.draw.model.picture import Arrow, Box, Picture
 from graphexec.draw.page.assembly import assemble, body_of, drawing_of, machine_data
 from graphexec.draw.page.bundle import bundle
-from graphexec.draw.page.encoding import record_json
+from graphexec.draw.page.encoding import page_records, readable
 from graphexec.draw.runs.data import Record
 from graphexec.draw.runs.records import Recording
 from graphexec.draw.runs.summary import summarize
@@ -59,9 +60,9 @@ def _row(machines: _Machines, name: str, run: Recording | str) -> Record:
         facts = summarize(run, picture)
     except InputError as error:
         return {"name": name, "outcome": "damaged", "problem": str(error)}
-    lines = ",".join(map(record_json, run.records))
-    packed = b64encode(zlib.compress(f"[{lines}]".encode())).decode()
-    return {"name": name, **facts, "picture": machines.add(picture, facts), "packed": packed}
+    records = json.dumps(page_records(run.records), allow_nan=False, separators=(",", ":"))
+    packed = b64encode(zlib.compress(records.encode())).decode()
+    return {"name": name, **readable(facts), "picture": machines.add(picture, facts), "packed": packed}
 
 
 @dataclass(slots=True)

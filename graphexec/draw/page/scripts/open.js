@@ -98,7 +98,7 @@ function wayBack() {
 /**
  * Return records that were compressed and encoded in Base64.
  * @param {string} text
- * @returns {Promise<RunRecord[]>}
+ * @returns {Promise<CompactRecord[]>}
  */
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));

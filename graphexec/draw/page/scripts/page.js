@@ -1,6 +1,7 @@
 // The page: reads the records, shows the run, and listens to the reader.
 
 import { byId, given, hasRun, live } from "./base/given.js";
+import { makeRecordReader } from "./base/records.js";
 import { view } from "./base/view.js";
 import { readAddress, selectCall, showCall } from "./controls/address.js";
 import { showHeader } from "./controls/header.js";
@@ -23,7 +24,8 @@ function begin() {
   byId("help").addEventListener("click", showHelp);
   document.body.classList.toggle("without-run", !hasRun);
   beginMachine(hasRun ? choose : null);
-  for (const record of given.records) append(record);
+  const read = makeRecordReader();
+  for (const record of given.records) append(read(record));
   showHeader();
   if (!hasRun) return;
   const acts = {

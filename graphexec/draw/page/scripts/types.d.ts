@@ -18,6 +18,9 @@ type RunRecord =
 /** A record of what happened between the beginning of a visit and its move. */
 type VisitRecord = AskedRecord | ReportedRecord | AnsweredRecord | FailedRecord;
 
+/** A record in the compact form of `graphexec.draw.runs.compact`. */
+type CompactRecord = Record<string, any>;
+
 /** What any record may have. */
 interface AnyRecord {
   time?: number;
@@ -301,7 +304,7 @@ interface ArrowData {
 interface PageData {
   picture: PictureData;
   clusters: Record<string, string[]>;
-  records: RunRecord[];
+  records: CompactRecord[];
   live: string | null;
   /** Where a live page asks for a fork; and of a fork, the page of its parent and the comparison with that. */
   fork?: string | null;
@@ -311,7 +314,7 @@ interface PageData {
 
 /** What the page of two runs is given; `same` says that they are of one machine. */
 interface ComparisonPageData extends PageData {
-  runs: { name: string; records: RunRecord[] }[];
+  runs: { name: string; records: CompactRecord[] }[];
   same: boolean;
 }
 

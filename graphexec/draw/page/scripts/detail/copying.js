@@ -178,7 +178,7 @@ print(json.dumps(reply.json(), indent=2))
 }
 
 /**
- * Show records on demand, and copy them as they are in the trace: one on a line.
+ * Show records on demand, and copy them as `graphexec run --json` prints them: one on a line.
  * @param {(RunRecord | Partial<StartRecord> | null)[]} records
  * @param {string} name
  * @returns {HTMLElement}
