@@ -1,12 +1,14 @@
-"""The time of recording a run of tool calls, and of writing its page, as the run grows.
+"""The time of recording a run of tool calls, and of writing its trace and its page, as the run grows.
 
     python benchmarks/recording.py [--check]
 
 A recorded run has one call of a trivial tool in each iteration, by a scripted model. Recording is
 `recording_of(result)`, which replays the run; its time for 1,200 calls is compared with that for 300, and may be four
 times as long. The page is `draw(..., "html", runs=recording)` of 1,000 steps, four of them an iteration, and of ten
-times as many. Times are the best of some rounds of processor time, in which all take turns and the garbage collector
-rests, as with `timeit`; with `--check` the exit status is 1 if a goal is missed.
+times as many. The payload of a run is its replies, arguments and observations, each once: a trace of 1,000 calls with
+observations of 2,000 characters may have 1.5 times its bytes. Times are the best of some rounds of processor time, in
+which all take turns and the garbage collector rests, as with `timeit`; with `--check` the exit status is 1 if a goal is
+missed.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ ROUNDS = 7
 GROWTH = 4.0 * 1.05
 PAGE_SECONDS = 0.7
 PAGE_GROWTH = 10.0 * 1.2
+# Characters of the observations, of which a reply has a quarter, and the bytes of the trace by those of the payload.
+SIZES = (200, 2000, 10_000)
+GOAL_SIZE = 2000
+TRACE_BYTES = 1.5
 
 
 @tool
@@ -43,6 +49,42 @@ def run_calls(calls: int) -> RunResult:
     ]
     agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), [fetch])
     return AgentExecutor(agent=agent, tools=[fetch], max_iterations=calls + 1).run("q")
+
+
+def run_pages(calls: int, size: int) -> RunResult:
+    """Run an agent that makes so many calls, with observations of so many characters."""
+
+    @tool
+    def read(page: str) -> str:
+        """Read a page."""
+        return f"{page} " * (size // (len(page) + 1))
+
+    replies = [
+        ModelReply(
+            f"Reading page {number}. " * (size // 4 // 20),
+            (ToolCall(f"call_{number}", "read", f'{{"page": "{number}"}}'),),
+        )
+        for number in range(calls)
+    ]
+    agent = create_tool_calling_agent(ScriptedModel([*replies, "done"]), [read])
+    return AgentExecutor(agent=agent, tools=[read], max_iterations=calls + 1).run("q")
+
+
+def payload(recording: Recording) -> int:
+    """Return the bytes of the replies, the arguments and the observations of a run, each once."""
+    replies = [reply for record in recording.records for reply in record.get("replies", ())]
+    texts = [reply.get(name, "") for reply in replies for name in ("content", "observation")]
+    texts += [call["arguments"] for reply in replies for call in reply.get("tool_calls", ())]
+    return sum(len(text.encode()) for text in texts)
+
+
+def trace_ratio(size: int) -> float:
+    """Print and return how many bytes of a trace there are for one of its payload."""
+    recording = recording_of(run_pages(1000, size))
+    written = len(recording.to_json_lines().encode())
+    ratio = written / payload(recording)
+    print(f"trace of 1,000 calls with observations of {size:,}: {written:,} bytes, {ratio:.2f} times the payload")
+    return ratio
 
 
 def best(functions: list[Callable[[], object]], rounds: int) -> list[float]:
@@ -70,6 +112,11 @@ def main() -> int:
     seconds = best([lambda: recording_of(short), lambda: recording_of(long)], ROUNDS)
     growth = seconds[1] / seconds[0]
     print(f"recording 300 and 1,200 calls: {seconds[0]:.3f} s, {seconds[1]:.3f} s, ratio {growth:.2f}")
+    recordings = recording_of(short), recording_of(long)
+    writing = best([recording.to_json_lines for recording in recordings], ROUNDS)
+    print(f"writing their traces: {writing[0]:.3f} s, {writing[1]:.3f} s, ratio {writing[1] / writing[0]:.2f}")
+    print(f"a call: {seconds[1] / 1200 * 1e6:.0f} us to record, {writing[1] / 1200 * 1e6:.0f} us to write")
+    ratios = {size: trace_ratio(size) for size in SIZES}
     # An iteration has four steps.
     small, large = recording_of(run_calls(250)), recording_of(run_calls(2500))
     pages = best([lambda: write_page(small), lambda: write_page(large)], 3)
@@ -77,6 +124,7 @@ def main() -> int:
     print(f"pages of 1,000 and 10,000 steps: {pages[0]:.3f} s, {pages[1]:.3f} s, ratio {pages[1] / pages[0]:.2f}")
     print(f"run, record and write a page of 1,000 tool calls: {thousand:.3f} s")
     missed = growth > GROWTH or pages[0] > PAGE_SECONDS or pages[1] > PAGE_GROWTH * pages[0]
+    missed = missed or writing[1] > GROWTH * writing[0] or ratios[GOAL_SIZE] > TRACE_BYTES
     return int(missed and "--check" in sys.argv)
 
 
