@@ -17,7 +17,7 @@ from graphexec.messages.images import dump_observation, dump_with_images, restor
 if TYPE_CHECKING:
     from pydantic_core import core_schema
 
-V = TypeVar("V")
+_V = TypeVar("_V")
 
 # A tool's input: a string for a tool of one argument, or the arguments by name.
 ToolInput: TypeAlias = str | dict[str, Any]
@@ -191,13 +191,13 @@ class Steps(Sequence[AgentStep]):
         # All runs begin with the same empty sequence, which must not keep what is theirs.
         return self._shared.memo if self._length else {}
 
-    def derive(self, key: Hashable, extend: Callable[[V, Sequence[AgentStep]], V], *, nothing: V) -> V:
+    def derive(self, key: Hashable, extend: Callable[[_V, Sequence[AgentStep]], _V], *, nothing: _V) -> _V:
         """Return what `extend` makes of `nothing` and these steps. In a run it is called once with each step.
 
         The `key` names the function, which adds further steps to what was made of the steps before them.
         """
         memo = self.memo
-        found: tuple[int, V] = memo.get(key, (0, nothing))
+        found: tuple[int, _V] = memo.get(key, (0, nothing))
         known, value = found
         if known > self._length:
             # A longer sequence has asked before.
