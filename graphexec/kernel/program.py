@@ -172,7 +172,7 @@ class Program:
     def __init__(self, graph: Graph[Any, Any], limits: Limits) -> None:
         check_meters(graph, limits)
         self.limits = limits
-        self._linear_ranks: tuple[Ranks, Mapping[str, Line] | None] = {}, None
+        self._linear_ranks: tuple[Ranks | None, Mapping[str, Line] | None] = None, None
         self.budgets = tuple(graph.budgets)
         self.meters = tuple(dict.fromkeys((*graph.meters, *limits.meters)))
         effects = [effect for node in graph.nodes.values() for effect in node.effects]
@@ -210,9 +210,10 @@ class Program:
     def linear_ranks(self, ranks: Ranks) -> Mapping[str, Line] | None:
         """Return what `linearize` makes of the ranks. The last is kept, because all runs of an executor share it."""
         known, lines = self._linear_ranks
-        if known is not ranks:
+        if known != ranks:
             lines = linearize(ranks, self.limits.iterations)
-            self._linear_ranks = ranks, lines
+            # A copy, because the caller's mapping may be changed.
+            self._linear_ranks = dict(ranks), lines
         return lines
 
     def _find_frames(self, graph: Graph[Any, Any]) -> None:

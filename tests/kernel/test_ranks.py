@@ -83,6 +83,14 @@ def test_step_without_a_lower_rank_ends_the_run(level: int) -> None:
     assert re.match(r"the rank does not fall from halve \(\d+,\) to join \(\d+,\); the certificate belongs to", text)
 
 
+def test_ranks_that_are_changed_after_a_run_are_checked() -> None:
+    ranks = dict(WAY)
+    within = with_ranks(ranks)
+    assert run(DIAMOND, Number(4), within).outcome == Total("halved to 2")
+    ranks["join"] = ((4, ()),)
+    assert "the rank does not fall from halve" in rank_error(DIAMOND, Number(4), within)
+
+
 def test_no_step_follows_a_rank_error() -> None:
     within = with_ranks({**WAY, "halve": ((3, ()),)})
     events = stream(DIAMOND, Number(4), within)
