@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.defects.copies import COPY, NOT_THE_COPY
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("house", settings.get_profile("thorough"), max_examples=10, stateful_step_count=25)
+settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
 # For other versions of the same packages.
 settings.register_profile("quick", settings.get_profile("house"), max_examples=5)
 # For a copy of the package with a seeded defect: the same examples each time, so that the defect does not survive by

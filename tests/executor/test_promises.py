@@ -137,7 +137,7 @@ def edge_cases(world: World) -> list[str]:
     return sorted(set(found))
 
 
-@settings(max_examples=20)
+@settings(max_examples=60)
 @given(plan=plans())
 def test_runs_keep_their_bounds(plan: Plan) -> None:
     for fact in edge_cases(check(plan)):

@@ -113,7 +113,7 @@ def explored(limits: Limits, kind: Kind = "react", tools: Any = (look_up,), **op
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("iterations", [0, 1, 3, 8])
+@pytest.mark.parametrize("iterations", [0, 1, 3, 15])
 def test_executor_takes_few_transitions_per_iteration(iterations: int, kind: Kind) -> None:
     found = explored(Limits(iterations=iterations), kind)
     # A structured agent's rules are four more nodes, one of which asks for the answer after repeated calls.
