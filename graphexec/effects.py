@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias, final
 from graphexec.actions import AgentAction, AgentFinish, Observation, Run, StepStatus
 from graphexec.errors import InputError, LimitsError, ModelError, format_value
 from graphexec.kernel.effects import Effect, NestingEffect, R_co, ask
+from graphexec.kernel.events import CompactReply
 from graphexec.kernel.meters import DEPTH, FAN_OUT, NESTED_RUNS, Exhausted, Limits, Meter, Spent
 from graphexec.messages import ChatRequest, CompletionRequest, ModelReply, ModelRequest, require_reply
 
@@ -178,10 +179,23 @@ class Unreadable:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(CompactReply):
     """The decision of a callable agent, or the error if it could not parse a reply."""
 
     decision: AgentFinish | tuple[AgentAction, ...] | Unreadable
+
+    def compact(self) -> object:
+        """Return a single action, which the run's steps keep, too."""
+        match self.decision:
+            case (AgentAction() as action,):
+                return action
+            case _:
+                return self
+
+    @classmethod
+    def restore(cls, part: AgentAction) -> Decided:
+        """Return the decision for this action."""
+        return cls((part,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +207,7 @@ class CallAgent(Effect[Decided]):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(CompactReply):
     """The outcome of a tool call: the observation, and its status (see `AgentStep.status`).
 
     With `return_direct` the observation is the run's answer. `model_text` is a shorter observation for the model, if
@@ -207,6 +221,21 @@ class ToolResult:
     model_text: str | None = None
     error: str | None = None
     traceback: str | None = field(default=None, compare=False, repr=False)
+
+    def compact(self) -> object:
+        """Return the observation, if it is all that there is."""
+        rest = (self.status, self.return_direct, self.model_text, self.error, self.traceback)
+        # A tool may return a result as its observation, which would be restored as the result itself.
+        return self.observation if rest == _OBSERVED and type(self.observation) is not ToolResult else self
+
+    @classmethod
+    def restore(cls, part: Observation) -> ToolResult:
+        """Return the result with this observation."""
+        return cls(part)
+
+
+# The other fields of a result that is an observation and no more.
+_OBSERVED = ("ok", False, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
 
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import EVENT_ATTRIBUTES, EVENT_ITEM
@@ -40,6 +40,37 @@ class ChargedReply:
     charged: Mapping[str, float]
 
 
+class CompactReply:
+    """A reply of which a journal may keep a part, and restore it from that.
+
+    A journal keeps the replies of the whole run, and the garbage collector visits each object that is kept again and
+    again. A part that is a text it does not visit; another one is kept by the run in any case.
+    """
+
+    __slots__ = ()
+
+    # Replies are recognised by their class, without a call.
+    classes: ClassVar[set[type]] = set()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        CompactReply.classes.add(cls)
+
+    @staticmethod
+    def kept(reply: object) -> tuple[type[Any] | None, object]:
+        """Return what a journal keeps of any reply: the class that restores it, if one does, and a part or the reply."""
+        return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
+
+    def compact(self) -> object:
+        """Return a part of this reply from which it can be restored, or the reply itself if there is none."""
+        raise NotImplementedError
+
+    @classmethod
+    def restore(cls, part: Any) -> Self:
+        """Return the reply that has this part."""
+        raise NotImplementedError
+
+
 # What was sent to `Execution.run`, the second of the run's clock, and how many seconds the call took.
 JournalEntry: TypeAlias = tuple[object, float, float]
 
@@ -49,7 +80,7 @@ class Journal:
     """The replies of a run of `graph` within `limits`, in order, and the snapshot that the run started from.
 
     `began` is when the run began, in seconds since the epoch, and `seconds` how long it has taken until now, on its own
-    clock. It holds the objects that handlers returned. It belongs to this process: pickling a result drops its journal.
+    clock. It holds the objects that handlers returned, or equal ones. It belongs to this process: pickling a result drops its journal.
     """
 
     __slots__ = ("_answers", "_times", "began", "graph", "limits", "scope", "seconds", "start")
@@ -73,7 +104,7 @@ class Journal:
         self.start = start
         self.began = began
         self.seconds = seconds
-        # What was answered, and the two times of each answer, one after the other.
+        # What `CompactReply.kept` returns for each answer, and the two times of each, one after the other.
         self._answers = answers
         self._times = times
 
@@ -92,11 +123,14 @@ class Journal:
         return f"<journal of {len(self)} replies from {self.start.node} on>"
 
     def __len__(self) -> int:
-        return len(self._answers)
+        return len(self._answers) // 2
 
     def __iter__(self) -> Iterator[JournalEntry]:
-        times = iter(self._times)
-        return zip(self._answers, times, times, strict=True)
+        kept, times = iter(self._answers), iter(self._times)
+        # Any: the class is that of the reply that has the part.
+        kind: Any
+        for kind, part, at, seconds in zip(kept, kept, times, times, strict=True):
+            yield part if kind is None or type(part) is kind else kind.restore(part), at, seconds
 
 
 def attach_journal(error: BaseException, journal: Journal) -> None:

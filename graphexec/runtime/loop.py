@@ -14,7 +14,7 @@ from typing import Any, TypeVar, final
 
 from graphexec.errors import EventLoopError, MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext, members_of
-from graphexec.kernel.events import Cut, Done, Failed, Journal, MemberReply, Reported, attach_journal
+from graphexec.kernel.events import CompactReply, Cut, Done, Failed, Journal, MemberReply, Reported, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
@@ -139,7 +139,7 @@ class RunLoop:
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
-        # The journal's entries: the answers, and the two times of each, which take a third of the memory in an array.
+        # What the journal keeps of the answers, and the two times of each, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")
         self.io = io
@@ -188,9 +188,8 @@ class RunLoop:
 
     def _fail(self, error: BaseException) -> None:
         close_calls(self._calls)
-        snapshot = self.execution.snapshot()
+        snapshot, journal = self.execution.snapshot(), self._journal()
         attach_snapshot(error, snapshot)
-        journal = self._journal()
         attach_journal(error, journal)
         if self._notify is not None:
             self._notify.end(Failed(error, snapshot, self.execution.call(), journal.seconds))
@@ -308,7 +307,9 @@ class RunLoop:
                 took = now - asked_at
                 answer = (reply, now, took)
                 # `record` written out, as each effect needs it.
-                answers += (reply if item.charged is None else keep_charged(reply, item),)
+                kept = reply if item.charged is None else keep_charged(reply, item)
+                kind = type(kept)
+                answers += (kind, kept.compact()) if kind in CompactReply.classes else (None, kept)
                 times.extend((now, took))
         except BaseException as error:
             from graphexec._mistakes.event_loops import raise_loop_error
@@ -332,7 +333,7 @@ class RunLoop:
 
     def record(self, answer: object, now: float, took: float) -> None:
         """Add an answer, which came at `now` after `took` seconds, to the journal."""
-        self.answers.append(answer)
+        self.answers += CompactReply.kept(answer)
         self.times.extend((now, took))
 
     def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:

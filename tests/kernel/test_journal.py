@@ -14,6 +14,7 @@ from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_age
 from graphexec.actions import Run
 from graphexec.effects import ToolResult
 from graphexec.kernel import replay
+from graphexec.kernel.events import CompactReply
 from graphexec.models import ScriptedModel
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -97,7 +98,7 @@ def test_incomplete_journal_is_replayed_to_its_end() -> None:
     assert journal is not None
     whole = list(replay(journal))
     answer, *times = next(iter(journal))
-    cut = type(journal)(journal.graph, journal.limits, journal.start, [answer], times)
+    cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.kept(answer), times)
     part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)

@@ -22,7 +22,17 @@ from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.inputs import Inputs
 from graphexec.executor.result import Ending, RunResult, T_co
 from graphexec.kernel.effects import CallContext, DetachedScope
-from graphexec.kernel.events import Answered, Cut, Done, Event, Journal, JournalEntry, attach_journal, journal_of
+from graphexec.kernel.events import (
+    Answered,
+    CompactReply,
+    Cut,
+    Done,
+    Event,
+    Journal,
+    JournalEntry,
+    attach_journal,
+    journal_of,
+)
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.snapshot import Snapshot
@@ -136,7 +146,8 @@ class Fork(Generic[T_co]):
         if journal is None:
             return None
         entries = [*self._entries, *journal]
-        answers, times = [answer for answer, *_ in entries], [time for _, *times in entries for time in times]
+        answers = [kept for answer, *_ in entries for kept in CompactReply.kept(answer)]
+        times = [time for _, *times in entries for time in times]
         began = None if journal.began is None else journal.began - self.snapshot.spent.seconds
         return Journal(
             journal.graph,
