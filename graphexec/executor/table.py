@@ -297,17 +297,16 @@ def _read_decision(replied: Replied, agent: Agent) -> Acted | AgentFinish:
 @node
 def dispatch_tools(acted: Acted) -> Asks[CallTool, Observed]:
     """Call the tools of the actions that have no answer, concurrently; the results keep the order of the actions."""
-    actions = acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]
     results: tuple[ToolResult, ...]
-    if len(actions) == 1:
-        (action,) = actions
-        # Yielded directly: a batch of one would cost three more calls at each step.
-        result: ToolResult = yield CallTool(action.tool, action.tool_input, acted.run, action.call_id)
-        results = (result,)
-    else:
-        results = yield from ask_all(
-            [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
-        )
+    match acted.actions if not acted.answers else [acted.actions[place] for place in acted.open]:
+        case (action,):
+            # Yielded directly: a batch of one would cost three more calls at each step.
+            result: ToolResult = yield CallTool(action.tool, action.tool_input, acted.run, action.call_id)
+            results = (result,)
+        case actions:
+            results = yield from ask_all(
+                [CallTool(action.tool, action.tool_input, acted.run, action.call_id) for action in actions]
+            )
     return acted.with_results(results) if acted.answers else Observed(acted.run, acted.actions, results)
 
 

@@ -58,7 +58,7 @@ class CompactReply:
 
     @staticmethod
     def kept(reply: object) -> tuple[type[Any] | None, object]:
-        """Return what a journal keeps of any reply: the class that restores it, if one does, and a part or the reply."""
+        """Return what a journal keeps of a reply: the class that restores it, if one does, and a part or the reply."""
         return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
 
     def compact(self) -> object:
@@ -80,7 +80,8 @@ class Journal:
     """The replies of a run of `graph` within `limits`, in order, and the snapshot that the run started from.
 
     `began` is when the run began, in seconds since the epoch, and `seconds` how long it has taken until now, on its own
-    clock. It holds the objects that handlers returned, or equal ones. It belongs to this process: pickling a result drops its journal.
+    clock. It has the replies that handlers returned, or equal ones. It belongs to this process: pickling a result drops
+    its journal.
     """
 
     __slots__ = ("_answers", "_times", "began", "graph", "limits", "scope", "seconds", "start")

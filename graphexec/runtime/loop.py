@@ -139,7 +139,7 @@ class RunLoop:
         # Without a consumer to wait for, the engine calls the observers directly.
         called = notify if on_event is None else None
         self.path = self.execution.run(observed=self.observed, by_member=True, notify=called)
-        # What the journal keeps of the answers, and the two times of each, which take a third of the memory in an array.
+        # What the journal keeps of the answers, and their times, which take a third of the memory in an array.
         self.answers: list[object] = []
         self.times = array("d")
         self.io = io
@@ -307,9 +307,8 @@ class RunLoop:
                 took = now - asked_at
                 answer = (reply, now, took)
                 # `record` written out, as each effect needs it.
-                kept = reply if item.charged is None else keep_charged(reply, item)
-                kind = type(kept)
-                answers += (kind, kept.compact()) if kind in CompactReply.classes else (None, kept)
+                kept: Any = reply if item.charged is None else keep_charged(reply, item)
+                answers += (type(kept), kept.compact()) if type(kept) in CompactReply.classes else (None, kept)
                 times.extend((now, took))
         except BaseException as error:
             from graphexec._mistakes.event_loops import raise_loop_error

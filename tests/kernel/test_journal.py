@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec import AgentExecutor, Done, Reported, RunResult, create_react_agent, snapshot_of, tool
-from graphexec.actions import Run
-from graphexec.effects import ToolResult
-from graphexec.kernel import replay
-from graphexec.kernel.events import CompactReply
+from graphexec.actions import AgentAction, AgentFinish, Run
+from graphexec.effects import Decided, ToolResult, Unreadable
+from graphexec.kernel import Journal, replay
+from graphexec.kernel.events import CompactReply, MemberReply
 from graphexec.models import ScriptedModel
 
 CALL = "Look.\nAction: look_up\nAction Input: a"
@@ -109,3 +109,40 @@ def test_journal_is_not_copied() -> None:
     assert journal is not None
     assert copy.copy(journal) is journal
     assert copy.deepcopy(journal) is journal
+
+
+ACTION = AgentAction("look_up", {"what": "a"})
+REPLIES = (
+    Decided((ACTION,)),
+    Decided((ACTION, ACTION)),
+    Decided(()),
+    Decided(AgentFinish({"output": "42"})),
+    Decided(Unreadable("no action", "try again")),
+    ToolResult("found"),
+    ToolResult(None),
+    ToolResult(ToolResult("inner")),
+    ToolResult("late", "timed_out", error="TimeoutError", traceback="line 1"),
+    ToolResult("answer", return_direct=True),
+    ToolResult("long", model_text="short"),
+    ToolResult("found", traceback="line 1"),
+    MemberReply(0, ToolResult("found")),
+    None,
+)
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=repr)
+def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
+    result = executor(["Final Answer: so"]).run("?")
+    journal = result.journal
+    assert journal is not None
+    kept = CompactReply.kept(reply)
+    [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
+    assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
+    # `traceback` is not compared.
+    assert getattr(restored, "traceback", None) == getattr(reply, "traceback", None)
+
+
+def test_journal_keeps_the_part_of_a_usual_reply() -> None:
+    assert CompactReply.kept(Decided((ACTION,))) == (Decided, ACTION)
+    assert CompactReply.kept(ToolResult("found")) == (ToolResult, "found")
+    assert CompactReply.kept("found") == (None, "found")
