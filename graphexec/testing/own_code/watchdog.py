@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar, final
@@ -206,17 +207,28 @@ class _Begun:
 
     def interrupt(self) -> None:
         """End the loops of threads that hang; one in a blocking call continues as a daemon."""
-        for ident in filter(_is_running, list(self.user_stacks())):
-            _raise_in(ident)
+        # More than once: a run that fails tells its observers, and one of these may be what hangs.
+        for _ in range(_INTERRUPTS):
+            running = list(filter(_is_running, list(self.user_stacks())))
+            if not running:
+                return
+            for ident in running:
+                _raise_in(ident, partial(self._hangs, ident))
 
+    def _hangs(self, ident: int) -> bool:
+        return ident in self.user_stacks()
+
+
+# How often the threads that hang are interrupted.
+_INTERRUPTS = 10
 
 # Seconds in which no other thread runs, and how often a moment is awaited in which a thread can be interrupted.
 _UNDISTURBED = 0.05
 _ATTEMPTS = 40
 
 
-def _raise_in(ident: int) -> None:
-    """Raise `_GivenUpError` in a running thread, but not in the code of a tracer that the thread is calling.
+def _raise_in(ident: int, hangs: Callable[[], bool]) -> None:
+    """Raise `_GivenUpError` in a running thread if it still `hangs`, but not in the code of a tracer that it calls.
 
     The tracer of coverage acquires a lock in Python code; an exception there would leave it locked, so that all threads
     would hang.
@@ -229,7 +241,7 @@ def _raise_in(ident: int) -> None:
             time.sleep(0.001)
             # There is no public way to read a thread's frame.
             frame = sys._current_frames().get(ident)  # pyright: ignore[reportPrivateUsage]
-            if frame is None:
+            if frame is None or not hangs():
                 return
             if str(frame.f_globals.get("__name__")).partition(".")[0] != tracer:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_GivenUpError))
@@ -250,12 +262,19 @@ def _is_running(ident: int) -> bool:
     An idle thread would not notice an exception, and until it does, Python 3.11 with a tracer, such as that of
     coverage, hangs.
     """
+    # There is no public way to ask whether a thread, of which only the identifier is known, has ended.
+    if ident not in sys._current_frames():  # pyright: ignore[reportPrivateUsage]
+        return False
     if not hasattr(time, "pthread_getcpuclockid"):
         return True
     clock = time.pthread_getcpuclockid(ident)
     before = time.clock_gettime(clock)
     time.sleep(_LOOK)
-    return time.clock_gettime(clock) > before
+    try:
+        return time.clock_gettime(clock) > before
+    except OSError:
+        # It has ended since.
+        return False
 
 
 def _is_installed(frame: FrameType) -> bool:
