@@ -94,8 +94,8 @@ def coverage(session: nox.Session) -> None:
 def long(session: nox.Session) -> None:
     """Run the long tests, with the model checkers, the local model and the browser, where these are installed."""
     python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
-    # A module has one browser, so its tests stay in one process; a browser takes more than one processor.
-    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=loadfile", THOROUGH)
+    # A process has one browser, which takes more than one processor.
+    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=worksteal", THOROUGH)
     # The local model takes all processors by itself.
     python(session, "pytest", "-m", "local_model", "-n0", THOROUGH)
 
