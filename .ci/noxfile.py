@@ -22,6 +22,9 @@ PURE = tuple(
     for room in ("agents", "draw", "executor", "kernel", "nodes", "runtime", "semantics", "testing", "tools", "verify")
 )
 
+# Where the tests are that need a browser, as tests/test_structure.py checks: to collect all others takes a while.
+BROWSER = ("tests/browser", "tests/draw", "tests/live")
+
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
 EXTRAS = ".[cli,draw,live,local,testing]"
 TEST_TOOLS = ("httpx-sse", "httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
@@ -94,8 +97,8 @@ def coverage(session: nox.Session) -> None:
 def long(session: nox.Session) -> None:
     """Run the long tests, with the model checkers, the local model and the browser, where these are installed."""
     python(session, "pytest", "-m", "slow and not local_model and not browser", THOROUGH)
-    # A module has one browser, so its tests stay in one process; a browser takes more than one processor.
-    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=loadfile", THOROUGH)
+    # A process has one browser, which takes more than one processor.
+    python(session, "pytest", "-m", "browser and not local_model", "-n2", "--dist=worksteal", THOROUGH, *BROWSER)
     # The local model takes all processors by itself.
     python(session, "pytest", "-m", "local_model", "-n0", THOROUGH)
 

@@ -13,12 +13,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.defects.copies import COPY, NOT_THE_COPY
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("house", settings.get_profile("thorough"), max_examples=20, stateful_step_count=25)
@@ -113,6 +116,24 @@ def _collected_garbage() -> Iterator[None]:  # pyright: ignore[reportUnusedFunct
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Browser":
+    """Return Chromium, which the tests of a process share."""
+    from tests.draw.browser import shared_browser
+
+    return shared_browser()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Close the browser before a module of other tests: Playwright's event loop allows no other in its thread."""
+    known = sys.modules.get("tests.draw.browser")
+    if known is None or (nextitem is not None and nextitem.path == item.path):
+        return
+    if nextitem is None or nextitem.get_closest_marker("browser") is None:
+        known.close_shared_browser()
 
 
 @pytest.hookimpl(optionalhook=True)

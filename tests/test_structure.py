@@ -156,3 +156,10 @@ def test_no_two_classes_share_a_public_name() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
     assert {name for name, count in defined.items() if count > 1} == set()
+
+
+def test_browser_tests_are_in_three_folders() -> None:
+    """CI collects no other tests for the browser."""
+    mark = "mark." + "browser"
+    found = [path for path in (TOP / "tests").rglob("test_*.py") if mark in path.read_text(encoding="utf-8")]
+    assert {path.relative_to(TOP / "tests").parts[0] for path in found} == {"browser", "draw", "live"}

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.mermaid import load
-from tests.draw.browser import chromium
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 
-# Scope "module": Playwright's event loop runs until it is closed, and other tests run loops of their own.
 @pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
+def page(browser: Browser) -> Iterator[Page]:
     """An empty page."""
-    with chromium() as browser:
-        # Larger than any picture, so that nothing is scaled.
-        yield browser.new_page(viewport={"width": 2000, "height": 1500})
+    # Larger than any picture, so that nothing is scaled.
+    empty = browser.new_page(viewport={"width": 2000, "height": 1500})
+    yield empty
+    empty.close()
 
 
 @pytest.fixture(scope="module")

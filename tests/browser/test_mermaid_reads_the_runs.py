@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def recorded() -> list[Recording]:
-    """Random runs, made before the browser starts: its event loop allows no other in its thread."""
+    """Random runs, made in a thread, since the browser's event loop allows no other in its own."""
     found: list[Recording] = []
 
     @settings(max_examples=100, database=None)
@@ -29,7 +30,8 @@ def recorded() -> list[Recording]:
     def keep(recording: Recording) -> None:
         found.append(recording)
 
-    keep()
+    with ThreadPoolExecutor() as threads:
+        threads.submit(keep).result()
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +17,8 @@ from graphexec.draw.page import html
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# First Chromium without its windows, which takes half of the time to open a page.
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # No background requests, and no screen.
 _ARGUMENTS = (
     "--no-sandbox",
@@ -37,6 +38,32 @@ class Opened:
     page: Page
     requests: list[str] = field(default_factory=list[str])
     faults: list[str] = field(default_factory=list[str])
+
+
+# What closes the browser that tests of this process share; and that browser, while there is one.
+_closing = ExitStack()
+_shared: list[Browser] = []
+
+
+def shared_browser() -> Browser:
+    """Return the browser of this process, which `close_shared_browser` closes. Tests have pages of their own in it."""
+    if _shared and not _shared[0].is_connected():
+        close_shared_browser()
+    if not _shared:
+        _shared.append(_closing.enter_context(chromium()))
+    return _shared[0]
+
+
+def close_shared_browser() -> None:
+    """Close the browser of this process, if it has started one."""
+    _shared.clear()
+    _closing.close()
+
+
+def fragment(page: Page) -> str:
+    """Return the part of the address after the page's own, which Playwright's `url` learns of later."""
+    found: str = page.evaluate("decodeURIComponent(location.hash)")
+    return found
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from graphexec.live import serving
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from tests.cli.traced import record_run
-from tests.draw.browser import chromium, open_page, open_run
+from tests.draw.browser import open_page, open_run
 from tests.draw.debugged import failed_run, sixty_steps, two_agents
 from tests.traces import read_compact, read_trace
 
@@ -257,12 +257,6 @@ def test_trace_grows_with_its_steps(kind: str) -> None:
 
 
 # ---- the page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from graphexec.draw import Recording, compare_runs
 from graphexec.draw.page.bundle import bundle
 from graphexec.errors import InputError
 from graphexec.messages import ModelReply, Reasoning
-from tests.draw.browser import open_text
+from tests.draw.browser import fragment, open_text
 from tests.draw.debugged import Turn, answering, calling, failed_run, record, sixty_steps
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ def test_keys_visit_the_differences(browser: Browser, tmp_path: Path) -> None:
         # The reply is in the prompt of the next request.
         assert selected(page) == "step 9 in A · step 9 in B"
         assert "PROMPT: ASSISTANT" in page.locator("#detail").inner_text()
-        assert "step=9" in page.url
+        assert "step=9" in fragment(page)
         page.reload()
         assert selected(page) == "step 9 in A · step 9 in B"
         page.keyboard.press("n")
-        assert "step=5" in page.url
+        assert "step=5" in fragment(page)
         page.keyboard.press("N")
-        assert "step=9" in page.url
+        assert "step=9" in fragment(page)
         page.keyboard.press("Home")
         assert page.locator("#detail h2").inner_text() == "start"
         page.keyboard.press("ArrowRight")
@@ -234,7 +234,7 @@ def test_alignment_takes_linear_time(browser: Browser) -> None:
         });
         const [left, right] = [steps(3), steps(5)];
         let least = Infinity;
-        for (let time = 0; time < 3; time += 1) {
+        for (let time = 0; time < 5; time += 1) {
           const began = performance.now();
           alignSteps(left, right);
           least = Math.min(least, performance.now() - began);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -107,8 +108,10 @@ def test_copied_tests_repeat_their_steps(browser: Browser, tmp_path: Path) -> No
     count = 0
     for make in (react_run, structured_run, unparsed_run, failed_run, twelve_tools, sixty_steps):
         recording = make()
-        for step in model_steps(recording)[-4:]:
-            with open_run(browser, tmp_path, recording, f"#step={step}") as page:
+        with open_run(browser, tmp_path, recording) as page:
+            for step in model_steps(recording)[-4:]:
+                page.goto(f"{page.url.split('#')[0]}#step={step}")
+                page.locator("#detail .where", has_text=re.compile(rf"^step {step}\b")).wait_for()
                 page.locator(".copy", has_text="copy pytest").click()
                 (tests / f"test_{make.__name__}_{step}.py").write_text(clipboard(page), encoding="utf-8")
                 count += 1

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from graphexec.draw.page.bundle import bundle
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -21,8 +21,8 @@ Parts = list[tuple[str, str]]
 
 
 @pytest.fixture(scope="module")
-def page() -> Generator[Page]:
-    with chromium() as browser, open_page(browser, "about:blank") as one:
+def page(browser: Browser) -> Generator[Page]:
+    with open_page(browser, "about:blank") as one:
         one.page.add_script_tag(content=bundle("base/diff.js"))
         yield one.page
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from graphexec.draw import draw, picture_of
 from graphexec.draw.page import html
-from tests.draw.browser import Opened, chromium, open_page
+from tests.draw.browser import Opened, open_page
 from tests.draw.plugged import APPROVE, CRITIC, MANY, OUTPUT, plugged
 from tests.draw.test_pieces import run_with_a_piece
 
@@ -20,19 +19,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture(scope="module")
-def chrome() -> Iterator[Browser]:
-    with chromium() as browser:
-        yield browser
-
-
 @pytest.fixture
-def opened(chrome: Browser, tmp_path: Path) -> Any:
+def opened(browser: Browser, tmp_path: Path) -> Any:
     file = tmp_path / "page.html"
 
     def open_text(text: str) -> Any:
         file.write_text(text, "utf-8")
-        return open_page(chrome, file.as_uri())
+        return open_page(browser, file.as_uri())
 
     return open_text
 

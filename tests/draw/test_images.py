@@ -6,7 +6,7 @@ import functools
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,8 +22,11 @@ from graphexec.draw.runs.labels import format_call, format_data, format_reply
 from graphexec.messages import Image, ToolCall
 from graphexec.messages.images import image_from_json
 from graphexec.models import ScriptedModel
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_page
 from tests.models.pictures import ADDRESS, CAT, DOG
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 LABEL = "image/gif, 42 bytes"
 
@@ -116,9 +119,9 @@ def test_page_shows_labels(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_prompt_on_the_page_shows_labels(tmp_path: Path) -> None:
+def test_prompt_on_the_page_shows_labels(browser: Browser, tmp_path: Path) -> None:
     page = run().draw(tmp_path / "run.html")
-    with chromium() as browser, open_page(browser, page.as_uri()) as one:
+    with open_page(browser, page.as_uri()) as one:
         one.page.locator("#slider").fill("1")
         asked = one.page.locator("#detail .part.model")
         assert asked.get_by_text("[image 1: image/png, 70 bytes]").count() == 1

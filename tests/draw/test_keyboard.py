@@ -11,7 +11,7 @@ import pytest
 from graphexec.draw import compare_runs, picture_of
 from graphexec.draw.page import html
 from graphexec.executor import AGENT_EXECUTOR
-from tests.draw.browser import open_text
+from tests.draw.browser import fragment, open_text
 from tests.draw.debugged import failed_run, sixty_steps
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def test_keys_of_two_runs_select_pairs(browser: Browser, tmp_path: Path) -> None
         for key in keys:
             go(page, 2)
             page.keyboard.press(key)
-            shown[key] = page.url.partition("step=")[2]
+            shown[key] = fragment(page).partition("step=")[2]
         assert {key: int(at) - 2 for key, at in shown.items() if key.startswith("Arrow") or key in "jk"} == {
             "ArrowRight": 1, "ArrowDown": 1, "j": 1, "ArrowLeft": -1, "ArrowUp": -1, "k": -1,
         }  # fmt: skip

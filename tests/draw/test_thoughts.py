@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,9 +18,12 @@ from graphexec.draw.runs.sequence import sequence_mermaid
 from graphexec.draw.runs.timeline import timeline
 from graphexec.messages import ModelReply, Reasoning, ReplyDelta, Usage
 from graphexec.models import ScriptedModel
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_page
 from tests.executor.actors import call, echo
 from tests.models.picky_server import PickyServer
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 LONG = "I think of a number. " * 100
 THOUGHT = ModelReply("", (call("echo", text="a"),), Usage(900, 20, 512), reasoning=(Reasoning(LONG, "secret"),))
@@ -70,11 +73,11 @@ def test_page_has_the_reasoning_but_not_its_data(thoughtful: Recording) -> None:
 
 
 @pytest.mark.browser
-def test_page_folds_the_reasoning(thoughtful: Recording, tmp_path: Path) -> None:
+def test_page_folds_the_reasoning(browser: Browser, thoughtful: Recording, tmp_path: Path) -> None:
     pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
     file = tmp_path / "page.html"
     file.write_text(html(thoughtful.machine, thoughtful), "utf-8")
-    with chromium() as browser, open_page(browser, file.as_uri(), size=(1440, 900)) as opened:
+    with open_page(browser, file.as_uri(), size=(1440, 900)) as opened:
         page = opened.page
         assert "cached tokens\n512" in page.locator("#totals").inner_text().lower()
         page.keyboard.press("Home")

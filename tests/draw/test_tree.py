@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from graphexec.draw import Recording
-from tests.draw.browser import chromium, open_run
+from tests.draw.browser import open_run
 from tests.draw.debugged import (
     answering,
     calling,
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 def where(page: Page) -> str:
@@ -185,13 +178,17 @@ def test_ten_thousand_steps_make_few_rows(browser: Browser, tmp_path: Path) -> N
         assert page.locator("#lanes .call, #lanes .used").count() <= 3 * (width + 1)
         moved: float = page.evaluate(
             """() => {
-              const began = performance.now();
-              for (let at = 0; at < 10; at += 1)
-                document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
-              return performance.now() - began;
+              let least = Infinity;
+              for (let time = 0; time < 3; time += 1) {
+                const began = performance.now();
+                for (let at = 0; at < 10; at += 1)
+                  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
+                least = Math.min(least, performance.now() - began);
+              }
+              return least;
             }"""
         )
-        assert where(page) == "9,993 / 10,002"
+        assert where(page) == "9,973 / 10,002"
         # A tenth of this, but for a busy machine.
         assert moved < 3000
 

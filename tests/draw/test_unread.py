@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,8 +14,11 @@ from graphexec.draw import Recording, recording_of, sequence_mermaid, timeline
 from graphexec.draw.runs.visits import unread_text, visits_of
 from graphexec.errors import InputError
 from graphexec.models import ScriptedModel
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_page
 from tests.executor.actors import echo
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 INVENTED = "Observation: a rabbit\nThought: it is cute"
 LIED = "Observation: that is right"
@@ -71,9 +74,9 @@ def test_page_has_it_as_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_end_of_the_page_shows_it(tmp_path: Path) -> None:
+def test_end_of_the_page_shows_it(browser: Browser, tmp_path: Path) -> None:
     page = invented_run().draw(tmp_path / "run.html")
-    with chromium() as browser, open_page(browser, page.as_uri()) as one:
+    with open_page(browser, page.as_uri()) as one:
         one.page.locator("#slider").press("End")
         detail = one.page.locator("#detail")
         assert detail.get_by_text("Not read, since the model invented it").count() == 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from graphexec.draw import Recording
-from tests.draw.browser import chromium, open_run
+from tests.draw.browser import open_run
 from tests.draw.debugged import answering, calling, failed_run, record, sixty_steps, twelve_tools
 
 if TYPE_CHECKING:
@@ -19,12 +18,6 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pygraphviz", reason="the page's machine is laid out with Graphviz")
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 def box_of(element: Locator) -> FloatRect:

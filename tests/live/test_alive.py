@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +20,13 @@ from tests.cli.conversations import Silence
 from tests.cli.conversations import serving as model_serving
 from tests.cli.terminals import Program
 from tests.cli.test_run import asking
-from tests.draw.browser import chromium, open_page
+from tests.draw.browser import open_page
 from tests.live.readers import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as one:
-        yield one
 
 
 # Whether the clock shows more seconds than these.
@@ -62,7 +55,7 @@ def test_clock_rises_and_pieces_appear_before_the_reply(browser: Browser) -> Non
         page.locator("#detail h2", has_text="plan").wait_for()
         before = seconds_shown(page)
         for rise in (1, 2, 3):
-            page.wait_for_function(RISEN, arg=before + rise, timeout=5000)
+            page.wait_for_function(RISEN, arg=before + rise, timeout=PATIENCE * 1000)
         for piece in ("One ", "two ", "three."):
             recorder(Reported("plan", asked.effect, ReplyDelta(piece), asked.call))
             page.locator("#detail pre.streamed", has_text=piece.strip()).wait_for()
@@ -141,5 +134,5 @@ def test_killed_writer_gives_no_sign_of_life(browser: Browser, tmp_path: Path) -
         one.page.wait_for_timeout(7000)
         assert "no sign of life" not in connection.inner_text()
         program.process.send_signal(signal.SIGKILL)
-        connection.filter(has_text="no sign of life").wait_for(timeout=10_000)
+        connection.filter(has_text="no sign of life").wait_for(timeout=PATIENCE * 1000)
         assert one.page.locator("#status").inner_text() == "no sign of life"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +18,7 @@ from graphexec import AgentExecutor, create_tool_calling_agent
 from graphexec.draw import Recording
 from graphexec.live import serving
 from graphexec.messages import ModelReply, ModelRequest
-from tests.draw.browser import chromium, open_page, open_run
+from tests.draw.browser import open_page, open_run
 from tests.draw.debugged import answering
 from tests.live.readers import PATIENCE
 from tests.live.test_forks import OBSERVATION, look_up, make, recorder_of_run
@@ -50,12 +49,6 @@ ATTACK = """async ([address, kind]) => {
     document.body.append(form);
     form.submit();
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as one:
-        yield one
 
 
 @pytest.fixture

@@ -353,7 +353,7 @@ interface DamagedRunData {
 interface Run {
   arrows: ArrowData[];
   /** The indices of the arrows, by source and outcome. */
-  edges: Map<string, number>;
+  edges: Map<string, Map<string, number>>;
   /** The nodes by name. */
   boxes: Map<string, BoxData>;
   start: Partial<StartRecord>;
@@ -396,7 +396,7 @@ interface Visit {
   spans: [import("./run/lanes.js").CallKind, import("./run/lanes.js").CallSpan][] | null;
   keys: Map<boolean, string> | null;
   /** Its calls, as they were with so many records. */
-  requests?: { records: number; found: CallGroup[] };
+  requests?: { records: number; found: CallGroup[]; calls: Call[] };
   /** The iteration that it consumes, or null. */
   iteration: number | null;
   /** The number of the last iteration before it. */

@@ -32,47 +32,65 @@ export function makeRecordReader() {
     }
     if (written === null || typeof written !== "object" || depth >= DEEP) return written;
     if (Array.isArray(written)) {
-      const bases = Array.isArray(base) ? base : [];
       /** @type {any[]} */
       const elements = [];
-      for (const [place, one] of written.entries())
-        elements.push(read(one, place < bases.length ? bases[place] : elements[place - 1], depth + 1));
+      const bases = Array.isArray(base) ? base.length : 0;
+      for (let place = 0; place < written.length; place += 1)
+        elements.push(read(written[place], place < bases ? base[place] : elements[place - 1], depth + 1));
       return elements;
     }
     if (isOpaque(written)) return written;
-    if (!Object.hasOwn(written, MARK)) return changed(Object.entries(written), isObject(base) ? base : {}, depth);
+    if (!Object.hasOwn(written, MARK)) return changed(written, isObject(base) ? base : {}, depth);
     const mark = written[MARK];
     if (typeof mark === "number") return strings[mark];
-    if (!Array.isArray(mark)) return changed(Object.entries(mark), {}, depth);
+    if (!Array.isArray(mark)) return changed(mark, {}, depth);
     strings.push(mark.map((part) => (typeof part === "number" ? strings[part] : part)).join(""));
     return strings.at(-1);
   }
 
   /**
    * Return a copy of an object with some fields changed or added.
-   * @param {[string, any][]} fields
+   * @param {Record<string, any>} fields
    * @param {Record<string, any>} base
    * @param {number} depth
+   * @param {string} [mark] A field that is not one of the data.
    * @returns {Record<string, any>}
    */
-  function changed(fields, base, depth) {
-    const values = new Map(Object.entries(base));
-    const changes = new Map(fields.map(([name, one]) => [name, read(one, values.get(name), depth + 1)]));
+  function changed(fields, base, depth, mark) {
+    // A large run has thousands of records, so no field is put into a list or a map on the way.
+    const made = { ...base };
+    for (const name in fields)
+      if (name !== mark)
+        set(made, name, read(fields[name], Object.hasOwn(base, name) ? base[name] : undefined, depth + 1));
     // No two records share an object, since scripts tell objects apart.
-    for (const [name, one] of values) if (!changes.has(name)) values.set(name, copy(one));
-    return Object.fromEntries([...values, ...changes]);
+    for (const name in base)
+      if (typeof base[name] === "object" && (name === mark || !Object.hasOwn(fields, name)))
+        set(made, name, copy(base[name]));
+    return made;
   }
 
   return (written) => {
-    const { [MARK]: kind, ...fields } = written;
+    const kind = written[MARK];
     const again = typeof kind === "number" && !isOpaque(written);
     const base = again && "spent" in kinds[kind] ? { ...kinds[kind], spent } : kinds[kind];
-    const record = again ? changed(Object.entries(fields), base, 0) : read(written, null, 0);
+    const record = again ? changed(written, base, 0, MARK) : read(written, null, 0);
     if (again) kinds[kind] = record;
     else kinds.push(record);
     if ("spent" in record) ({ spent } = record);
     return record;
   };
+}
+
+/**
+ * Set a field of an object of its own: an assignment to `__proto__` would set the prototype.
+ * @param {Record<string, any>} to
+ * @param {string} name
+ * @param {any} value
+ */
+function set(to, name, value) {
+  if (name === "__proto__")
+    Object.defineProperty(to, name, { value, writable: true, enumerable: true, configurable: true });
+  else to[name] = value;
 }
 
 /**
@@ -89,7 +107,8 @@ function isObject(value) {
  * @returns {boolean}
  */
 function isOpaque(value) {
-  return Object.keys(value).some((name) => /^[0-9]/.test(name));
+  for (const name in value) if (name >= "0" && name < ":") return true;
+  return false;
 }
 
 /**
@@ -100,5 +119,7 @@ function isOpaque(value) {
 function copy(value) {
   if (Array.isArray(value)) return value.map(copy);
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, copy(one)]));
+  const made = { ...value };
+  for (const name in value) if (typeof value[name] === "object") set(made, name, copy(value[name]));
+  return made;
 }

@@ -50,6 +50,8 @@ export function inline(value) {
  */
 export function number(value) {
   if (typeof value !== "number") return String(value);
+  // Formatting takes most of the time of a long list of links to steps.
+  if (value > 0 && value < 1000 && Number.isInteger(value)) return String(value);
   return (value < 1 ? SMALL : LARGE).format(value);
 }
 

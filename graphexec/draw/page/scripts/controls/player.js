@@ -11,7 +11,7 @@ import { failedPositions } from "../run/failures.js";
 import { lastPosition, run, visitAt } from "../run/run.js";
 import { matchFrom } from "../run/searching.js";
 import { writeAddress } from "./address.js";
-import { keepInSight, listSteps } from "./steps.js";
+import { listSteps } from "./steps.js";
 import { drawWaterfall } from "./waterfall.js";
 
 export const slider = byId("slider");
@@ -43,9 +43,9 @@ export function show(again, { reveal = true } = {}) {
   light(view.position);
   showTicks();
   drawWaterfall(view.position);
+  // Both scroll, for which the browser lays out what has changed: in this order, each row and part once.
+  listSteps(view.position, { reveal, inSight: true });
   showDetail(view.position, again);
-  listSteps(view.position, { reveal });
-  keepInSight();
   showMatches(view.position);
   byId("first").disabled = byId("back").disabled = view.position === 0;
   byId("forward").disabled = byId("last").disabled = view.position === lastPosition();

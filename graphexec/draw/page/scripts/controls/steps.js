@@ -77,16 +77,18 @@ function lastOf(group) {
 
 /**
  * Show the rows, and the one of a position. The row of its iteration opens, unless the position was chosen in the list: then
- * the rows stay as they are.
+ * the rows stay as they are. With `inSight`, the list scrolls to the row.
  * @param {number} position
- * @param {{reveal?: boolean}} options
+ * @param {{reveal?: boolean, inSight?: boolean}} options
  */
-export function listSteps(position, { reveal = true } = {}) {
+export function listSteps(position, { reveal = true, inSight = false } = {}) {
   if (reveal) revealed = rowsAround(position);
   listed = view.found ? view.found.map(matchRow) : makeTree(isOpen, { asking });
   currentRow = rowOf(position);
   byId("list-title").textContent = listTitle();
   rows.resize(listed.length);
+  // First, since the rows in sight are made.
+  if (inSight && currentRow >= 0) rows.reveal(currentRow);
   rows.draw();
   const row = listed[currentRow];
   if (row) list.setAttribute("aria-activedescendant", idOf(row));
@@ -97,10 +99,6 @@ export function listSteps(position, { reveal = true } = {}) {
 function listTitle() {
   if (view.found) return "Steps found";
   return iterationGroups().some(([{ number }]) => number !== null) ? "Iterations" : "Steps";
-}
-
-export function keepInSight() {
-  if (currentRow >= 0) rows.reveal(currentRow);
 }
 
 /**

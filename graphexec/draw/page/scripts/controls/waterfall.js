@@ -81,8 +81,18 @@ export function turnWaterfall() {
  * @param {number} ended
  */
 function place(bar, began, ended) {
-  bar.style.insetInlineStart = `${(100 * began) / (chart.seconds || 1)}%`;
-  bar.style.width = `${(100 * (ended - began)) / (chart.seconds || 1)}%`;
+  bar.style.cssText = placeText(began, ended);
+}
+
+/**
+ * Return where a time lies, as a style: set at once, since the browser reads each property that is set alone.
+ * @param {number} began
+ * @param {number} ended
+ * @returns {string}
+ */
+function placeText(began, ended) {
+  const percent = 100 / (chart.seconds || 1);
+  return `inset-inline-start:${began * percent}%;width:${(ended - began) * percent}%;`;
 }
 
 /**
@@ -135,10 +145,8 @@ function trackElement({ kind, lanes: count, bars }, high) {
     const failed = one.spans.some((span) => span.failed);
     const kind = failed ? "failed" : one.spans.some((span) => span.open) ? "open" : "";
     const [{ position, index }] = one.spans;
-    const bar = barElement(one, { class: `call ${kind}`, "data-span": `${position}.${index}` });
-    bar.style.top = `${one.lane * high}px`;
-    bar.style.height = `${high - 1}px`;
-    made.append(bar);
+    const style = `top:${one.lane * high}px;height:${high - 1}px`;
+    made.append(barElement(one, style, { class: `call ${kind}`, "data-span": `${position}.${index}` }));
   }
   return made;
 }
@@ -157,21 +165,21 @@ function stripElement(unit, bars) {
   made.style.height = `${STRIP}px`;
   bars.forEach((one, index) => {
     if (!values[index]) return;
-    const bar = barElement(one, { class: "used", "data-used": `${values[index]} ${unit}` });
-    bar.style.height = `${Math.max(1, (values[index] / most) * STRIP)}px`;
-    made.append(bar);
+    const style = `height:${Math.max(1, (values[index] / most) * STRIP)}px`;
+    made.append(barElement(one, style, { class: "used", "data-used": `${values[index]} ${unit}` }));
   });
   return made;
 }
 
 /**
  * @param {LaneBar} one
+ * @param {string} style
  * @param {Record<string, string>} attributes
  * @returns {HTMLSpanElement}
  */
-function barElement(one, attributes) {
+function barElement(one, style, attributes) {
   const bar = element("span", attributes);
-  place(bar, one.began, one.ended);
+  bar.style.cssText = placeText(one.began, one.ended) + style;
   chart.bars.set(bar, one);
   return bar;
 }

@@ -2,7 +2,7 @@
 
 import { element, span } from "../base/dom.js";
 import { duration, inline, number, plural, visible } from "../base/text.js";
-import { callText, effectText, requestsOf } from "../run/calls.js";
+import { callText, callsOf, effectText } from "../run/calls.js";
 import { secondsNow } from "../run/clock.js";
 import { arrowOf } from "../run/edges.js";
 import { callsBetween } from "../run/iterations.js";
@@ -62,15 +62,14 @@ function repeatedCalls() {
   /** @type {Map<string, Repeated>} */
   const found = new Map();
   for (const [index, visit] of run.visits.entries())
-    for (const { calls } of requestsOf(visit))
-      for (const { effect, reply } of calls) {
-        if (effect?.tool === undefined) continue;
-        const key = JSON.stringify([effect.tool, effect.tool_input]);
-        const one = found.get(key) ?? { effect, positions: [], results: new Set() };
-        one.positions.push(index + 1);
-        one.results.add(JSON.stringify(reply?.observation));
-        found.set(key, one);
-      }
+    for (const { effect, reply } of callsOf(visit)) {
+      if (effect?.tool === undefined) continue;
+      const key = JSON.stringify([effect.tool, effect.tool_input]);
+      const one = found.get(key) ?? { effect, positions: [], results: new Set() };
+      one.positions.push(index + 1);
+      one.results.add(JSON.stringify(reply?.observation));
+      found.set(key, one);
+    }
   return [...found.values()]
     .filter((one) => one.positions.length > 1)
     .sort((one, other) => other.positions.length - one.positions.length)
@@ -106,16 +105,15 @@ function sameResults() {
   /** @type {Map<string, SameResult>} */
   const found = new Map();
   for (const [index, visit] of run.visits.entries())
-    for (const { calls } of requestsOf(visit))
-      for (const { effect, reply } of calls) {
-        if (effect?.tool === undefined || !reply) continue;
-        const { tool, tool_input: input } = effect;
-        const key = JSON.stringify([tool, reply.observation]);
-        const one = found.get(key) ?? { tool, result: reply.observation, inputs: new Set(), positions: [] };
-        one.inputs.add(JSON.stringify(input));
-        one.positions.push(index + 1);
-        found.set(key, one);
-      }
+    for (const { effect, reply } of callsOf(visit)) {
+      if (effect?.tool === undefined || !reply) continue;
+      const { tool, tool_input: input } = effect;
+      const key = JSON.stringify([tool, reply.observation]);
+      const one = found.get(key) ?? { tool, result: reply.observation, inputs: new Set(), positions: [] };
+      one.inputs.add(JSON.stringify(input));
+      one.positions.push(index + 1);
+      found.set(key, one);
+    }
   return [...found.values()]
     .filter(({ inputs }) => inputs.size >= SAME_RESULTS)
     .sort((one, other) => other.inputs.size - one.inputs.size)

@@ -34,9 +34,10 @@ export function beginMachine(choose) {
  */
 function countsUntil(position) {
   const counts = new Map();
-  for (const [index, visit] of run.visits.slice(0, position).entries()) {
+  const end = Math.min(position, run.visits.length);
+  for (let index = 0; index < end; index += 1) {
     // One that passes pieces is counted where it begins.
-    if (index > 0 && badged.has(visit.node)) continue;
+    if (index > 0 && badged.has(run.visits[index].node)) continue;
     const edge = edgeAt(index);
     if (edge !== undefined && lines.has(edge)) counts.set(edge, (counts.get(edge) ?? 0) + 1);
   }

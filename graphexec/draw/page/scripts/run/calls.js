@@ -9,10 +9,7 @@ import { inline, LINE } from "../base/text.js";
  * @returns {CallGroup[]}
  */
 export function requestsOf(visit) {
-  // Records are only added.
-  if (visit.requests?.records !== visit.records.length)
-    visit.requests = { records: visit.records.length, found: readRequests(visit) };
-  return visit.requests.found;
+  return readVisit(visit).found;
 }
 
 /**
@@ -22,7 +19,21 @@ export function requestsOf(visit) {
  * @returns {Call[]}
  */
 export function callsOf(visit) {
-  return requestsOf(visit).flatMap((request) => request.calls);
+  return readVisit(visit).calls;
+}
+
+/**
+ * @param {Visit} visit
+ * @returns {NonNullable<Visit["requests"]>}
+ */
+function readVisit(visit) {
+  // Records are only added.
+  if (visit.requests?.records !== visit.records.length) {
+    const found = readRequests(visit);
+    const calls = found.length === 1 ? found[0].calls : found.flatMap((request) => request.calls);
+    visit.requests = { records: visit.records.length, found, calls };
+  }
+  return visit.requests;
 }
 
 /**
@@ -32,6 +43,7 @@ export function callsOf(visit) {
 function readRequests(visit) {
   /** @type {CallGroup[]} */
   const requests = [];
+  if (!visit.records.length) return requests;
   /** @type {Map<number, Call>} */
   const open = new Map();
   /** @type {CallGroup | null} */

@@ -10,7 +10,7 @@ import { run } from "./run.js";
  * @returns {number | undefined}
  */
 export function edgeOf(moved, of = run) {
-  return moved ? of.edges.get(`${moved.node} ${moved.outcome}`) : undefined;
+  return moved ? of.edges.get(moved.node)?.get(moved.outcome) : undefined;
 }
 
 /**

@@ -54,7 +54,10 @@ export function cutBefore({ previous }) {
  * @returns {boolean}
  */
 export function hasFailed(visit) {
-  visit.failed ??= failuresOf(visit).length > 0;
+  visit.failed ??=
+    visit.failure !== null ||
+    Boolean(visit.moved?.steps?.length) ||
+    callsOf(visit).some(({ reply }) => isFailure(reply));
   return visit.failed;
 }
 

@@ -1,6 +1,6 @@
 // The run as a tree: its iterations, of which equal ones that follow each other are one group, and their steps.
 
-import { callsOf, isOfTool, requestsOf, timesOf } from "./calls.js";
+import { callsOf, isOfTool, timesOf } from "./calls.js";
 import { arrowOf } from "./edges.js";
 import { hasFailed } from "./failures.js";
 import { run } from "./run.js";
@@ -101,8 +101,9 @@ export function graphBudgets({ node, spent }) {
 function keyOf(one) {
   const visits = run.visits.slice(one.first - 1, one.last);
   if (visits.some((visit) => !visit.moved)) return null;
-  const calls = visits.some((visit) => requestsOf(visit).some((request) => request.calls.some(isOfTool)));
-  return JSON.stringify([one.name, calls, ...visits.map((visit) => keyOfVisit(visit, calls))]);
+  const calls = visits.some((visit) => callsOf(visit).some(isOfTool));
+  // JSON has no line breaks.
+  return [JSON.stringify(one.name), calls, ...visits.map((visit) => keyOfVisit(visit, calls))].join("\n");
 }
 
 /**
@@ -136,13 +137,10 @@ function keyOfVisit(visit, calls) {
 export function callsBetween(first, last) {
   const found = [];
   for (let position = first; position <= last; position += 1) {
-    let index = 0;
-    for (const { calls } of requestsOf(run.visits[position - 1]))
-      for (const call of calls) {
-        const times = timesOf(call);
-        if (times) found.push({ call, index, position, ...times });
-        index += 1;
-      }
+    for (const [index, call] of callsOf(run.visits[position - 1]).entries()) {
+      const times = timesOf(call);
+      if (times) found.push({ call, index, position, ...times });
+    }
   }
   return found;
 }

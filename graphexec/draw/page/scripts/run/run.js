@@ -13,7 +13,7 @@ import { remember } from "./prompts.js";
 export function makeRun(machine) {
   return {
     arrows: machine.arrows,
-    edges: new Map(machine.arrows.map((arrow, index) => [`${arrow.source} ${arrow.outcome}`, index])),
+    edges: edgesOf(machine.arrows),
     boxes: new Map(machine.boxes.map((box) => [box.name, box])),
     start: {},
     visits: [],
@@ -27,6 +27,19 @@ export function makeRun(machine) {
     prompt: [],
     settings: {},
   };
+}
+
+/**
+ * Return the indices of arrows, by source and outcome.
+ *
+ * @param {ArrowData[]} arrows
+ * @returns {Run["edges"]}
+ */
+function edgesOf(arrows) {
+  /** @type {Run["edges"]} */
+  const edges = new Map(arrows.map(({ source }) => [source, new Map()]));
+  for (const [index, { source, outcome }] of arrows.entries()) edges.get(source)?.set(outcome, index);
+  return edges;
 }
 
 // The run of the page; functions of a run are about this one by default.
