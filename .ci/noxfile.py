@@ -1,6 +1,6 @@
 """What must be green, in sessions: `nox -f .ci/noxfile.py -s lint`, say; without `-s`, all of them.
 
-They run in the environment of the nox that runs them, which the README's test block makes; `lowest` makes its own.
+They run in the environment of the nox that runs them, which the README's test block makes; `coverage` makes its own.
 `.ci/run` runs them for the oldest and the newest Python of the machine.
 """
 
@@ -27,11 +27,11 @@ BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
 # What users install, and what the tests need beside it. The official clients and the type checkers want newer packages.
 EXTRAS = ".[cli,draw,live,local,testing]"
-TEST_TOOLS = ("httpx-sse", "httpx2", "jsonschema", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
+TEST_TOOLS = (
+    *("httpx-sse", "httpx2", "jsonschema", "pydot"),
+    *("pytest-cov", "pytest-examples", "pytest-timeout", "pytest-xdist"),
+)
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
-# The runtime imports the standard library alone, and the semantics and the seeded defects are those of the executor,
-# whose own tests are run. Other packages cannot change them.
-SAME_WITH_ANY = ("tests/runtime", "tests/semantics", "tests/defects", "tests/test_structure.py")
 
 
 def python(session: nox.Session, *arguments: str) -> None:
@@ -81,16 +81,22 @@ def site(session: nox.Session) -> None:
     python(session, "twine", "check", "--strict", *map(str, Path(folder).glob("graphexec_agents-*")))
 
 
-@nox.session
+@nox.session(venv_backend="uv")
 def coverage(session: nox.Session) -> None:
-    """Run the usual tests with many examples of each property; those of the pure layers cover these."""
+    """Run the usual tests with many examples of each property and the lowest versions of what users install.
+
+    Those of the pure layers cover these.
+    """
+    session.chdir(TOP)
+    session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
+    # Leaves what is installed as it is.
+    session.install(*TEST_TOOLS)
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
     # before Python 3.14.
-    parallel = ("-n", "auto", "--dist", "worksteal", THOROUGH)
-    python(session, "pytest", *parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
-    others = (f"--ignore={path}" for path in PURE)
-    python(session, "pytest", *parallel, *others)
+    parallel = ("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", THOROUGH)
+    session.run(*parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
+    session.run(*parallel, *(f"--ignore={path}" for path in (*PURE, *NEED_MORE)))
 
 
 @nox.session
@@ -103,20 +109,9 @@ def long(session: nox.Session) -> None:
     python(session, "pytest", "-m", "local_model", "-n0", THOROUGH)
 
 
-@nox.session(venv_backend="uv")
-def lowest(session: nox.Session) -> None:
-    """Run the usual tests that depend on other packages with the lowest versions of what users install."""
-    session.chdir(TOP)
-    session.install("--resolution", "lowest-direct", "--editable", EXTRAS)
-    # Leaves what is installed as it is.
-    session.install(*TEST_TOOLS)
-    ignored = (f"--ignore={path}" for path in (*NEED_MORE, *SAME_WITH_ANY))
-    session.run("python", "-m", "pytest", "--hypothesis-profile=quick", *ignored)
-
-
 @nox.session(name="all")
 def every(session: nox.Session) -> None:
     """Run all of them."""
     # `tests` has the rest of what `docs` runs, and `coverage` what `tests` runs, with more examples.
-    for name in ("lint", "types", "site", "coverage", "lowest", "long"):
+    for name in ("lint", "types", "site", "coverage", "long"):
         session.notify(name)
