@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, TypeAlias, final
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 from graphexec.errors import (
@@ -24,6 +25,8 @@ from graphexec.kernel.effects import All, Effect, Perform, Request, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Node
+
+T = TypeVar("T")
 
 # `plan: ((3, ("iterations",)), (1, ()))`: component 3, ordered by the remaining iterations; inside it, part 1.
 Level: TypeAlias = tuple[int, tuple[str, ...]]
@@ -267,20 +270,33 @@ def check_meters(graph: Graph[Any, Any], limits: Limits) -> None:
             raise LimitsError(f"{name} is a budget of the machine and not a meter; write {written}")
 
 
-# A program does not refer to its graph, so the garbage collector frees both together.
-_programs: WeakKeyDictionary[Graph[Any, Any], dict[Limits, Program]] = WeakKeyDictionary()
-
-# Programs cached for one graph: an executor has one set of limits, and a search over limits needs few at a time.
+# The sets of limits for which results are cached for one graph: an executor has one, and a search over limits needs few
+# at a time.
 _KEPT = 8
 
 
+def cached_for_limits(
+    function: Callable[[Graph[Any, Any], Limits], T],
+) -> Callable[[Graph[Any, Any], Limits], T]:
+    """Cache the results of a function of a graph, which never changes, and of limits.
+
+    A result must not refer to its graph, so that the garbage collector frees both together.
+    """
+    cache: WeakKeyDictionary[Graph[Any, Any], dict[Limits, T]] = WeakKeyDictionary()
+
+    @wraps(function)
+    def cached(graph: Graph[Any, Any], limits: Limits) -> T:
+        results = cache.get(graph, {})
+        if limits not in results:
+            # Replace the mapping instead of changing it: another thread may do the same at the same time.
+            kept = list(results.items())[1 - _KEPT :]
+            cache[graph] = results = {**dict(kept), limits: function(graph, limits)}
+        return results[limits]
+
+    return cached
+
+
+@cached_for_limits
 def compile_program(graph: Graph[Any, Any], limits: Limits) -> Program:
-    """Return the cached program of a graph for these limits; compiling it takes about 20 µs for five nodes."""
-    programs = _programs.get(graph, {})
-    program = programs.get(limits)
-    if program is None:
-        # Replace the mapping instead of changing it: another thread may compile at the same time.
-        kept = list(programs.items())[1 - _KEPT :]
-        program = Program(graph, limits)
-        _programs[graph] = {**dict(kept), limits: program}
-    return program
+    """Return the program of a graph for these limits; compiling it takes about 20 µs for five nodes."""
+    return Program(graph, limits)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from typing_extensions import TypeIs
 
@@ -19,7 +18,7 @@ from graphexec.kernel.effects import Effect, NestedRuns
 from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
-from graphexec.kernel.program import Ranks, check_meters
+from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
@@ -49,13 +48,6 @@ class _Result(NamedTuple):
     assumptions: tuple[str, ...]
 
 
-# A result does not refer to its graph, so the garbage collector frees both together. A graph never changes.
-_results: WeakKeyDictionary[Graph[Any, Any], dict[Limits, _Result]] = WeakKeyDictionary()
-
-# Results cached for one graph, as many as programs: `kernel/program.py`.
-_KEPT = 8
-
-
 def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """Prove that every run of `graph` ends within `limits` (default: `Limits()`), or report what prevents the proof.
 
@@ -68,16 +60,11 @@ def verify(graph: Graph[Any, Any], limits: Limits | None = None) -> Verdict:
     """
     require_graph(graph, "verify(executor.graph)")
     limits = Limits() if limits is None else limits
-    results = _results.get(graph, {})
-    result = results.get(limits)
-    if result is None:
-        # Replace the mapping instead of changing it: another thread may verify at the same time.
-        kept = list(results.items())[1 - _KEPT :]
-        result = _verify(graph, limits)
-        _results[graph] = {**dict(kept), limits: result}
+    result = _verify(graph, limits)
     return Verdict(result.status, graph, limits, result.findings, result.certificate, result.assumptions)
 
 
+@cached_for_limits
 def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     for name in limits.budgets:
         if name not in graph.budgets:
