@@ -4,6 +4,7 @@ They run in the environment of the nox that runs them, which the README's test b
 `.ci/run` runs them for the oldest and the newest Python of the machine.
 """
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,8 @@ nox.options.sessions = ["all"]
 TOP = Path(__file__).parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 THOROUGH = "--hypothesis-profile=thorough"
+# Some tests wait, as tests/conftest.py says.
+WORKERS = str((os.cpu_count() or 1) + 1)
 
 # The tests that cover the pure layers.
 PURE = tuple(
@@ -94,7 +97,7 @@ def coverage(session: nox.Session) -> None:
     # pytest-cov wants to know of the workers before conftest.py can say so; and the package's own plugin would import
     # what is to be measured before the measuring begins. `sys.monitoring`, which is quicker, cannot measure branches
     # before Python 3.14.
-    parallel = ("python", "-m", "pytest", "-n", "auto", "--dist", "worksteal", THOROUGH)
+    parallel = ("python", "-m", "pytest", "-n", WORKERS, "--dist", "worksteal", THOROUGH)
     session.run(*parallel, "-p", "no:graphexec", "--cov", "--cov-report=term-missing:skip-covered", *PURE)
     session.run(*parallel, *(f"--ignore={path}" for path in (*PURE, *NEED_MORE)))
 

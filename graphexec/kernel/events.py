@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, final
@@ -61,14 +62,14 @@ class CompactReply:
         """Return what a journal keeps of a reply: the class that restores it, if one does, and a part or the reply."""
         return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
 
+    @abstractmethod
     def compact(self) -> object:
         """Return a part of this reply from which it can be restored, or the reply itself if there is none."""
-        raise NotImplementedError
 
     @classmethod
+    @abstractmethod
     def restore(cls, part: Any) -> Self:
         """Return the reply that has this part."""
-        raise NotImplementedError
 
 
 # What was sent to `Execution.run`, the second of the run's clock, and how many seconds the call took.
