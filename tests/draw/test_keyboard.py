@@ -44,6 +44,12 @@ def focused(page: Page) -> str:
     return name
 
 
+def close_dialog(page: Page) -> None:
+    """Close the dialog of the keys, which the browser does a moment after the key."""
+    page.keyboard.press("Escape")
+    page.locator("#keys").wait_for(state="detached")
+
+
 def documented(page: Page) -> dict[str, list[str]]:
     """Return the keys that the dialog lists, by the titles of their groups."""
     page.keyboard.press("?")
@@ -51,7 +57,7 @@ def documented(page: Page) -> dict[str, list[str]]:
         group.locator("h3").inner_text(): [str(key.get_attribute("data-key")) for key in group.locator("kbd").all()]
         for group in page.locator("#keys section").all()
     }
-    page.keyboard.press("Escape")
+    close_dialog(page)
     return found
 
 
@@ -88,7 +94,7 @@ def theme_after(page: Page) -> str:
 def dialog_after(page: Page) -> str:
     position_after("?")(page)
     shown = page.locator("#keys h2").inner_text()
-    page.keyboard.press("Escape")
+    close_dialog(page)
     return shown
 
 
@@ -231,8 +237,7 @@ def test_dialog_gives_the_focus_back(page: Page) -> None:
     assert page.locator("#keys").evaluate("dialog => dialog.contains(document.activeElement)")
     page.keyboard.press("ArrowLeft")
     assert where(page) == "end"
-    page.keyboard.press("Escape")
-    page.locator("#keys").wait_for(state="detached")
+    close_dialog(page)
     assert focused(page) == "help"
     page.locator("#help").press("Enter")
     page.locator("#keys .close").click()
