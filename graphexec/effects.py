@@ -187,7 +187,7 @@ class Decided(CompactReply):
     def compact(self) -> object:
         """Return a single action, which the run's steps keep, too."""
         match self.decision:
-            case (AgentAction() as action,):
+            case tuple((AgentAction() as action,)):
                 return action
             case _:
                 return self
@@ -223,10 +223,11 @@ class ToolResult(CompactReply):
     traceback: str | None = field(default=None, compare=False, repr=False)
 
     def compact(self) -> object:
-        """Return the observation, if it is all that there is."""
+        """Return the observation, if it is all that there is: a subclass may have more."""
         rest = (self.status, self.return_direct, self.model_text, self.error, self.traceback)
         # A tool may return a result as its observation, which would be restored as the result itself.
-        return self.observation if rest == _OBSERVED and type(self.observation) is not ToolResult else self
+        alone = type(self) is ToolResult and type(self.observation) is not ToolResult and rest == _OBSERVED
+        return self.observation if alone else self
 
     @classmethod
     def restore(cls, part: Observation) -> ToolResult:

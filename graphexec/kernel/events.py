@@ -58,7 +58,7 @@ class CompactReply:
         CompactReply.classes.add(cls)
 
     @staticmethod
-    def kept(reply: object) -> tuple[type[Any] | None, object]:
+    def part_of(reply: object) -> tuple[type[Any] | None, object]:
         """Return what a journal keeps of a reply: the class that restores it, if one does, and a part or the reply."""
         return (type(reply), reply.compact()) if isinstance(reply, CompactReply) else (None, reply)
 
@@ -106,7 +106,7 @@ class Journal:
         self.start = start
         self.began = began
         self.seconds = seconds
-        # What `CompactReply.kept` returns for each answer, and the two times of each, one after the other.
+        # What `CompactReply.part_of` returns for each answer, and the two times of each, one after the other.
         self._answers = answers
         self._times = times
 

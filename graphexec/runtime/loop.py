@@ -332,7 +332,7 @@ class RunLoop:
 
     def record(self, answer: object, now: float, took: float) -> None:
         """Add an answer, which came at `now` after `took` seconds, to the journal."""
-        self.answers += CompactReply.kept(answer)
+        self.answers += CompactReply.part_of(answer)
         self.times.extend((now, took))
 
     def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_incomplete_journal_is_replayed_to_its_end() -> None:
     assert journal is not None
     whole = list(replay(journal))
     answer, *times = next(iter(journal))
-    cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.kept(answer), times)
+    cut = type(journal)(journal.graph, journal.limits, journal.start, CompactReply.part_of(answer), times)
     part = list(replay(cut))
     assert part == whole[: len(part)]
     assert 0 < len(part) < len(whole)
@@ -112,7 +113,17 @@ def test_journal_is_not_copied() -> None:
 
 
 ACTION = AgentAction("look_up", {"what": "a"})
+
+
+@dataclass(frozen=True, slots=True)
+class CountedResult(ToolResult):
+    """A result of a user's own, which has more than a `ToolResult`."""
+
+    count: int = 0
+
+
 REPLIES = (
+    CountedResult("found", count=3),
     Decided((ACTION,)),
     Decided((ACTION, ACTION)),
     Decided(()),
@@ -135,7 +146,7 @@ def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
     result = executor(["Final Answer: so"]).run("?")
     journal = result.journal
     assert journal is not None
-    kept = CompactReply.kept(reply)
+    kept = CompactReply.part_of(reply)
     [(restored, at, seconds)] = Journal(journal.graph, journal.limits, journal.start, kept, [1.0, 0.5])
     assert (type(restored), restored, at, seconds) == (type(reply), reply, 1.0, 0.5)
     # `traceback` is not compared.
@@ -143,6 +154,6 @@ def test_reply_is_restored_from_what_a_journal_keeps(reply: object) -> None:
 
 
 def test_journal_keeps_the_part_of_a_usual_reply() -> None:
-    assert CompactReply.kept(Decided((ACTION,))) == (Decided, ACTION)
-    assert CompactReply.kept(ToolResult("found")) == (ToolResult, "found")
-    assert CompactReply.kept("found") == (None, "found")
+    assert CompactReply.part_of(Decided((ACTION,))) == (Decided, ACTION)
+    assert CompactReply.part_of(ToolResult("found")) == (ToolResult, "found")
+    assert CompactReply.part_of("found") == (None, "found")

@@ -146,7 +146,7 @@ class Fork(Generic[T_co]):
         if journal is None:
             return None
         entries = [*self._entries, *journal]
-        answers = [kept for answer, *_ in entries for kept in CompactReply.kept(answer)]
+        answers = [kept for answer, *_ in entries for kept in CompactReply.part_of(answer)]
         times = [time for _, *times in entries for time in times]
         began = None if journal.began is None else journal.began - self.snapshot.spent.seconds
         return Journal(
