@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeGuard, TypeVar, final
 
@@ -155,6 +155,10 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def items(self) -> ItemsView[str, V]:
+        # Without a search for each name.
+        return dict(zip(self._names, self._values, strict=True)).items()
 
     def __hash__(self) -> int:
         # Cached: every run looks up its limits.

@@ -40,23 +40,30 @@ Record: TypeAlias = dict[str, Any]
 
 def spent_data(spent: Spent) -> Record:
     """Return the usage by name; `tokens` are those that models reported, `cached_tokens` are there if not 0."""
-    hidden = {TOKENS.name} if spent[CACHED_TOKENS] else {TOKENS.name, CACHED_TOKENS.name}
-    meters = {name: count for name, count in spent.meters.items() if name not in hidden}
+    counts = dict(spent.meters.items())
+    # The limited tokens are those of silent calls, too.
+    counts.pop(TOKENS.name, None)
+    if not counts.get(CACHED_TOKENS.name):
+        counts.pop(CACHED_TOKENS.name, None)
     return {
         "iterations": spent.iterations,
         "seconds": spent.seconds,
-        **dict.fromkeys(_REPORTED, 0),
+        # Zero included.
+        "model_calls": 0,
+        "tool_calls": 0,
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
         "silent_calls": silent_calls(spent),
         "restarts": spent.restarts,
         "cost": 0.0,
-        **meters,
-        "budgets": dict(spent.budgets),
+        **counts,
+        "budgets": dict(spent.budgets.items()),
         "tokens": reported_tokens(spent),
     }
 
 
-# The counts that every record has, zero included.
-_REPORTED = tuple(meter.name for meter in (MODEL_CALLS, TOOL_CALLS, PROMPT_TOKENS, COMPLETION_TOKENS))
+# NaN and the infinities are not valid JSON, though Python writes them.
+_strict = json.JSONEncoder(allow_nan=False)
 
 
 def to_json_data(value: object) -> Any:
@@ -65,8 +72,7 @@ def to_json_data(value: object) -> Any:
         return value
     try:
         data = dump_with_images(value, fallback=str)
-        # NaN and the infinities are not valid JSON, though Python writes them.
-        json.dumps(data, allow_nan=False)
+        _strict.encode(data)
     except Exception:  # noqa: BLE001 - the methods of a user's value may raise anything
         return _text_of(value)
     return data
@@ -133,17 +139,17 @@ def call_data(call: CallContext[Any] | None) -> Record:
     """Return the fields that identify a record's call, without the run's context."""
     if call is None:
         return {}
-    named: Record = {"call": call.id._asdict()}
+    named: Record = {"call": {"run": call.run_id, "sequence": call.sequence, "member": call.member}}
     provider_id = call.provider_id
-    return named if provider_id is None else named | {"provider_id": provider_id}
+    return named if provider_id is None else {**named, "provider_id": provider_id}
 
 
 def effect_data(effect: Effect[Any]) -> Record:
     """Return the data of an effect, without a model's prompt."""
     data = effect_name(effect)
     match effect:
-        case CallTool(_, tool_input):
-            return data | {"tool_input": to_json_data(tool_input)}
+        case CallTool():
+            return data | {"tool_input": to_json_data(effect.tool_input)}
         case AskHuman(question):
             return data | {"question": question}
         case ModelEffect() | CallAgent() | Perform():
@@ -154,42 +160,51 @@ def effect_data(effect: Effect[Any]) -> Record:
 
 def reply_data(effect: Effect[Any], reply: object) -> Record:
     """Return the data of the reply to an effect."""
-    data: Record = {"effect": type(effect).__name__}
     match reply:
-        case ModelReply(content, calls, usage, finish_reason, reasoning=reasoning):
-            data |= {
-                "content": content,
-                "tool_calls": [call_record(call) for call in calls],
-                "finish_reason": finish_reason,
-                "prompt_tokens": usage.prompt_tokens,
-                "completion_tokens": usage.completion_tokens,
-            }
-            rare = {
-                "cached_tokens": usage.cached_tokens or None,
-                "cost": reply.cost,
-                "reasoning": "\n\n".join([part.text for part in reasoning if part.text]) or None,
-                # Some providers want their own form of it back.
-                "reasoning_parts": [asdict(part) for part in reasoning] if any(one.data for one in reasoning) else None,
-            }
-            return data | {name: value for name, value in rare.items() if value is not None}
+        case ModelReply():
+            return _model_reply_data(effect, reply)
         case ToolResult():
-            return effect_name(effect) | _result_data(reply)
+            return _result_data(effect, reply)
         case _:
-            return data | {"value": value_data(reply)}
+            return {"effect": type(effect).__name__, "value": value_data(reply)}
 
 
-def _result_data(result: ToolResult) -> Record:
+def _model_reply_data(effect: Effect[Any], reply: ModelReply) -> Record:
+    usage, reasoning = reply.usage, reply.reasoning
     data: Record = {
-        "status": result.status,
-        "error": result.error,
-        "observation": to_json_data(result.observation),
+        "effect": type(effect).__name__,
+        "content": reply.content,
+        "tool_calls": [call_record(call) for call in reply.tool_calls],
+        "finish_reason": reply.finish_reason,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
     }
-    rare = {
-        "traceback": result.traceback,
-        "model_text": result.model_text,
-        "return_direct": result.return_direct or None,
-    }
-    return data | {name: value for name, value in rare.items() if value is not None}
+    if usage.cached_tokens:
+        data["cached_tokens"] = usage.cached_tokens
+    if reply.cost is not None:
+        data["cost"] = reply.cost
+    if reasoning:
+        texts = [part.text for part in reasoning if part.text]
+        if texts:
+            data["reasoning"] = "\n\n".join(texts)
+        # Some providers want their own form of it back.
+        if any(part.data for part in reasoning):
+            data["reasoning_parts"] = [asdict(part) for part in reasoning]
+    return data
+
+
+def _result_data(effect: Effect[Any], result: ToolResult) -> Record:
+    data = effect_name(effect)
+    data["status"] = result.status
+    data["error"] = result.error
+    data["observation"] = to_json_data(result.observation)
+    if result.traceback is not None:
+        data["traceback"] = result.traceback
+    if result.model_text is not None:
+        data["model_text"] = result.model_text
+    if result.return_direct:
+        data["return_direct"] = True
+    return data
 
 
 def error_data(error: BaseException) -> Record:
@@ -201,7 +216,10 @@ def error_data(error: BaseException) -> Record:
 
 def effect_name(effect: Effect[Any]) -> Record:
     """Return an effect's class, and the tool of a tool call."""
-    return {"effect": type(effect).__name__, **({"tool": effect.name} if isinstance(effect, CallTool) else {})}
+    data: Record = {"effect": type(effect).__name__}
+    if isinstance(effect, CallTool):
+        data["tool"] = effect.name
+    return data
 
 
 def outcome_data(outcome: object) -> Any:
@@ -209,10 +227,10 @@ def outcome_data(outcome: object) -> Any:
     match outcome:
         case Replied():
             return {}
-        case Acted(_, actions):
-            return {"actions": _actions(actions)}
-        case Observed(_, _, results):
-            return {"results": [{"status": result.status, "error": result.error} for result in results]}
+        case Acted():
+            return {"actions": _actions(outcome.actions)}
+        case Observed():
+            return {"results": [{"status": result.status, "error": result.error} for result in outcome.results]}
         case _:
             return value_data(outcome)
 
@@ -224,6 +242,8 @@ class RunHistory:
     def __init__(self) -> None:
         # By graph: what its run was given.
         self._tasks: dict[str, object] = {}
+        # The run of the last outcome, and its graph.
+        self._last: tuple[Run | None, str] = (None, "")
         # The steps of the last outcome's run, and the recorded ones, which stay alive, by their ids.
         self._steps = 0
         self._recorded: dict[int, AgentStep] = {}
@@ -234,15 +254,20 @@ class RunHistory:
         if run is None:
             return {}
         graph = node.rpartition(".")[0]
+        last, self._last = self._last, (run, graph)
+        if run is last[0] and graph == last[1]:
+            return {}
         begins = bool(graph) and not run.steps and all(run.inputs is not one for one in self._tasks.values())
         self._tasks[graph] = run.inputs
-        task = {"task": to_json_data(run.inputs)} if begins else {}
+        task: Record = {"task": to_json_data(run.inputs)} if begins else {}
         # After an embedded graph, the steps of the run around it come again.
         new = [step for step in run.steps[min(self._steps, len(run.steps)) :] if id(step) not in self._recorded]
         self._steps = len(run.steps)
         unasked = [step for step in new if step.status == "parse_error"]
-        self._recorded |= {id(step): step for step in unasked}
-        return task | ({"steps": [step_data(step) for step in unasked]} if unasked else {})
+        if unasked:
+            self._recorded |= {id(step): step for step in unasked}
+            task["steps"] = [step_data(step) for step in unasked]
+        return task
 
 
 def value_data(value: object) -> Any:

@@ -179,7 +179,7 @@ class Recorder:
             "parent": parent,
         }
         known = {name: one for name, one in fields.items() if one is not None}
-        self._add("start", version=VERSION, **known, machine=picture_of(subject).to_data())
+        self._add({"event": "start", "version": VERSION, **known, "machine": picture_of(subject).to_data()})
 
     def __call__(self, event: Event[Any]) -> Record:
         """Store and return the record of an event. Raises `InputError` if the run already has its result."""
@@ -190,35 +190,40 @@ class Recorder:
                 self._now = spent.seconds
                 run = "" if call is None else call.run_id
                 changed, self._run = run not in ("", self._run), run or self._run
-                return self._add("entered", node=node, **({"run": run} if changed else {}), spent=self._usage(spent))
+                named = {"run": run} if changed else {}
+                return self._add({"event": "entered", "node": node, **named, "spent": self._usage(spent)})
             case Asked(node, effect, call):
                 if call is not None:
                     self._open[call.sequence, call.member] = event, self._now
                 # A call that is replayed did not happen now.
                 time = {} if call is not None and isinstance(call.scope, DetachedScope) else self._time()
-                return self._add("asked", node=node, **call_data(call), **time, effects=[self._effect_record(effect)])
+                effects = [self._effect_record(effect)]
+                return self._add({"event": "asked", "node": node, **call_data(call), **time, "effects": effects})
             case Answered():
                 return self._answered(event)
             case Reported(node, effect, news, call):
-                return self._add(
-                    "reported",
-                    node=node,
+                record = {
+                    "event": "reported",
+                    "node": node,
                     **call_data(call),
                     **self._time(),
-                    effects=[] if effect is None else [effect_name(effect)],
-                    news=type(news).__name__,
-                    text=news.content if isinstance(news, ReplyDelta) else str(news),
-                    **({"reasoning": news.reasoning} if isinstance(news, ReplyDelta) and news.reasoning else {}),
-                )
+                    "effects": [] if effect is None else [effect_name(effect)],
+                    "news": type(news).__name__,
+                    "text": news.content if isinstance(news, ReplyDelta) else str(news),
+                }
+                if isinstance(news, ReplyDelta) and news.reasoning:
+                    record["reasoning"] = news.reasoning
+                return self._add(record)
             case Moved(node, outcome, target):
-                return self._add(
-                    "moved",
-                    node=node,
-                    outcome=type(outcome).__name__,
-                    target=target,
-                    value=outcome_data(outcome),
-                    **self._history.new_data(node, outcome),
-                )
+                record = {
+                    "event": "moved",
+                    "node": node,
+                    "outcome": type(outcome).__name__,
+                    "target": target,
+                    "value": outcome_data(outcome),
+                }
+                record |= self._history.new_data(node, outcome)
+                return self._add(record)
             case Done(outcome, snapshot):
                 status, code = ("stopped", 3) if isinstance(outcome, StoppedResponse) else ("answered", 0)
                 return self.result(
@@ -238,17 +243,15 @@ class Recorder:
         self._now = max(self._now, spent.seconds)
         if call is not None:
             self._open.pop((call.sequence, call.member), None)
-        within = {} if call is None or not call.charged else {"within": dict(call.charged)}
+        reply = reply_data(event.effect, event.reply)
         # Microseconds, of which clocks are certain.
-        times = {"began": round(max(0.0, spent.seconds - event.seconds), 6), "seconds": round(event.seconds, 6)}
-        return self._add(
-            "answered",
-            node=event.node,
-            **call_data(call),
-            spent=self._usage(spent),
-            replies=[reply_data(event.effect, event.reply) | times],
-            **within,
-        )
+        reply["began"] = round(max(0.0, spent.seconds - event.seconds), 6)
+        reply["seconds"] = round(event.seconds, 6)
+        used = self._usage(spent)
+        record = {"event": "answered", "node": event.node, **call_data(call), "spent": used, "replies": [reply]}
+        if call is not None and call.charged:
+            record["within"] = dict(call.charged)
+        return self._add(record)
 
     def _usage(self, spent: Spent) -> Record:
         if spent != self._spent[0]:
@@ -276,8 +279,8 @@ class Recorder:
         if not where:
             return None
         named = {} if asked is None else call_data(asked.call)
-        seconds = max(0.0, ended - began)
-        return self._add("failed", node=where, **named, began=began, seconds=seconds, error=error_data(error))
+        times = {"began": began, "seconds": max(0.0, ended - began)}
+        return self._add({"event": "failed", "node": where, **named, **times, "error": error_data(error)})
 
     def failed(self, error: BaseException) -> Record:
         """Store and return the result of a run that this exception ended; the exception carries the run's progress.
@@ -290,7 +293,7 @@ class Recorder:
 
     def alive(self) -> Record:
         """Store and return a sign of life, for readers of records that nothing else has been added to for a while."""
-        return self._add("alive", **self._time())
+        return self._add({"event": "alive", **self._time()})
 
     def _time(self) -> Record:
         """Return the seconds since the recording began, if it has a clock."""
@@ -304,13 +307,16 @@ class Recorder:
     ) -> Record:
         """Store and return the result's record."""
         return self._add(
-            "result",
-            status=status,
-            exit_code=exit_code,
-            **{**_ABSENT, **fields},
-            steps=[step_data(step) for step in steps],
-            spent=spent_data(spent),
-            seconds=seconds,
+            {
+                "event": "result",
+                "status": status,
+                "exit_code": exit_code,
+                **_ABSENT,
+                **fields,
+                "steps": [step_data(step) for step in steps],
+                "spent": spent_data(spent),
+                "seconds": seconds,
+            }
         )
 
     @property
@@ -318,8 +324,7 @@ class Recorder:
         """The run so far."""
         return Recording(tuple(self.records))
 
-    def _add(self, event: str, **fields: Any) -> Record:
-        record = {"event": event, **fields}
+    def _add(self, record: Record) -> Record:
         self.records.append(record)
         return record
 
