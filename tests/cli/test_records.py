@@ -110,7 +110,7 @@ def asked_otherwise() -> list[dict[str, Any]]:
     unread = AgentStep(AgentAction("_Exception", "no JSON"), "no JSON", "parse_error")
     recorder(Moved("parse", Ready(Run({}, Steps([unread]))), "plan"))
     recorder.failure(KeyError("x"), "plan", 2.0)
-    return recorder.records
+    return [*recorder.records]
 
 
 def documented_fields() -> dict[str, set[str]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graphexec.draw.runs.stored import StoredRecords
 from graphexec.live.feeds import Feed, feed_of
 from tests.cli.traced import record_run
 from tests.live.readers import recorder_of
@@ -34,10 +35,11 @@ def file(tmp_path: Path) -> Path:
 def test_recorder_is_read_incrementally() -> None:
     recorder = recorder_of()
     kept = list(recorder.records)
-    del recorder.records[4:]
+    recorder.records = StoredRecords(kept[:4])
     feed = feed_of(recorder)
     assert (records(feed), feed.over) == (kept[:4], False)
-    recorder.records.extend(kept[4:])
+    for record in kept[4:]:
+        recorder.records.append(record)
     assert (records(feed), feed.over) == (kept, True)
 
 

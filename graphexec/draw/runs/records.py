@@ -94,6 +94,7 @@ from graphexec.draw.runs.data import (
 from graphexec.draw.runs.lines import TraceReader, TraceWriter
 from graphexec.draw.runs.prompts import PromptHistory, spec_data
 from graphexec.draw.runs.record_schema import NAME_A_TRACE, VERSION, validate_record
+from graphexec.draw.runs.stored import StoredRecords
 from graphexec.effects import ModelEffect
 from graphexec.errors import InputError, LimitsError, format_value
 from graphexec.executor.result import RunResult
@@ -163,7 +164,8 @@ class Recorder:
         self._history = RunHistory()
         # The last usage and its data, which consecutive records share.
         self._spent: tuple[Spent | None, Record] = (None, {})
-        self.records: list[Record] = []
+        self.records = StoredRecords()
+        self._is_over = False
         fields = {
             "began": None if self._began is None else _date(self._began),
             "limits": None if limits is None else limits_data(limits),
@@ -183,7 +185,7 @@ class Recorder:
 
     def __call__(self, event: Event[Any]) -> Record:
         """Store and return the record of an event. Raises `InputError` if the run already has its result."""
-        if self.records[-1]["event"] == "result":
+        if self._is_over:
             raise InputError("this recorder already has the result of a run; make a Recorder for each run")
         match event:
             case Entered(node, _, spent, call):
@@ -322,10 +324,11 @@ class Recorder:
     @property
     def recording(self) -> Recording:
         """The run so far."""
-        return Recording(tuple(self.records))
+        return Recording(self.records.copy())
 
     def _add(self, record: Record) -> Record:
         self.records.append(record)
+        self._is_over = record["event"] == "result"
         return record
 
     def _effect_record(self, effect: Effect[Any]) -> Record:
