@@ -157,7 +157,7 @@ class FrozenMapping(Mapping[str, V], Generic[V]):
         return len(self._names)
 
     def items(self) -> ItemsView[str, V]:
-        # Without a search for each name.
+        """Return the items, without a search for each name."""
         return dict(zip(self._names, self._values, strict=True)).items()
 
     def __hash__(self) -> int:
@@ -287,8 +287,7 @@ class Limits:
 def _limits_of_budgets(budgets: Mapping[str, int | None], faults: list[str | None]) -> FrozenMapping[int | None]:
     # Users without a type checker pass a list of names.
     if not isinstance(budgets, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        given = format_value(budgets)
-        raise LimitsError(f"budgets is {given}; give a dict of names and limits: {{'revisions': 5}}")
+        raise LimitsError(f"budgets is {format_value(budgets)}; give a dict of names and limits: {{'revisions': 5}}")
     faults += [_invalid(name, limit) for name, limit in budgets.items()]
     faults += [
         f"budgets has {format_value(name)}, which is not a budget name; "
@@ -372,7 +371,7 @@ class Spent:
 
     def __getitem__(self, meter: Meter | str) -> float:
         """Return the spent amount of a meter, given as a `Meter` or by name; 0 if it was never charged."""
-        return self.meters.get(str(meter), 0)
+        return self.meters[meter.name if isinstance(meter, Meter) else meter]
 
     def __repr__(self) -> str:
         return repr_fields(self)
@@ -436,16 +435,13 @@ class Exhausted:
         units = self.limit.replace("_", " ")
         if isinstance(self.value, float) and self.limit != "seconds":
             # A meter that counts fractions has no unit, such as the cost.
-            return f"the limit of {self.value:g} on the {units} was reached ({_format_amount(self.reached)} spent)"
+            spent = f"{self.reached:.6g}" if is_number(self.reached) else format_count(self.reached)
+            return f"the limit of {self.value:g} on the {units} was reached ({spent} spent)"
         unit = units.removesuffix("s") if self.value == 1 and not units.endswith("ss") else units
         limit = f"the limit of {format_count(self.value)} {unit}"
         if self.reached < self.value:
             return f"{limit} does not allow {format_count(self.wanted)} more ({format_count(self.reached)} spent)"
         return f"{limit} was reached ({format_count(self.reached)} spent)"
-
-
-def _format_amount(number: float) -> str:
-    return f"{number:.6g}" if is_number(number) else format_count(number)
 
 
 def format_count(number: float) -> str:

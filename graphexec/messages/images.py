@@ -329,15 +329,18 @@ def _replace_marks(data: Any, images: Mapping[str, Image], change: Callable[[Ima
 def _quote(data: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
-    if isinstance(data, list):
-        items: list[Any] = data
-        return [_quote(one, depth + 1) for one in items]
-    if isinstance(data, dict):
-        members: dict[str, Any] = data
-        is_like_image = members.get("kind") in (IMAGE_KIND, _DATA_KIND)
-        quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
-        return {"kind": _DATA_KIND, "data": quoted} if is_like_image else quoted
-    return data
+    # Most values are texts.
+    if isinstance(data, str):
+        return data
+    match data:
+        case [*items]:
+            return [_quote(one, depth + 1) for one in items]
+        case {**members}:
+            is_like_image = members.get("kind") in (IMAGE_KIND, _DATA_KIND)
+            quoted = {name: _quote(one, depth + 1 + is_like_image) for name, one in members.items()}
+            return {"kind": _DATA_KIND, "data": quoted} if is_like_image else quoted
+        case _:
+            return data
 
 
 # Any: the value may be of any type.

@@ -104,6 +104,9 @@ def join_texts(texts: Iterable[str | None], separator: str) -> str | None:
     return None if None in several else separator.join(filter(None, several))
 
 
+_Parts: TypeAlias = tuple[_TurnLog, int, Sequence[Sequence[Message]]]
+
+
 @final
 class Conversation(Sequence[Message]):
     """The messages of a run: the `head`, then the turns that `make_turns` makes from the steps.
@@ -111,16 +114,24 @@ class Conversation(Sequence[Message]):
     They are made when they are first read, and then shared by all requests of the run: a step takes constant time.
     """
 
-    __slots__ = ("_head", "_make_turns", "_steps")
+    __slots__ = ("_head", "_make_turns", "_parts", "_steps")
 
     # Any: as above.
     def __init__(self, head: tuple[Message, ...], steps: Any, make_turns: TurnMaker) -> None:
         self._head = head
         self._steps: StepsLike = steps
         self._make_turns = make_turns
+        # What was read, since it is read again to compare the next conversation with this one.
+        self._parts: _Parts | None = None
 
-    def _read(self) -> tuple[_TurnLog, int, Sequence[Sequence[Message]]]:
+    def _read(self) -> _Parts:
         """Return the log of the run, the number of its turns that are messages here, and the turns after these."""
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = self._read_steps()
+        return parts
+
+    def _read_steps(self) -> _Parts:
         steps, memo = self._steps, self._steps.memo
         log: _TurnLog = memo.get(self._make_turns) or memo.setdefault(self._make_turns, _TurnLog())
         count = log.count(len(steps))
@@ -159,6 +170,10 @@ class Conversation(Sequence[Message]):
     def with_head(self, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Conversation:
         """Return the conversation with another head, in constant time for the messages behind it."""
         return Conversation(change(self._head), self._steps, self._make_turns)
+
+    def __reduce__(self) -> tuple[type[Conversation], tuple[tuple[Message, ...], StepsLike, TurnMaker]]:
+        # What was read can be read again.
+        return Conversation, (self._head, self._steps, self._make_turns)
 
     def __iter__(self) -> Iterator[Message]:
         yield from self._head

@@ -6,6 +6,7 @@ import copy
 import enum
 import gc
 import pickle
+import threading
 from typing import Any
 
 from hypothesis import given
@@ -33,8 +34,12 @@ def deep(levels: int) -> Any:
     return value
 
 
-@given(RECORDS, RECORDS)
-def test_records_are_read_as_they_were_added(first: list[dict[str, Any]], more: list[dict[str, Any]]) -> None:
+@given(RECORDS, RECORDS, st.integers(1, 40))
+def test_records_are_read_as_they_were_added(
+    first: list[dict[str, Any]], more: list[dict[str, Any]], times: int
+) -> None:
+    # Some are stored in several parts.
+    first = first * times
     records = StoredRecords()
     for record in first:
         records.append(record)
@@ -49,28 +54,52 @@ def test_records_are_read_as_they_were_added(first: list[dict[str, Any]], more: 
     )
 
 
-def test_record_stays_as_it_was_added() -> None:
-    record: dict[str, Any] = {"event": "moved", "value": {"steps": 1}}
+def test_records_are_added_while_others_are_read() -> None:
     records = StoredRecords()
-    records.append(record)
-    record["value"]["steps"] = 2
-    assert records[0] == {"event": "moved", "value": {"steps": 1}}
+    for number in range(300):
+        records.append({"number": number})
+        assert records[-1] == {"number": number}
+        assert len(records) == number + 1
+    assert list(records) == [{"number": number} for number in range(300)]
+
+
+def test_threads_read_what_another_one_adds() -> None:
+    records = StoredRecords()
+    wrong: list[list[int]] = []
+
+    def read() -> None:
+        while len(records) < 5000:
+            numbers = [record["number"] for record in records.copy()]
+            if numbers != list(range(len(numbers))):
+                wrong.append(numbers)
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(5000):
+        records.append({"number": number})
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 def test_values_that_are_not_jsons_are_kept() -> None:
     records = StoredRecords()
     for value in (Colour.RED, deep(3000)):
-        records.append({"value": value})
+        for _ in range(100):
+            records.append({"value": value})
     assert records[0]["value"] is Colour.RED
-    assert isinstance(records[1]["value"], list)
+    assert isinstance(records[100]["value"], list)
+    assert len(records) == 200
 
 
 def test_copy_has_the_records_so_far() -> None:
     records = StoredRecords()
-    records.append({"event": "start"})
+    for number in range(100):
+        records.append({"number": number})
     before = records.copy()
     records.append({"event": "result"})
-    assert before == [{"event": "start"}]
+    assert before == [{"number": number} for number in range(100)]
     assert before != records
     assert before != "start"
     for again in (copy.copy(before), copy.deepcopy(before), pickle.loads(pickle.dumps(before))):
@@ -78,7 +107,7 @@ def test_copy_has_the_records_so_far() -> None:
 
 
 def test_garbage_collector_does_not_visit_unread_records() -> None:
-    known = [*sixty_steps().records]
+    known = [*sixty_steps().records] * 20
     records = StoredRecords()
     gc.collect()
     before = len(gc.get_objects())

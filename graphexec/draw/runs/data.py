@@ -12,10 +12,8 @@ from graphexec._mistakes.tracebacks import format_traceback
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Refusal, Run, Steps, StoppedResponse, run_of
 from graphexec.effects import (
     CACHED_TOKENS,
-    COMPLETION_TOKENS,
     COST,
     MODEL_CALLS,
-    PROMPT_TOKENS,
     TOKENS,
     TOOL_CALLS,
     AskHuman,

@@ -256,7 +256,7 @@ class Recorder:
         return self._add(record)
 
     def _usage(self, spent: Spent) -> Record:
-        if spent != self._spent[0]:
+        if spent is not self._spent[0] and spent != self._spent[0]:
             self._spent = spent, spent_data(spent)
         return self._spent[1]
 

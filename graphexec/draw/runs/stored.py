@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, final, overload
 
 from graphexec.draw.runs.data import Record
@@ -28,12 +28,14 @@ class StoredRecords(Sequence[Record]):
     # Records compare as lists do.
     __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
 
-    def __init__(self) -> None:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         # Each has as many records as are stored together.
         self._stored: list[bytes | list[Record]] = []
         self._last: list[Record] = []
         # The first records, as far as they have been read.
         self._read: list[Record] = []
+        for record in records:
+            self.append(record)
 
     def append(self, record: Record) -> None:
         """Add a record, which is not changed afterwards."""
