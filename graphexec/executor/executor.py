@@ -184,7 +184,13 @@ class AgentExecutor(RunMethods[T_co]):
             return_intermediate_steps=return_intermediate_steps,
         )
         self._allow_nonterminating = allow_nonterminating
-        context = RunContext(self._setup.make_handlers(), limits, tool_concurrency, around_call=around_call)
+        context = RunContext(
+            self._setup.make_handlers(),
+            limits,
+            tool_concurrency,
+            around_call=around_call,
+            keeps_thread=self._setup.keeps_thread,
+        )
         self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
@@ -205,7 +211,10 @@ class AgentExecutor(RunMethods[T_co]):
         limits = self.limits
         budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
         context = dataclasses.replace(
-            self.run_context, handlers=setup.make_handlers(), limits=dataclasses.replace(limits, budgets=budgets)
+            self.run_context,
+            handlers=setup.make_handlers(),
+            limits=dataclasses.replace(limits, budgets=budgets),
+            keeps_thread=setup.keeps_thread,
         )
         changed._prove(graph, context)
         return changed

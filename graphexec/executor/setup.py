@@ -79,6 +79,13 @@ class Setup:
             return ()
         return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
 
+    @property
+    def keeps_thread(self) -> bool:
+        """Whether all nodes are the library's and call no function of the user, so that any thread may run them."""
+        policies = self.policies
+        own = callable(self.parsing) or policies.select_steps is not None or bool(policies.edits)
+        return not (own or self.all_pieces or self.changed is not None or self.memory is not None)
+
     @cached_property
     def all_pieces(self) -> tuple[Piece, ...]:
         """The pieces of the agent's rules, which are nearest to its nodes, and those of the user.

@@ -36,6 +36,7 @@ from graphexec.runtime.threads import (
 )
 
 if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
     from concurrent.futures import Future
 
 P = ParamSpec("P")
@@ -205,7 +206,6 @@ class _BlockingCallGroup:
         return self._group.take(seconds)
 
 
-@final
 class _BlockingIO:
     """Waits in the caller's thread. No method suspends, so one step runs a coroutine to its end."""
 
@@ -254,6 +254,34 @@ class _BlockingIO:
 
     async def checkpoint(self) -> None:
         check_cancelled()
+
+
+@final
+class ThreadIO(_BlockingIO):
+    """Waits in a thread that goes on with an async run; coroutines are awaited on the event loop of the run."""
+
+    __slots__ = ("_loop",)
+    # Handlers leave out nothing that an async run needs.
+    blocking = False
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call it with its own copy of the context variables, as in a thread of its own."""
+        return copy_context().run(function, *args, **kwargs)
+
+    async def call_async(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Await it on the event loop, for which this thread waits."""
+        from graphexec.runtime.tasks import await_from_thread
+
+        return await_from_thread(self._loop, partial(function, *args, **kwargs))
+
+    async def checkpoint(self) -> None:
+        """Let the event loop run, which may wait for this thread. Raises `AbandonedError` if the call is cancelled."""
+        check_cancelled()
+        # Otherwise Python changes threads only after 5 ms.
+        time.sleep(0)  # noqa: ASYNC251 - no event loop runs in this thread
 
 
 @final

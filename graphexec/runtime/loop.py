@@ -5,20 +5,21 @@ One coroutine serves sync and async runs; an `IO` does the waiting.
 
 from __future__ import annotations
 
+import math
 import os
 from array import array
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar, final
 
 from graphexec.errors import EventLoopError, MissingHandlerError
 from graphexec.kernel.effects import Batch, CallContext, members_of
-from graphexec.kernel.events import CompactReply, Cut, Done, Failed, Journal, MemberReply, Reported, attach_journal
+from graphexec.kernel.events import CompactReply, Done, Failed, Journal, MemberReply, attach_journal
 from graphexec.kernel.execution import Execution
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.snapshot import Snapshot, attach_snapshot
 from graphexec.kernel.stepping import begin
+from graphexec.runtime.answering import CUT, CallAnswering, MemberCalls
 from graphexec.runtime.calls import (
     Nesting,
     Scope,
@@ -27,18 +28,14 @@ from graphexec.runtime.calls import (
     describe_request,
     enter_call,
     keep_charged,
-    leave_call,
     reset_call,
-    within_call,
 )
 from graphexec.runtime.emission import Emission, emit
-from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, Handler, RunContext, RunOptions, check_context, handler_of
+from graphexec.runtime.handlers import NO_OPTIONS, NO_WORLDS, RunContext, RunOptions, check_context
 from graphexec.runtime.io import BLOCKING, IO
-from graphexec.runtime.members import MemberCalls
 from graphexec.runtime.observers import Notifier, OnEvent
-from graphexec.runtime.progress import Listener, Reports
-from graphexec.runtime.supervision import Deadline, Loop, Superseded, supervise, supervise_async
-from graphexec.runtime.threads import NOT_DONE, current_cancel_scope
+from graphexec.runtime.supervision import Deadline, Loop, Superseded, go_on_in_thread, supervise, supervise_async
+from graphexec.runtime.threads import current_cancel_scope
 
 S = TypeVar("S")
 F = TypeVar("F")
@@ -51,7 +48,6 @@ _ID_BYTES = 8
 
 # The classes of requests that a path yields, besides events.
 _CALLS = frozenset({CallContext, Batch})
-_CUT = Cut()
 
 
 def follow(
@@ -75,36 +71,17 @@ def follow(
         from graphexec.runtime.tasks import require_event_loop
 
         require_event_loop()
-    return RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces).follow(Loop())
+    # Any: in a thread of an async run the loop may return before the end.
+    loop: Any = RunLoop(graph, value, run_context, io, on_event, notify, options, pieces=pieces)
+    driving: Coroutine[Any, Any, Done[F]] = loop.follow(Loop())
+    return driving
 
 
 @final
-class RunLoop:
-    """One run: its path, its journal, and the execution of its calls."""
+class RunLoop(CallAnswering):
+    """One run: its path and its journal."""
 
-    __slots__ = (
-        "_asked_at",
-        "_call",
-        "_calls",
-        "_notify",
-        "_on_event",
-        "_waiting",
-        "answers",
-        "began",
-        "clock",
-        "execution",
-        "io",
-        "node_seconds",
-        "observed",
-        "path",
-        "pieces",
-        "run_context",
-        "scope",
-        "start",
-        "streams",
-        "times",
-        "worlds",
-    )
+    __slots__ = ("_calls", "_waiting", "answers", "execution", "node_seconds", "path", "scope", "start", "times")
 
     def __init__(
         self,
@@ -150,10 +127,9 @@ class RunLoop:
         self._notify = notify
         # The most recent calls.
         self._calls: Sequence[CallContext[Any]] = ()
-        # The call that the supervisor may cut, and the time at which it began.
-        self._call: CallContext[Any] | None = None
+        self._call = None
         self._asked_at = 0.0
-        # The first request that may be cut; a supervised loop begins with it.
+        # The request that the next loop begins with: the first that may be cut, or the next of a loop in a thread.
         self._waiting: CallContext[Any] | Batch | None = None
 
     def _journal(self) -> Journal:
@@ -162,7 +138,7 @@ class RunLoop:
         seconds = self.clock() - self.began
         return Journal(run.graph, limits, start, self.answers, self.times, scope, began=scope.date, seconds=seconds)
 
-    async def _follow_on(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any]:  # noqa: FBT001
+    async def _follow_on(self, loop: Loop, deadline: Deadline, cut: bool) -> Done[Any] | None:  # noqa: FBT001
         """Drive the run under supervision: from the request that it waits for, or from the call that was `cut`."""
         waiting, self._waiting = self._waiting, None
         if not cut:
@@ -171,7 +147,22 @@ class RunLoop:
         close_calls((self._call,))
         return await self.follow(loop, deadline, self.cut_call(self._call, self._asked_at))
 
-    async def _supervise(self) -> Done[Any]:
+    async def _follow_in_thread(self, io: IO, loop: Loop, deadline: Deadline) -> Done[Any] | None:
+        """Drive the run in a thread, from the request that it waits for."""
+        waiting, self._waiting = self._waiting, None
+        return await self.follow(loop, deadline, waiting=waiting, thread=io)
+
+    async def _go_on_in_thread(self) -> Done[Any] | None:
+        """Drive the run in a thread, which is abandoned if this is cancelled."""
+        try:
+            return await go_on_in_thread(self._follow_in_thread)
+        finally:
+            # Nothing more is charged within an abandoned call.
+            if self._call is not None:
+                close_calls((self._call,))
+                self._call = None
+
+    async def _supervise(self) -> Done[Any] | None:
         """Drive the run in a separate thread or task, which is abandoned if a call is late."""
         left = self.scope.seconds_left() or 0.0
         return supervise(self._follow_on, left) if self.io.blocking else await supervise_async(self._follow_on, left)
@@ -200,19 +191,24 @@ class RunLoop:
         deadline: Deadline | None = None,
         answer: tuple[object, float, float] | None = None,
         waiting: CallContext[Any] | Batch | None = None,
-    ) -> Done[Any]:
+        thread: IO | None = None,
+    ) -> Done[Any] | None:
         """Drive the run to its end. `answer` answers its last request; `waiting` is a request without an answer.
 
         Without a supervising `deadline` this drives the whole run: from the first call that may be cut it continues
-        under supervision; it reports the end, and adds the run's snapshot to an exception.
+        under supervision; it reports the end, and adds the run's snapshot to an exception. In a `thread` of an async
+        run it goes on to the next request that may have to be awaited, and returns `None` if there is one.
         """
-        path, execution, io, clock, began = self.path, self.execution, self.io, self.clock, self.began
+        path, execution, io, clock, began = self.path, self.execution, thread or self.io, self.clock, self.began
         notify, on_event, handlers = self._notify, self._on_event, self.run_context.handlers
         answers, times, worlds = self.answers, self.times, self.worlds
         timed = execution.deadline is not None
         left: float | None
         supervised = timed and deadline is None and on_event is None
         plain = not self.observed and self.run_context.around_call is None
+        # To begin a call in another thread takes longer than a step: after two that block, the run goes on in one.
+        goes_on = plain and not timed and not io.blocking and self.run_context.keeps_thread and thread is None
+        blocked = False
         cancel_scope = current_cancel_scope()
         members: MemberCalls | None = None
         item: Any = None
@@ -239,7 +235,25 @@ class RunLoop:
                 if supervised and kind in _CALLS and self._may_be_cut(item):
                     self._waiting = item
                     self.node_seconds += clock() - began - back
-                    return await self._end(await self._supervise())
+                    supervised_end = await self._supervise()
+                    assert supervised_end is not None, "it is no thread of an async run"
+                    return await self._end(supervised_end)
+                if goes_on or thread is not None:
+                    blocks = kind is CallContext and self._blocks(item)
+                    if thread is not None and not blocks:
+                        self._waiting = item
+                        return None
+                    if goes_on and blocks and blocked:
+                        self._waiting = item
+                        self.node_seconds += clock() - began - back
+                        ended = await self._go_on_in_thread()
+                        if ended is not None:
+                            return await self._end(ended)
+                        answer, waiting, self._waiting = None, self._waiting, None
+                        back = clock() - began
+                        blocked = False
+                        continue
+                    blocked = blocks
                 if kind is Batch:
                     self._calls = item.calls
                     if members is None or members.batch is not item:
@@ -282,6 +296,12 @@ class RunLoop:
                             assert left is not None, "the run has a time limit"
                             self._call, self._asked_at = item, asked_at
                             deadline.begin(left)
+                    elif thread is not None:
+                        # No call in a thread is late, but it may be abandoned.
+                        assert deadline is not None, "it knows of the call"
+                        hurried = True
+                        self._call = item
+                        deadline.begin(math.inf)
                     token = enter_call(item)
                     try:
                         reply = await handler.answer(effect, item, BLOCKING if handler.instant else io)
@@ -335,116 +355,18 @@ class RunLoop:
         self.answers += CompactReply.part_of(answer)
         self.times.extend((now, took))
 
+    def _blocks(self, call: CallContext[Any]) -> bool:
+        blocks = self.handler_of(call).blocks
+        return blocks is not None and blocks(call.effect)
+
     def _may_be_cut(self, item: CallContext[Any] | Batch) -> bool:
         calls = item.calls if isinstance(item, Batch) else (item,)
         return not all(self.handler_of(call).instant for call in calls)
-
-    def handler_of(self, call: CallContext[Any]) -> Handler:
-        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
-        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
 
     def cut_call(self, call: CallContext[Any], asked_at: float) -> tuple[object, float, float]:
         """Record in the journal that a call is cut now, with its charges; return the answer for the path."""
         now = self.clock() - self.began
         in_batch = call.request is not None and len(members_of(call.request)) > 1
-        kept = keep_charged(_CUT, call)
+        kept = keep_charged(CUT, call)
         self.record(MemberReply(call.member, kept) if in_batch else kept, now, now - asked_at)
-        return MemberReply(call.member, _CUT) if in_batch else _CUT, now, now - asked_at
-
-    async def answer(
-        self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
-    ) -> tuple[object, float]:
-        """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
-        handler = handler_of(self.run_context.handlers, call.effect) if not self.worlds else self.handler_of(call)
-        if handler.timed:
-            left = None
-        elif left is not None and left <= 0:
-            return _CUT, self.clock() - self.began
-        if self.pieces:
-            return await self._answer_with_reports(handler, call, left)
-        # Reports are delivered when the call is answered or has failed.
-        reports = None
-        if self.observed:
-            reports = call.listener = Reports()
-        try:
-            token = enter_call(call)
-            try:
-                if self.streams:
-                    if handler.instant or left is None:
-                        reply = await self.handle(handler, call)
-                    else:
-                        update = await self.io.within(partial(self.handle, handler, call), left)
-                        reply = _CUT if update is NOT_DONE else update
-                elif handler.instant or deadline is None or left is None:
-                    reply = await self.handle(handler, call)
-                else:
-                    reply = await self._hurry(handler, call, loop, deadline, left)
-                now = self.clock() - self.began
-            finally:
-                leave_call(call, token)
-        except Exception:
-            if reports:
-                await self.report(call, reports)
-            raise
-        if reports:
-            await self.report(call, reports)
-        return reply, now
-
-    async def _hurry(
-        self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
-    ) -> object:
-        """Return the reply to a call that the supervisor cuts after `left` seconds; then this loop is abandoned."""
-        self._call, self._asked_at = call, self.clock() - self.began
-        deadline.begin(left)
-        try:
-            reply = await self.handle(handler, call)
-        finally:
-            mine = deadline.end(loop)
-        if not mine:
-            raise Superseded
-        return reply
-
-    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
-        """Deliver the reports of a call."""
-        # A copy, because a call that was cut may still report.
-        for news in tuple(reports):
-            event = Reported(call.node, call.effect, news, call)
-            if self._notify is not None:
-                self._notify(event)
-            if self._on_event is not None:
-                await self._on_event(event)
-
-    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
-        """Call the handler, inside `around_call`."""
-        io = BLOCKING if handler.instant else self.io
-        around = self.run_context.around_call
-        if around is None:
-            return await handler.answer(call.effect, call, io)
-        with around(call):
-            return await handler.answer(call.effect, call, io)
-
-    async def _answer_with_reports(
-        self, handler: Handler, call: CallContext[Any], left: float | None
-    ) -> tuple[object, float]:
-        """Return the reply to a call as `answer` does; deliver its reports as they come."""
-        ends = None if left is None else self.clock() + left
-
-        async def timed() -> tuple[object, float]:
-            return await self.handle(handler, call), self.clock() - self.began
-
-        async with self.io.call_group() as group:
-            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
-            with within_call(call):
-                group.start(0, timed)
-            try:
-                while True:
-                    update = await group.take(None if ends is None else ends - self.clock())
-                    if update is None:
-                        return _CUT, self.clock() - self.began
-                    _, result, news = update
-                    if result is not None:
-                        answered: tuple[object, float] = result()
-                        return answered
-                    await self.report(call, (news,))
-            finally:
-                close_calls((call,))
+        return MemberReply(call.member, CUT) if in_batch else CUT, now, now - asked_at

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.io import run_sync
+from graphexec.runtime.io import IO, ThreadIO, run_sync
 from graphexec.runtime.threads import open_cancel_scope, start_in_thread
 
 if TYPE_CHECKING:
@@ -165,7 +165,35 @@ async def supervise_async(follow: Callable[[Loop, Deadline, bool], Coroutine[Any
         cut = True
 
 
-def _run(follow: Callable[[Loop, Deadline, bool], Coroutine[Any, Any, T]], *given: Any) -> T:
+async def go_on_in_thread(follow: Callable[[IO, Loop, Deadline], Coroutine[Any, Any, T]]) -> T:
+    """Return the result of `follow` in a thread, which makes its calls itself; it is abandoned if this is cancelled."""
+    import asyncio
+
+    from graphexec.runtime.tasks import call_in_thread
+
+    io = ThreadIO(asyncio.get_running_loop())
+    # No call is late, but a call may be abandoned.
+    deadline, loop = Deadline(time.monotonic), Loop()
+    rests = threading.Event()
+    rests.set()
+
+    def run() -> T:
+        rests.clear()
+        try:
+            return _run(follow, io, loop, deadline)
+        finally:
+            rests.set()
+
+    try:
+        return await call_in_thread(run)
+    except BaseException:
+        # The loop ends at its next call. Wait for it, as above.
+        if not deadline.abandon(loop):
+            rests.wait(GRACE)
+        raise
+
+
+def _run(follow: Callable[..., Coroutine[Any, Any, T]], *given: Any) -> T:
     return run_sync(follow(*given))
 
 

@@ -9,12 +9,22 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, final
 
 from graphexec.errors import EventLoopError
 from graphexec.kernel.meters import GRACE
-from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE, CallUpdate, NotDone, open_cancel_scope, run_in_thread
+from graphexec.runtime.threads import (
+    MOST_REPORTS,
+    NOT_DONE,
+    CallUpdate,
+    NotDone,
+    check_cancelled,
+    current_cancel_scope,
+    open_cancel_scope,
+    run_in_thread,
+)
 
 T = TypeVar("T")
 
@@ -78,6 +88,26 @@ async def call_in_thread(call: Callable[[], T]) -> T:
     with open_cancel_scope() as scope:
         run_in_thread(call, scope, receive, capped=True)
         return await result
+
+
+def await_from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[T]]) -> T:
+    """Await what `call` returns on the event loop, and return its result in this thread, which waits for it.
+
+    It is cancelled when the call of this thread is.
+    """
+
+    async def awaiting() -> T:
+        return await call()
+
+    future = asyncio.run_coroutine_threadsafe(awaiting(), loop)
+    scope = current_cancel_scope()
+    with contextlib.nullcontext() if scope is None else scope.on_cancel(future.cancel):
+        try:
+            return future.result()
+        except CancelledError:
+            check_cancelled()
+            # The coroutine itself has raised it.
+            raise asyncio.CancelledError from None
 
 
 @final

@@ -95,8 +95,12 @@ def make_tool_handler(
             # Since Python 3.13 the traceback of the error refers to this frame, too.
             del result
 
+    def blocks(effect: CallTool) -> bool:
+        tool = known.get(effect.name if exact else effect.name.casefold())
+        return tool is not None and not tool.is_async and tool.async_function is None
+
     context_types = {kind for one in known.values() for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types))
+    return Handler(answer, context_types=tuple(context_types), blocks=blocks)
 
 
 def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:

@@ -57,7 +57,13 @@ def make_agent_handler(function: Callable[[Steps, dict[str, Any]], Any]) -> Hand
             return Decided((decision,))
         return check_decision(function, *(decision if type(decision) is _Chunks else (decision,)))
 
-    return Handler(answer)
+    return Handler(answer, blocks=None if is_async or yields_async else _blocks)
+
+
+def _blocks(effect: CallAgent) -> bool:
+    """Return that a function which is no coroutine function may block."""
+    del effect
+    return True
 
 
 @final

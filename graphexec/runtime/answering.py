@@ -1,25 +1,162 @@
-"""The concurrent calls of a batch, each answered as its reply comes."""
+"""How the calls of a run are answered: by their handlers, within their deadlines, with their reports; many at once."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import ThreadLimitError
 from graphexec.kernel.effects import Batch, CallContext
-from graphexec.kernel.events import MemberReply, MemberStarted
-from graphexec.runtime.calls import close_calls, keep_charged, within_call
-from graphexec.runtime.handlers import Handler
-from graphexec.runtime.io import CallGroup, run_sync
-from graphexec.runtime.progress import Listener
-from graphexec.runtime.supervision import Deadline, Loop
-from graphexec.runtime.threads import MOST_REPORTS
+from graphexec.kernel.events import Cut, MemberReply, MemberStarted, Reported
+from graphexec.runtime.calls import close_calls, enter_call, keep_charged, leave_call, within_call
+from graphexec.runtime.handlers import Handler, Handlers, RunContext, handler_of
+from graphexec.runtime.io import BLOCKING, IO, CallGroup, run_sync
+from graphexec.runtime.observers import Notifier, OnEvent
+from graphexec.runtime.progress import Listener, Reports
+from graphexec.runtime.supervision import Deadline, Loop, Superseded
+from graphexec.runtime.threads import MOST_REPORTS, NOT_DONE
 
 if TYPE_CHECKING:
     from graphexec.runtime.loop import RunLoop
+
+CUT = Cut()
+
+
+class CallAnswering:
+    """What answers the calls of a run; the run itself sets the fields."""
+
+    __slots__ = (
+        "_asked_at",
+        "_call",
+        "_notify",
+        "_on_event",
+        "began",
+        "clock",
+        "io",
+        "observed",
+        "pieces",
+        "run_context",
+        "streams",
+        "worlds",
+    )
+    _notify: Notifier | None
+    _on_event: OnEvent | None
+    # The call that the supervisor may cut, and the time at which it began.
+    _call: CallContext[Any] | None
+    _asked_at: float
+    clock: Callable[[], float]
+    began: float
+    io: IO
+    observed: bool
+    pieces: bool
+    run_context: RunContext
+    streams: bool
+    worlds: Mapping[str, Handlers]
+
+    def handler_of(self, call: CallContext[Any]) -> Handler:
+        """Return the handler of a call: of its node's world, or of the run. Raises `MissingHandlerError`."""
+        return handler_of(self.worlds.get(call.node, self.run_context.handlers), call.effect)
+
+    async def answer(
+        self, call: CallContext[Any], loop: Loop, deadline: Deadline | None, left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call, within `left` seconds, and the time at which it came; deliver its reports."""
+        handler = handler_of(self.run_context.handlers, call.effect) if not self.worlds else self.handler_of(call)
+        if handler.timed:
+            left = None
+        elif left is not None and left <= 0:
+            return CUT, self.clock() - self.began
+        if self.pieces:
+            return await self._answer_with_reports(handler, call, left)
+        # Reports are delivered when the call is answered or has failed.
+        reports = None
+        if self.observed:
+            reports = call.listener = Reports()
+        try:
+            token = enter_call(call)
+            try:
+                if self.streams:
+                    if handler.instant or left is None:
+                        reply = await self.handle(handler, call)
+                    else:
+                        update = await self.io.within(partial(self.handle, handler, call), left)
+                        reply = CUT if update is NOT_DONE else update
+                elif handler.instant or deadline is None or left is None:
+                    reply = await self.handle(handler, call)
+                else:
+                    reply = await self._hurry(handler, call, loop, deadline, left)
+                now = self.clock() - self.began
+            finally:
+                leave_call(call, token)
+        except Exception:
+            if reports:
+                await self.report(call, reports)
+            raise
+        if reports:
+            await self.report(call, reports)
+        return reply, now
+
+    async def _hurry(
+        self, handler: Handler, call: CallContext[Any], loop: Loop, deadline: Deadline, left: float
+    ) -> object:
+        """Return the reply to a call that the supervisor cuts after `left` seconds; then this loop is abandoned."""
+        self._call, self._asked_at = call, self.clock() - self.began
+        deadline.begin(left)
+        try:
+            reply = await self.handle(handler, call)
+        finally:
+            mine = deadline.end(loop)
+        if not mine:
+            raise Superseded
+        return reply
+
+    async def report(self, call: CallContext[Any], reports: Iterable[object]) -> None:
+        """Deliver the reports of a call."""
+        # A copy, because a call that was cut may still report.
+        for news in tuple(reports):
+            event = Reported(call.node, call.effect, news, call)
+            if self._notify is not None:
+                self._notify(event)
+            if self._on_event is not None:
+                await self._on_event(event)
+
+    async def handle(self, handler: Handler, call: CallContext[Any]) -> object:
+        """Call the handler, inside `around_call`."""
+        io = BLOCKING if handler.instant else self.io
+        around = self.run_context.around_call
+        if around is None:
+            return await handler.answer(call.effect, call, io)
+        with around(call):
+            return await handler.answer(call.effect, call, io)
+
+    async def _answer_with_reports(
+        self, handler: Handler, call: CallContext[Any], left: float | None
+    ) -> tuple[object, float]:
+        """Return the reply to a call as `answer` does; deliver its reports as they come."""
+        ends = None if left is None else self.clock() + left
+
+        async def timed() -> tuple[object, float]:
+            return await self.handle(handler, call), self.clock() - self.began
+
+        async with self.io.call_group() as group:
+            call.listener = Listener(partial(group.report, 0), pieces=True, room=group.room)
+            with within_call(call):
+                group.start(0, timed)
+            try:
+                while True:
+                    update = await group.take(None if ends is None else ends - self.clock())
+                    if update is None:
+                        return CUT, self.clock() - self.began
+                    _, result, news = update
+                    if result is not None:
+                        answered: tuple[object, float] = result()
+                        return answered
+                    await self.report(call, (news,))
+            finally:
+                close_calls((call,))
 
 
 @final

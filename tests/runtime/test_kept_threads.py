@@ -1,0 +1,313 @@
+"""An async run whose calls block one after the other goes on in one thread, and is otherwise as if it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, tool
+from graphexec.draw import recording_of
+from graphexec.errors import AbandonedError
+from graphexec.kernel.events import journal_of
+from graphexec.kernel.snapshot import snapshot_of
+from graphexec.runtime.threads import count_abandoned, last_call
+
+# Seconds that a test waits for an event that should happen at once.
+LONG = 20.0
+
+
+def steps_of(names: str) -> Callable[[Any, Any], AgentAction | AgentFinish]:
+    """Return an agent that calls the tools of these names, of one letter each, in turn."""
+
+    def decide(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+        del inputs
+        return AgentAction(names[len(steps)], {}) if len(steps) < len(names) else AgentFinish({"output": "done"})
+
+    return decide
+
+
+def blocking(name: str, function: Callable[[], Any]) -> Any:
+    return tool(name=name, description="A tool that blocks.")(function)
+
+
+def make_executor(names: str, *tools: Any, **options: Any) -> AgentExecutor:
+    return AgentExecutor(agent=steps_of(names), tools=[*tools], max_iterations=len(names) + 1, **options)
+
+
+def test_calls_in_a_row_share_a_thread() -> None:
+    threads: list[int] = []
+    executor = make_executor("a" * 20, blocking("a", lambda: threads.append(threading.get_ident())))
+    before = last_call()
+    result = asyncio.run(executor.arun("?"))
+    assert (result.output, len(threads)) == ("done", 20)
+    assert len(set(threads[1:])) == 1
+    # The agent's first call has one, and all that follow another one.
+    assert last_call() - before == 2
+
+
+def test_async_tool_is_awaited_on_the_event_loop() -> None:
+    threads: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+
+    async def awaited() -> None:
+        await asyncio.sleep(0)
+        threads["b"].append(threading.get_ident())
+
+    executor = make_executor(
+        "aabaabaaa",
+        blocking("a", lambda: threads["a"].append(threading.get_ident())),
+        tool(name="b", description="A tool that awaits.")(awaited),
+    )
+
+    async def main() -> int:
+        assert (await executor.arun("?")).output == "done"
+        return threading.get_ident()
+
+    loop = asyncio.run(main())
+    assert threads["b"] == [loop, loop]
+    assert len(threads["a"]) == 7
+    assert loop not in threads["a"]
+
+
+def test_agent_that_returns_a_coroutine_is_awaited_on_the_event_loop() -> None:
+    decide, threads = steps_of("aaaa"), set[int]()
+
+    async def decide_async(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+        threads.add(threading.get_ident())
+        await asyncio.sleep(0)
+        return decide(steps, inputs)
+
+    executor = AgentExecutor(
+        agent=lambda steps, inputs: decide_async(steps, inputs) if len(steps) > 1 else decide(steps, inputs),
+        tools=[blocking("a", lambda: "ok")],
+    )
+
+    async def main() -> int:
+        assert (await executor.arun("?")).output == "done"
+        return threading.get_ident()
+
+    assert threads == {asyncio.run(main())}
+
+
+def test_cancelled_error_of_an_agent_ends_the_run() -> None:
+    decide = steps_of("aaaa")
+
+    async def cancel() -> AgentFinish:
+        raise asyncio.CancelledError
+
+    executor = AgentExecutor(
+        agent=lambda steps, inputs: cancel() if len(steps) > 2 else decide(steps, inputs),
+        tools=[blocking("a", lambda: "ok")],
+    )
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(executor.arun("?"))
+
+
+def test_context_variables_of_a_call_stay_its_own() -> None:
+    variable = ContextVar("variable", default=0)
+    seen: list[int] = []
+
+    def change() -> None:
+        seen.append(variable.get())
+        variable.set(variable.get() + 1)
+
+    async def main() -> int:
+        variable.set(7)
+        await make_executor("aaaa", blocking("a", change)).arun("?")
+        return variable.get()
+
+    assert asyncio.run(main()) == 7
+    assert seen == [7] * 4
+
+
+def test_call_has_its_own_context() -> None:
+    seen: list[tuple[int, str]] = []
+
+    @tool(name="a")
+    def note(call: CallContext[str]) -> str:
+        """Note the call."""
+        seen.append((call.sequence, call.context))
+        return "ok"
+
+    asyncio.run(make_executor("aaa", note).arun("?", context="mine"))
+    assert seen == [(2, "mine"), (4, "mine"), (6, "mine")]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_exception_of_a_tool_has_the_progress_of_its_run(place: int) -> None:
+    calls: list[int] = []
+
+    def fail() -> str:
+        calls.append(1)
+        if len(calls) == place + 1:
+            raise LookupError(str(place))
+        return "ok"
+
+    with pytest.raises(LookupError, match=str(place)) as raised:
+        asyncio.run(make_executor("aaaaa", blocking("a", fail), handle_tool_errors="raise").arun("?"))
+    assert [record["event"] for record in recording_of(raised.value).records][-2:] == ["failed", "result"]
+    snapshot = snapshot_of(raised.value)
+    assert snapshot is not None
+    assert asyncio.run(make_executor("aaaaa", blocking("a", lambda: "ok")).arun(snapshot)).output == "done"
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_cancelled_run_ends_at_once(place: int) -> None:
+    entered, free, ended = threading.Event(), threading.Event(), threading.Event()
+    calls: list[int] = []
+
+    @tool(name="a")
+    def hold(call: CallContext[None]) -> str:
+        """Wait at one place."""
+        calls.append(1)
+        if len(calls) == place + 1:
+            entered.set()
+            free.wait(LONG)
+            assert call.closed
+            ended.set()
+        return "ok"
+
+    async def main() -> BaseException:
+        task = asyncio.create_task(make_executor("aaaaa", hold).arun("?"))
+        await asyncio.to_thread(entered.wait, LONG)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as raised:
+            await task
+        assert time.monotonic() - began < LONG / 2
+        assert count_abandoned() >= 1
+        return raised.value
+
+    error = asyncio.run(main())
+    snapshot, journal = snapshot_of(error), journal_of(error)
+    assert snapshot is not None
+    assert journal is not None
+    records = [*recording_of(journal).records]
+    free.set()
+    assert ended.wait(LONG)
+    # The abandoned loop ends, and changes nothing.
+    again = asyncio.run(make_executor("aaaaa", blocking("a", lambda: "ok")).arun(snapshot))
+    assert (again.output, len(again.steps), len(calls)) == ("done", 5, place + 1)
+    assert recording_of(journal).records == records
+
+
+def test_run_within_an_abandoned_call_charges_nothing_more() -> None:
+    entered, free = threading.Event(), threading.Event()
+    outcome: list[BaseException | None] = []
+    inner = make_executor("", blocking("a", lambda: "ok"))
+
+    def nest() -> str:
+        entered.set()
+        free.wait(LONG)
+        try:
+            inner.run("?")
+        except AbandonedError as error:
+            outcome.append(error)
+        else:
+            outcome.append(None)
+        return "ok"
+
+    async def main() -> None:
+        executor = make_executor("aab", blocking("a", lambda: "ok"), blocking("b", nest))
+        task = asyncio.create_task(executor.arun("?"))
+        await asyncio.to_thread(entered.wait, LONG)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    free.set()
+    ends = time.monotonic() + LONG
+    while not outcome and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert [type(error) for error in outcome] == [AbandonedError]
+
+
+@given(after=st.floats(0, 0.004))
+@settings(deadline=None)
+def test_run_cancelled_at_any_time_can_go_on(after: float) -> None:
+    names = "a" * 60
+    executor = make_executor(names, blocking("a", lambda: "ok"))
+
+    async def main() -> BaseException | None:
+        task = asyncio.create_task(executor.arun("?"))
+        await asyncio.sleep(after)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError as error:
+            return error
+        return None
+
+    error = asyncio.run(main())
+    snapshot, journal = (None, None) if error is None else (snapshot_of(error), journal_of(error))
+    # One that was cancelled before it began has neither.
+    if snapshot is None or journal is None:
+        return
+    assert recording_of(journal).records[-1]["event"] != "result"
+    result = asyncio.run(executor.arun(snapshot))
+    assert (result.output, len(result.steps)) == ("done", 60)
+
+
+def test_event_loop_goes_on_meanwhile() -> None:
+    ticks: list[int] = []
+
+    def wait_for_a_tick() -> str:
+        seen, ends = len(ticks), time.monotonic() + LONG
+        while len(ticks) == seen and time.monotonic() < ends:
+            time.sleep(0.001)
+        return "ok"
+
+    async def tick() -> None:
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.001)
+
+    async def main() -> str:
+        task = asyncio.create_task(tick())
+        began = time.monotonic()
+        result = await make_executor("aaaaaa", blocking("a", wait_for_a_tick)).arun("?")
+        task.cancel()
+        assert time.monotonic() - began < LONG
+        return str(result.output)
+
+    assert asyncio.run(main()) == "done"
+
+
+@pytest.mark.parametrize("option", ["observers", "trim_intermediate_steps", "handle_parsing_errors"])
+def test_functions_of_the_user_run_on_the_event_loop(option: str) -> None:
+    threads: set[int] = set()
+
+    def note(*given: Any) -> Any:
+        threads.add(threading.get_ident())
+        return given[0]
+
+    options: dict[str, Any] = {"observers": [note]} if option == "observers" else {option: note}
+    executor = make_executor("aaaa", blocking("a", lambda: "ok"), **options)
+
+    async def main() -> int:
+        assert (await executor.arun("?")).output == "done"
+        return threading.get_ident()
+
+    assert threads <= {asyncio.run(main())}
+
+
+@pytest.mark.parametrize("policy", ["observe", "raise"])
+def test_tool_errors_are_handled_alike(policy: Any) -> None:
+    def fail() -> str:
+        raise ValueError("no")
+
+    executor = make_executor("aaa", blocking("a", fail), handle_tool_errors=policy)
+    if policy == "raise":
+        with pytest.raises(ValueError, match="no"):
+            asyncio.run(executor.arun("?"))
+        return
+    statuses = [[step.status for step in run.steps] for run in (executor.run("?"), asyncio.run(executor.arun("?")))]
+    assert statuses == [["error"] * 3] * 2
