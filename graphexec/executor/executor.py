@@ -184,13 +184,9 @@ class AgentExecutor(RunMethods[T_co]):
             return_intermediate_steps=return_intermediate_steps,
         )
         self._allow_nonterminating = allow_nonterminating
-        context = RunContext(
-            self._setup.make_handlers(),
-            limits,
-            tool_concurrency,
-            around_call=around_call,
-            keeps_thread=self._setup.keeps_thread,
-        )
+        handlers = self._setup.make_handlers()
+        keeps_thread = self._setup.keeps_thread(handlers)
+        context = RunContext(handlers, limits, tool_concurrency, around_call=around_call, keeps_thread=keeps_thread)
         self._prove(self._setup.make_graph(), context)
 
     def _prove(self, graph: Graph[Ready, Ending], context: RunContext) -> None:
@@ -210,11 +206,12 @@ class AgentExecutor(RunMethods[T_co]):
         graph = setup.make_graph()
         limits = self.limits
         budgets = {name: limit for name, limit in limits.budgets.items() if name in graph.budgets}
+        handlers = setup.make_handlers()
         context = dataclasses.replace(
             self.run_context,
-            handlers=setup.make_handlers(),
+            handlers=handlers,
             limits=dataclasses.replace(limits, budgets=budgets),
-            keeps_thread=setup.keeps_thread,
+            keeps_thread=setup.keeps_thread(handlers),
         )
         changed._prove(graph, context)
         return changed

@@ -79,12 +79,15 @@ class Setup:
             return ()
         return tuple(name for name in validate_rules(self.agent.rules) if name not in self.dropped)
 
-    @property
-    def keeps_thread(self) -> bool:
-        """Whether all nodes are the library's and call no function of the user, so that any thread may run them."""
+    def keeps_thread(self, handlers: Handlers) -> bool:
+        """Return whether calls may block one after the other, and any thread may run the nodes between them.
+
+        That is so if all nodes are the library's and call no function of the user.
+        """
         policies = self.policies
         own = callable(self.parsing) or policies.select_steps is not None or bool(policies.edits)
-        return not (own or self.all_pieces or self.changed is not None or self.memory is not None)
+        plain = not (own or self.all_pieces or self.changed is not None or self.memory is not None)
+        return plain and any(handler.blocks is not None for handler in handlers.values())
 
     @cached_property
     def all_pieces(self) -> tuple[Piece, ...]:

@@ -95,12 +95,13 @@ def make_tool_handler(
             # Since Python 3.13 the traceback of the error refers to this frame, too.
             del result
 
+    blocking = frozenset(name for name, one in known.items() if not one.is_async and one.async_function is None)
+
     def blocks(effect: CallTool) -> bool:
-        tool = known.get(effect.name if exact else effect.name.casefold())
-        return tool is not None and not tool.is_async and tool.async_function is None
+        return (effect.name if exact else effect.name.casefold()) in blocking
 
     context_types = {kind for one in known.values() for kind in one.context_types}
-    return Handler(answer, context_types=tuple(context_types), blocks=blocks)
+    return Handler(answer, context_types=tuple(context_types), blocks=blocks if blocking else None)
 
 
 def _index_by_name(tools: Iterable[AnyTool], lookup: Lookup) -> Mapping[str, AnyTool]:
