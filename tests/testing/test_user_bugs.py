@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 import threading
 import time
@@ -397,15 +398,25 @@ QUICK = {
 SOON = 20.0
 
 
+def used_by(thread: threading.Thread) -> float:
+    """Return the seconds of the processor that a thread has used; infinite if it has ended."""
+    assert thread.ident is not None, "it has started"
+    if not thread.is_alive():
+        return math.inf
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    except OSError:
+        return math.inf
+
+
 def rest() -> bool:
     """Return whether the other threads soon use next to no processor time."""
     deadline = time.monotonic() + SOON
     while time.monotonic() < deadline:
         others = [one for one in threading.enumerate() if one is not threading.current_thread()]
-        clocks = [time.pthread_getcpuclockid(one.ident) for one in others if one.ident is not None]
-        before = [time.clock_gettime(clock) for clock in clocks]
+        before = [used_by(one) for one in others]
         time.sleep(0.1)
-        if all(time.clock_gettime(clock) - at < 0.01 for clock, at in zip(clocks, before, strict=True)):
+        if not any(one.is_alive() and used_by(one) - at > 0.01 for one, at in zip(others, before, strict=True)):
             return True
     return False
 

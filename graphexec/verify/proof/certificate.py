@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from graphexec.effects import MODEL_CALLS, TOOL_CALLS
 from graphexec.errors import CertificateError, format_number, format_value, repr_fields
@@ -92,8 +92,33 @@ def format_meters(names: Collection[str]) -> list[str]:
     return list(dict.fromkeys([*calls, *names])) if not names or any(name in names for name in calls) else list(names)
 
 
+class _Later:
+    """Fields that are computed when one of them is first read."""
+
+    __slots__ = ("_compute",)
+
+    @classmethod
+    def later(cls, compute: Callable[[], Self]) -> Self:
+        """Return what `compute` will return."""
+        made = object.__new__(cls)
+        object.__setattr__(made, "_compute", compute)
+        return made
+
+    # Called for a field without a value. Type checkers would take any name for one.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Compute all fields, and return this one."""
+            if name not in type(self).__dataclass_fields__:
+                raise AttributeError(f"{type(self).__name__} has no attribute {name}", name=name, obj=self)
+            computed = self._compute()
+            for one in fields(computed):
+                object.__setattr__(self, one.name, getattr(computed, one.name))
+            return getattr(self, name)
+
+
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(_Later):
     """The bounds of a run: transitions, charges of meters that no reply reports, and seconds until control returns.
 
     The bounds in `meters` include nested runs of tools made by `as_tool`; those in `alone` cover only the machine's own

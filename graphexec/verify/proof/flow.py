@@ -10,9 +10,9 @@ import dataclasses
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations_with_replacement
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from graphexec.errors import repr_fields
 from graphexec.kernel.effects import Effect, NestedRuns, answers_cut, reserves_of
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import ITERATIONS, FrozenMapping, Limits
-from graphexec.kernel.node import Node
+from graphexec.kernel.node import Edge, Node
 
 # `move`: the node returned this outcome. `gate`: the node was not entered, because a budget that its entry spends was
 # used up. `within`: a limit stopped the visit after its entry was charged.
@@ -255,17 +255,9 @@ def is_timely(one: Transition, seconds: float | None) -> bool:
 def flow_of(graph: Graph[Any, Any]) -> Flow:
     """Return the flow of a machine. It is built only from the table that the engine follows."""
     edge_by_outcome = {(edge.source, edge.outcome): edge for edge in graph.edges}
-    transitions: list[Transition] = []
-    for node in graph:
-        for outcome in node.outcomes:
-            edge = edge_by_outcome.get((node.name, outcome))
-            # A draft may lack the edge, or its edge may lead to a missing node.
-            if edge is None:
-                continue
-            resets = tuple(budget.name for budget in edge.resets)
-            transitions += [
-                dataclasses.replace(visit, target=edge.target, resets=resets) for visit in _visits(node, outcome)
-            ]
+    # A draft may lack an edge, or an edge may lead to a missing node.
+    rows = ((node, [edge_by_outcome.get((node.name, outcome)) for outcome in node.outcomes]) for node in graph)
+    transitions = [one for node, row in rows for one in _visits(node, [edge for edge in row if edge is not None])]
     effects = [effect for node in graph for effect in node.effects]
     charged = {meter.name for effect in effects for meter in effect.charges}
     charged |= {meter.name for effect in effects for meter, most in reserves_of(effect).items() if most}
@@ -281,26 +273,36 @@ def flow_of(graph: Graph[Any, Any]) -> Flow:
     )
 
 
-def _visits(node: Node[Any, Any], outcome: type) -> Iterator[Transition]:
+def _visits(node: Node[Any, Any], row: Sequence[Edge]) -> Iterator[Transition]:
     entry = {budget.name: 1 for budget in node.meters}
-    here = Transition(node.name, outcome.__name__, "", grace=node.grace)
-    kinds = () if node.most == 0 else tuple(dict.fromkeys(map(_charges, node.effects)))
-    answered = bool(kinds) and all(map(answers_cut, node.effects))
-    reserves = () if node.most == 0 else _most_reserved(node)
-    asking = dataclasses.replace(
-        here, most=node.most, effect_charges=kinds, answered=answered, reserves=tuple(sorted(reserves))
+    asks = node.most != 0
+    kinds = tuple(dict.fromkeys(map(_charges, node.effects))) if asks else ()
+    reserves = tuple(sorted(_most_reserved(node))) if asks else ()
+    # No limit stops a reserved visit, so nothing has to be left for its effects.
+    asked = {} if node.grace is not None else _least(kinds, node.least)
+    ended = [] if node.grace is not None else _stopping((*kinds, reserves))
+    ended += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
+    visit = partial(
+        Transition,
+        node.name,
+        most=node.most,
+        effect_charges=kinds,
+        grace=node.grace,
+        answered=bool(kinds) and all(map(answers_cut, node.effects)),
+        reserves=reserves,
     )
-    if outcome in node.returns:
-        # No limit stops a reserved visit, so nothing has to be left for its effects.
-        asked = {} if node.grace is not None else _least(kinds, node.least)
-        yield dataclasses.replace(asking, spends=tuple({**entry, **asked}.items()), asks=node.least)
-    if outcome is node.spent_outcome:
-        if entry:
-            yield dataclasses.replace(here, kind="gate", causes=(*entry, "seconds", "restarts"))
-        if node.most != 0:
-            causes = [] if node.grace is not None else _stopping((*kinds, asking.reserves))
-            causes += [*(("fan_out",) if node.most is None else ()), "seconds", "restarts"]
-            yield dataclasses.replace(asking, kind="within", spends=tuple(entry.items()), causes=tuple(causes))
+    for edge in row:
+        outcome, resets = edge.outcome.__name__, tuple(budget.name for budget in edge.resets)
+        if edge.outcome in node.returns:
+            spends = tuple({**entry, **asked}.items())
+            yield visit(outcome, edge.target, spends=spends, resets=resets, asks=node.least)
+        if edge.outcome is node.spent_outcome:
+            if entry:
+                causes = (*entry, "seconds", "restarts")
+                yield Transition(node.name, outcome, edge.target, "gate", (), resets, causes, grace=node.grace)
+            if asks:
+                spends = tuple(entry.items())
+                yield visit(outcome, edge.target, kind="within", spends=spends, resets=resets, causes=tuple(ended))
 
 
 def _most_reserved(node: Node[Any, Any]) -> Charges:

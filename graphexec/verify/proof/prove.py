@@ -8,7 +8,7 @@ reports the loops that may be endless.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from typing_extensions import TypeIs
@@ -22,11 +22,12 @@ from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
 from graphexec.kernel.validation import faults_of
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
-from graphexec.verify.proof.certificate import Certificate
+from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of
 from graphexec.verify.proof.flow import (
     Flow,
+    bounded_meters,
     caps_of,
     flow_of,
     is_enabled,
@@ -136,7 +137,8 @@ def prove_flow(
         transitions = possible_transitions(flow, limits)
         found = rank_nodes(nodes, transitions, finite)
     if _is_ranking(found):
-        bounds = bounds_of(flow, transitions, limits, nested, always=always)
+        # They take longer than the proof, and many runs need none.
+        bounds = Bounds.later(partial(bounds_of, flow, transitions, limits, nested, always=always))
         return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
     bounds_of_states = bounds_by_states(flow, limits, nested)
     if bounds_of_states is not None:
@@ -241,7 +243,7 @@ def _list_nesting_assumptions(certificate: Certificate, limits: Limits) -> Itera
             f"each nested run ends, and is linked to the call that started it (in a thread of your own: "
             f"run(..., host=call)); a run starts {most}, {levels}"
         )
-    unlimited = [name for name in certificate.bounds.meters if limits[name] is None]
+    unlimited = [name for name in bounded_meters(certificate.flow, certificate.nested) if limits[name] is None]
     if unlimited:
         names = " and ".join(name.replace("_", " ") for name in unlimited)
         known = "tools made by as_tool"

@@ -1,0 +1,88 @@
+"""The bounds of a proof are computed when they are first read, and are then what they would have been."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
+from graphexec.verify import Certificate
+from graphexec.verify.proof import prove
+from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.certificate import Bounds
+
+
+@tool
+def double(x: int) -> int:
+    """Double a number."""
+    return 2 * x
+
+
+def decide(steps: Any, inputs: Any) -> AgentAction | AgentFinish:
+    del inputs
+    return AgentFinish({"output": "done"}) if steps else AgentAction("double", {"x": 21})
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[Bounds]:
+    made: list[Bounds] = []
+
+    def compute(*given: Any, **named: Any) -> Bounds:
+        made.append(bounds_of(*given, **named))
+        return made[-1]
+
+    monkeypatch.setattr(prove, "bounds_of", compute)
+    prove.prove_flow.cache_clear()
+    return made
+
+
+def test_run_needs_no_bounds(computed: list[Bounds]) -> None:
+    executor = AgentExecutor(agent=decide, tools=[double], max_iterations=7)
+    executor.verify().require_proof()
+    assert executor.run("?").output == "done"
+    assert computed == []
+
+
+def test_bounds_are_computed_once(computed: list[Bounds]) -> None:
+    executor = AgentExecutor(agent=decide, tools=[double], max_iterations=7)
+    bounds = executor.verify().bounds
+    assert bounds is not None
+    assert bounds.transitions.number
+    assert bounds.rows()
+    assert executor.verify().bounds is bounds
+    assert len(computed) == 1
+    assert bounds == computed[0]
+    assert repr(bounds) == repr(computed[0])
+
+
+def pickled(certificate: Certificate) -> Certificate:
+    read: Certificate = pickle.loads(pickle.dumps(certificate))
+    return read
+
+
+# Any: the copies are of the same class.
+COPIES: list[Any] = [copy.copy, copy.deepcopy, pickled]
+
+
+@pytest.mark.parametrize("again", COPIES)
+def test_copies_have_the_bounds(again: Any) -> None:
+    prove.prove_flow.cache_clear()
+    certificate = AgentExecutor(agent=decide, tools=[double], max_iterations=7).verify().certificate
+    assert certificate is not None
+    copied: Certificate = again(certificate)
+    assert copied.bounds.transitions.number == certificate.bounds.transitions.number
+    assert copied == certificate
+    assert Certificate.from_json(copied.to_json()) == certificate
+
+
+def test_unknown_name_is_an_attribute_error(computed: list[Bounds]) -> None:
+    certificate = AgentExecutor(agent=decide, tools=[double], max_iterations=7).verify().certificate
+    assert certificate is not None
+    # Any: type checkers know that there is no such bound.
+    bounds: Any = certificate.bounds
+    with pytest.raises(AttributeError, match="Bounds has no attribute tokens"):
+        _ = bounds.tokens
+    assert computed == []
