@@ -128,11 +128,19 @@ class Graph(Generic[S_contra, F_co]):
     machine (or `mermaid-state`, `dot`, `svg`, `html`, `markdown`, `text`); `f"{machine}"` lists its edges.
     """
 
-    __slots__ = ("__weakref__", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
+    __slots__ = ("__weakref__", "_checked", "budgets", "edges", "faults", "meters", "nodes", "outcomes", "start")
 
     def __init__(
-        self, nodes: Iterable[Node[Any, Any]], edges: Iterable[Edge], start: str, faults: Sequence[Fault] = ()
+        self,
+        nodes: Iterable[Node[Any, Any]],
+        edges: Iterable[Edge],
+        start: str,
+        faults: Sequence[Fault] = (),
+        *,
+        checked: bool = False,
     ) -> None:
+        # Whether its table was found to have no faults.
+        self._checked = checked
         # The faults of a draft's rows, which its edges no longer show.
         self.faults = tuple(faults)
         self.nodes: Mapping[str, Node[Any, Any]] = MappingProxyType({node.name: node for node in nodes})
@@ -151,6 +159,10 @@ class Graph(Generic[S_contra, F_co]):
             }
         )
         self.outcomes: Mapping[str, type] = MappingProxyType({kind.__name__: kind for kind in carried})
+
+    def find_faults(self) -> list[Fault]:
+        """Return every fault of the table; only a draft has any."""
+        return [] if self._checked else [*self.faults, *faults_of(self.nodes, self.edges, self.start)]
 
     def __getitem__(self, name: str) -> Node[Any, Any]:
         try:
@@ -378,4 +390,4 @@ def check_table(
         all_faults = faults_of(by_name, all_edges, start)
     if all_faults:
         raise GraphError(all_faults)
-    return Graph(by_name.values(), all_edges, start)
+    return Graph(by_name.values(), all_edges, start, checked=True)

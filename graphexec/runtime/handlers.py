@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeAlias, TypedDict, final
 
 from graphexec._arguments import NAME, Constraint, optional, validate
@@ -60,6 +60,10 @@ _ARGUMENTS = 3
 
 def _accepts(function: Callable[..., Any], count: int) -> bool:
     """Return whether a function can be called with so many positional arguments. One in C may not say so."""
+    if isinstance(function, FunctionType):
+        code = function.__code__
+        if code.co_argcount == count and not code.co_kwonlyargcount:
+            return True
     try:
         inspect.signature(function).bind(*range(count))
     except (TypeError, ValueError):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from graphexec.kernel import Limits
+from graphexec.verify import Certificate
 from graphexec.verify.checker.check import check_certificate
 from graphexec.verify.proof import potential
 from graphexec.verify.proof.flow import Flow, Transition
@@ -50,12 +51,19 @@ def loops_in_a_row(count: int) -> Flow:
     return flow_of(found, (("rounds", 3),))
 
 
-def cost(flow: Flow, limits: Limits) -> tuple[int, int]:
-    """Return the calls of a proof and of its check."""
-    prove_flow.cache_clear()
-    proof = count_calls(lambda: prove_flow(flow, limits))
+def prove_with_bounds(flow: Flow, limits: Limits) -> Certificate:
+    """Prove a flow, and find its bounds, which are found when they are read."""
     certificate, _ = prove_flow(flow, limits)
     assert certificate is not None
+    assert certificate.bounds.rows()
+    return certificate
+
+
+def cost(flow: Flow, limits: Limits) -> tuple[int, int]:
+    """Return the calls of a proof with its bounds, and of its check."""
+    prove_flow.cache_clear()
+    proof = count_calls(lambda: prove_with_bounds(flow, limits))
+    certificate = prove_with_bounds(flow, limits)
     return proof, count_calls(lambda: check_certificate(certificate))
 
 

@@ -108,7 +108,7 @@ class Flow:
         """
         return tuple(choice for one in self.transitions for choice in _choices(one))
 
-    @property
+    @cached_property
     def charged(self) -> tuple[str, ...]:
         """The meters that effects charge, in whole numbers: those that are not measured first, each sorted by name."""
         names = frozenset[str]().union(*(one.charged for one in self.transitions))

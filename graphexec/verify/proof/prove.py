@@ -19,7 +19,6 @@ from graphexec.kernel.graph import Graph, require_graph
 from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
-from graphexec.kernel.validation import faults_of
 from graphexec.verify.paths import find_path, label_edges
 from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds, Certificate
@@ -75,10 +74,7 @@ def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
             raise LimitsError(f"the machine has no budget {name}; {hint}")
     check_meters(graph, limits)
     flow = flow_of(graph)
-    faults = [
-        finding_of(fault, _path_to(flow, fault.node, limits))
-        for fault in (*graph.faults, *faults_of(graph.nodes, graph.edges, graph.start))
-    ]
+    faults = [finding_of(fault, _path_to(flow, fault.node, limits)) for fault in graph.find_faults()]
     if not faults:
         faults += _find_stop_only_nodes(flow, limits)
     nested = nested_runs_of(graph)
