@@ -27,7 +27,7 @@ from graphexec import (
 from graphexec.errors import LimitsError
 from graphexec.models import ScriptedModel
 from graphexec.verify.proof import prove
-from graphexec.verify.proof.flow import Flow
+from graphexec.verify.proof.flow import Flow, flow_of
 from tests.counting import count_calls
 
 
@@ -84,12 +84,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Graph[Any, Any]]:
     """The graphs whose tables were read."""
     graphs: list[Graph[Any, Any]] = []
 
-    def flow_of(machine: Graph[Any, Any]) -> Flow:
+    def read_table(machine: Graph[Any, Any]) -> Flow:
         graphs.append(machine)
-        return read_table(machine)
+        return flow_of(machine)
 
-    read_table = prove.flow_of
-    monkeypatch.setattr(prove, "flow_of", flow_of)
+    monkeypatch.setattr(prove, "flow_of", read_table)
     return graphs
 
 
