@@ -60,7 +60,8 @@ _ARGUMENTS = 3
 
 def _accepts(function: Callable[..., Any], count: int) -> bool:
     """Return whether a function can be called with so many positional arguments. One in C may not say so."""
-    if isinstance(function, FunctionType):
+    # To read the signature takes as long as the rest of an executor's handlers. Attributes may be those of a decorator.
+    if isinstance(function, FunctionType) and not vars(function):
         code = function.__code__
         if code.co_argcount == count and not code.co_kwonlyargcount:
             return True

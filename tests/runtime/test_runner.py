@@ -174,6 +174,26 @@ def test_function_is_as_good_as_a_handler(function: Any) -> None:
         assert run(INTERVIEW, Topic("tea"), context).outcome == asked.outcome
 
 
+def test_handler_is_recognized_by_its_positional_parameters() -> None:
+    async def answer(question: Question, call: CallContext[Any], io: IO) -> str:
+        return f"{question.text}!"
+
+    @functools.wraps(upper)
+    async def decorated(question: Question, call: object = None, io: object = None) -> str:
+        return upper(question)
+
+    def underline(question: Question, call: object = None, io: object = None, *, sign: str = "_") -> Any:
+        return answer_async(question, sign)
+
+    async def answer_async(question: Question, sign: str) -> str:
+        return f"{question.text}{sign}"
+
+    assert Handler(answer).answer is answer
+    assert Handler(underline).answer is underline
+    # By its signature, it takes an effect alone.
+    assert Handler(decorated).answer is not decorated
+
+
 def test_second_parameter_of_another_class_is_no_call() -> None:
     def sign(question: Question, sign: str) -> str:
         return f"{question.text}{sign}"
