@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 from graphexec.errors import format_integer
 
@@ -24,7 +24,12 @@ class Polynomial:
         return _without_zeros(summed)
 
     def __sub__(self, other: Polynomial) -> Polynomial:
-        return self + Polynomial({product: -coefficient for product, coefficient in other.terms.items()})
+        if not other.terms:
+            return self
+        left = dict(self.terms)
+        for product, coefficient in other.terms.items():
+            left[product] = left.get(product, 0) - coefficient
+        return _without_zeros(left)
 
     def __mul__(self, other: Polynomial) -> Polynomial:
         products: dict[tuple[str, ...], int] = {}
@@ -75,6 +80,7 @@ class Polynomial:
         return text or "0"
 
 
+@lru_cache(maxsize=1_000)
 def number(value: int) -> Polynomial:
     """Return a constant polynomial."""
     return Polynomial({(): value} if value else {})
