@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, tool
+from graphexec.effects import agent_limits
+from graphexec.executor import AGENT_EXECUTOR
 from graphexec.verify import Certificate
 from graphexec.verify.proof import prove
-from graphexec.verify.proof.bounds import bounds_of
+from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
 from graphexec.verify.proof.certificate import Bounds
+from tests.verify.test_numbers import low
 
 
 @tool
@@ -76,6 +79,32 @@ def test_copies_have_the_bounds(again: Any) -> None:
     assert copied.bounds.transitions.number == certificate.bounds.transitions.number
     assert copied == certificate
     assert Certificate.from_json(copied.to_json()) == certificate
+
+
+def test_proof_by_states_needs_no_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, limits = low()
+    computed: list[Bounds] = []
+
+    def compute(*given: Any) -> Bounds:
+        computed.append(bounds_by_states(*given))
+        return computed[-1]
+
+    monkeypatch.setattr(prove, "bounds_by_states", compute)
+    prove.prove_flow.cache_clear()
+    verdict = drawn.graph.verify(limits)
+    assert verdict.proved
+    assert verdict.certificate is not None
+    assert verdict.certificate.ranks is None
+    assert computed == []
+    assert str(verdict.bounds and verdict.bounds.transitions) == "3 (exact)"
+    assert [verdict.bounds] == computed
+
+
+def test_assumptions_name_the_bounded_meters(computed: list[Bounds]) -> None:
+    verdict = AGENT_EXECUTOR.verify(agent_limits(model_calls=7_907))
+    assert any(one.startswith("the bounds on tool calls include") for one in verdict.assumptions)
+    assert computed == []
+    assert [*(verdict.bounds.meters if verdict.bounds else ())] == ["model_calls", "tool_calls"]
 
 
 def test_unknown_name_is_an_attribute_error(computed: list[Bounds]) -> None:

@@ -67,10 +67,13 @@ def bounds_of(
     return _bounds(_Prover(flow, transitions, limits, nested, always=always))
 
 
-def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds | None:
-    """Return the bounds of a flow by searching its states under `limits`; `None` if states repeat or are too many."""
-    if not Product(flow, limits).is_finite(_STATES):
-        return None
+def ends_by_states(flow: Flow, limits: Limits) -> bool:
+    """Return whether a search of the states under `limits` proves that every run ends: few states, and none repeats."""
+    return Product(flow, limits).is_finite(_STATES)
+
+
+def bounds_by_states(flow: Flow, limits: Limits, nested: NestedRuns | None) -> Bounds:
+    """Return the bounds of a flow whose states under `limits` are few and do not repeat."""
     return _bounds(_Prover(flow, possible_transitions(flow, limits), limits, nested, always=False, by_states=True))
 
 
@@ -187,6 +190,7 @@ class _Prover:
         self, weight: Weight, caps: Mapping[str, Polynomial], transitions: Sequence[Transition]
     ) -> Iterable[dict[str, Line]]:
         """Yield the candidate potentials of transitions; one of them gives the least bound."""
+        weight = _weigh_once(weight)
         cheap = sorted(self._spent, key=self._caps.__getitem__)
         several = False
         if len(cheap) > 1:
@@ -336,6 +340,20 @@ class _Prover:
         form, value = self._form(weight, more)
         limited = dataclasses.replace(potential, limit=(called, bounding[called]))
         return Bound(form, number + more.at(self._caps), value=value, potential=limited)
+
+
+def _weigh_once(weight: Weight) -> Weight:
+    """Return the weight of transitions that outlive it, found once for each, as every candidate asks for it."""
+    # Keyed by identity, because hashing a transition takes as long as weighing it.
+    known: dict[int, Polynomial] = {}
+
+    def weigh(one: Transition) -> Polynomial:
+        found = known.get(id(one))
+        if found is None:
+            found = known[id(one)] = weight(one)
+        return found
+
+    return weigh
 
 
 def _ends_of(flow: Flow, transitions: Sequence[Transition]) -> list[str]:

@@ -114,7 +114,7 @@ class Flow:
         names = frozenset[str]().union(*(one.charged for one in self.transitions))
         return tuple(sorted(names, key=lambda name: (name in self.measured, name)))
 
-    @property
+    @cached_property
     def bounded(self) -> tuple[str, ...]:
         """The meters that effects charge and no reply reports: their charges are known in advance."""
         return tuple(name for name in self.charged if name not in self.measured)

@@ -20,7 +20,7 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import END, Node
 from graphexec.kernel.program import Ranks, cached_for_limits, check_meters
 from graphexec.verify.paths import find_path, label_edges
-from graphexec.verify.proof.bounds import bounds_by_states, bounds_of
+from graphexec.verify.proof.bounds import bounds_by_states, bounds_of, ends_by_states
 from graphexec.verify.proof.certificate import Bounds, Certificate
 from graphexec.verify.proof.components import reachable
 from graphexec.verify.proof.findings import Finding, Status, Verdict, Witness, fan_out_remedy, finding_of
@@ -92,7 +92,7 @@ def _verify(graph: Graph[Any, Any], limits: Limits) -> _Result:
     errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         assert certificate is not None, "there are no errors, and no certificate"
-        assumptions = tuple(_list_assumptions(flow, certificate, limits))
+        assumptions = tuple(_list_assumptions(certificate, limits))
         return _Result("proved", findings, certificate, assumptions)
     undecided = all(finding.code in _UNDECIDED for finding in errors)
     return _Result("unproved" if undecided else "refuted", findings, None, ())
@@ -136,9 +136,9 @@ def prove_flow(
         # They take longer than the proof, and many runs need none.
         bounds = Bounds.later(partial(bounds_of, flow, transitions, limits, nested, always=always))
         return Certificate(flow, all_limits, found, bounds, nested, holds_when_nested), ()
-    bounds_of_states = bounds_by_states(flow, limits, nested)
-    if bounds_of_states is not None:
-        return Certificate(flow, all_limits, None, bounds_of_states, nested), ()
+    if ends_by_states(flow, limits):
+        bounds = Bounds.later(partial(bounds_by_states, flow, limits, nested))
+        return Certificate(flow, all_limits, None, bounds, nested), ()
     return None, tuple(finding for core in found for finding in find_loops(flow, core, limits))
 
 
@@ -207,8 +207,9 @@ def _find_unproved_tools(graph: Graph[Any, Any], nested: NestedRuns | None) -> I
         yield Finding("GX018", "error", next(iter(callers), None), None, fact, remedy)
 
 
-def _list_assumptions(flow: Flow, certificate: Certificate, limits: Limits) -> Iterator[str]:
+def _list_assumptions(certificate: Certificate, limits: Limits) -> Iterator[str]:
     """Yield the conditions under which the proof holds."""
+    flow = certificate.flow
     if limits.seconds is None:
         yield "every node function, policy and observer returns, and each effect is answered"
     else:
