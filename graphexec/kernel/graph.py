@@ -391,3 +391,13 @@ def check_table(
     if all_faults:
         raise GraphError(all_faults)
     return Graph(by_name.values(), all_edges, start, checked=True)
+
+
+def check_bound_nodes(machine: Graph[S, F], nodes: Iterable[Node[Any, Any]]) -> Graph[S, F]:
+    """Return the machine with other nodes, which differ from its own in nothing but functions and settings.
+
+    Raises `GraphError` if the machine is a draft with faults.
+    """
+    if machine.find_faults():
+        return check_table(nodes, machine.edges, machine.start)
+    return Graph(nodes, machine.edges, machine.start, checked=True)

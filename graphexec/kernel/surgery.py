@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, overload
 
 from graphexec.errors import Fault, GraphError, InputError, NodeError, format_value
 from graphexec.kernel.effects import O
-from graphexec.kernel.graph import Graph, Table, check_table, edges_of, require_graph
+from graphexec.kernel.graph import Graph, Table, check_bound_nodes, check_table, edges_of, require_graph
 from graphexec.kernel.meters import Budget, Exhausted, Limits, Meter
 from graphexec.kernel.node import END, Edge, I, Node, Subgraph, metered, rename
 from graphexec.kernel.node import node as as_node
@@ -300,7 +300,7 @@ def bind(machine: Graph[S, F], *settings: object) -> Graph[S, F]:
         nodes.append(node)
     if faults:
         raise GraphError(faults)
-    return check_table(nodes, machine.edges, machine.start)
+    return check_bound_nodes(machine, nodes)
 
 
 def unbind(machine: Graph[S, F]) -> Graph[S, F]:
@@ -322,7 +322,7 @@ def unbind(machine: Graph[S, F]) -> Graph[S, F]:
             )
         else:
             nodes.append(node)
-    return check_table(nodes, machine.edges, machine.start)
+    return check_bound_nodes(machine, nodes)
 
 
 # A limit for every budget and meter without one: more than any node asks for at once, so every edge is possible.

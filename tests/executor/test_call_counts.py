@@ -100,6 +100,14 @@ def ignore(event: object) -> None:
     """Ignore an event."""
 
 
+def test_calls_to_make_an_executor() -> None:
+    """Its machine was proved for another executor."""
+    agent = create_tool_calling_agent(Calls(), [add_one])
+    executor_for(agent, add_one)
+    # 2,570 when each executor's table was checked three times.
+    assert count_calls(lambda: executor_for(agent, add_one)) <= 1_300
+
+
 class Calls:
     """A model that calls the tool endlessly."""
 

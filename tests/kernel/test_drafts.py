@@ -1,12 +1,15 @@
 """Drafts may have faults: they can be drawn and verified, and run until an edge is missing."""
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 
 from graphexec import END, Graph, GraphError, Snapshot, draft, edges, graph, node, on
-from graphexec.errors import NodeError, UnhandledOutcomeError
-from graphexec.kernel import Edge
+from graphexec.errors import Fault, NodeError, UnhandledOutcomeError
+from graphexec.kernel import Edge, bind
+from graphexec.kernel.surgery import unbind
+from graphexec.kernel.validation import faults_of
 from tests.drivers import LIVE, Script, run_script
 from tests.kernel.machines import Even, Number, Odd, Sum, Total, halve, join, split, triple, without_handlers
 
@@ -78,6 +81,29 @@ def test_verification_reports_the_faults_of_a_draft() -> None:
     verdict = incomplete_diamond().verify()
     assert not verdict.proved
     assert {(finding.code, finding.node) for finding in verdict.findings} >= {("GX002", "split"), ("GX005", "join")}
+
+
+def test_draft_with_faults_cannot_be_bound() -> None:
+    with pytest.raises(GraphError, match="split may return Odd, which no edge takes"):
+        bind(incomplete_diamond())
+
+
+def test_bound_machine_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To bind a machine changes nothing that a fault could be in."""
+    drafted = draft(edges(halve, on(Sum, join)) | edges(join, on(Total, END)), start=halve)
+    machine = bind(drafted)
+    checks: list[str] = []
+
+    def find_faults(*arguments: Any) -> list[Fault]:
+        checks.append("table")
+        return faults_of(*arguments)
+
+    # The package has a function of this module's name.
+    monkeypatch.setattr(import_module("graphexec.kernel.graph"), "faults_of", find_faults)
+    assert unbind(bind(machine)).verify().proved
+    assert checks == []
+    assert bind(drafted).verify().proved
+    assert checks == ["table"]
 
 
 def test_draft_of_an_invalid_table_is_refused() -> None:
