@@ -58,9 +58,7 @@ class Counters:
         # Nothing more is to be done for a new run.
         if meters or budgets:
             check_spent(spent, graph.meters)
-            self._counts[1:] = [budgets.get(name, 0) for name in program.budgets] + [
-                meters.get(name, 0) for name in program.meters
-            ]
+            self._counts[1:] = [budgets[name] for name in program.budgets] + [meters[name] for name in program.meters]
         # Charged by nested runs during the open request; and before it, on meters that this run does not have.
         self._nested_charges = _NO_CHARGES
         self._foreign_charges = (

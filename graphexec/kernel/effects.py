@@ -21,7 +21,7 @@ from typing import (
 )
 
 from graphexec.errors import InputError, NodeError, format_value
-from graphexec.kernel.meters import Exhausted, Meter, is_count, is_whole
+from graphexec.kernel.meters import EXACT, Exhausted, Meter, is_count, is_whole
 
 R_co = TypeVar("R_co", covariant=True)
 E_co = TypeVar("E_co", covariant=True)
@@ -191,8 +191,6 @@ def members_of(request: Request) -> tuple[Effect[Any], ...]:
     return request.effects if isinstance(request, All) else (request,)
 
 
-# Integers up to this one are counts of every meter: a float holds them exactly.
-_EXACT = 2**53
 # The classes of what `measure` usually returns.
 _LISTS = frozenset[type]({tuple, list})
 
@@ -218,7 +216,7 @@ def measure_reply(node: str, effect: Effect[Any], reply: object) -> tuple[tuple[
         raise _invalid_measure(node, effect, amounts, remedy) from None
     for meter, amount in measured:
         # `is_count` is called for few of them, as each step of a run would pay for it.
-        usual = amount is None or (type(amount) is int and 0 <= amount <= _EXACT)
+        usual = amount is None or (type(amount) is int and 0 <= amount <= EXACT)
         if not usual and not is_count(amount, whole=meter.whole):
             kind = "a whole number" if meter.whole else "a finite number"
             remedy = f"return {kind} of {meter}, 0 or more, or None if the reply does not report it"

@@ -32,6 +32,9 @@ NESTED_RUNS = 1_000
 # Seconds that a cancelled coroutine may take to return control; then it is abandoned.
 GRACE = 0.05
 
+# Integers up to this one, as most counts are, are valid for every meter: a float holds them exactly.
+EXACT = 2**53
+
 
 def is_whole(value: object) -> TypeGuard[int]:
     """Return whether the value is an integer, and not a bool."""
@@ -45,7 +48,8 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 def is_count(value: object, *, whole: bool) -> TypeGuard[int | float]:
     """Return whether the value is at least 0 and finite; if `whole`, an integer, of any size."""
-    return is_whole(value) and value >= 0 if whole else is_number(value) and value >= 0
+    usual = type(value) is int and 0 <= value <= EXACT
+    return usual or (is_whole(value) and value >= 0 if whole else is_number(value) and value >= 0)
 
 
 def add_counts(one: float, other: float) -> float:
@@ -270,8 +274,7 @@ class Limits:
             # Any: users without a type checker pass other values.
             given: Any = meters or {}
             amounts = _limits_of_meters(given, faults)
-        reported = [fault for fault in faults if fault]
-        if reported:
+        if reported := [fault for fault in faults if fault]:
             raise LimitsError("; ".join(reported))
         for name, value in (*limits.items(), ("budgets", own), ("meters", amounts)):
             object.__setattr__(self, name, value)
@@ -379,9 +382,8 @@ class Spent:
 
 def check_spent(spent: Spent, meters: Mapping[str, Meter]) -> None:
     """Raise `SnapshotError` if the spent amount of a whole meter is not a whole number."""
-    _check_counts(
-        "Spent", [(name, count, meters[name].whole) for name, count in spent.meters.items() if name in meters]
-    )
+    counts = [(name, count, meters[name].whole) for name, count in spent.meters.items() if name in meters]
+    _check_counts("Spent", counts)
 
 
 def _check_counts(owner: str, counts: Iterable[tuple[str, object, bool]]) -> None:
@@ -418,9 +420,8 @@ class Exhausted:
             given = f"limit={format_value(self.limit)} and outer={format_value(self.outer)}"
             raise SnapshotError(f"Exhausted has {given}; give a limit's name, and True or False")
         amounts = [("value", self.value), ("reached", self.reached)]
-        _check_counts(
-            "Exhausted", [*((name, one, isinstance(one, int)) for name, one in amounts), ("wanted", self.wanted, True)]
-        )
+        counts = [(name, one, isinstance(one, int)) for name, one in amounts]
+        _check_counts("Exhausted", [*counts, ("wanted", self.wanted, True)])
 
     def __str__(self) -> str:
         return f"{self._text()}, in an outer run" if self.outer else self._text()

@@ -287,11 +287,14 @@ def cached_for_limits(
     @wraps(function)
     def cached(graph: Graph[Any, Any], limits: Limits) -> T:
         results = cache.get(graph, {})
-        if limits not in results:
-            # Replace the mapping instead of changing it: another thread may do the same at the same time.
-            kept = list(results.items())[1 - _KEPT :]
-            cache[graph] = results = {**dict(kept), limits: function(graph, limits)}
-        return results[limits]
+        try:
+            return results[limits]
+        except KeyError:
+            pass
+        result = function(graph, limits)
+        # Replace the mapping instead of changing it: another thread may do the same at the same time.
+        cache[graph] = {**dict(list(results.items())[1 - _KEPT :]), limits: result}
+        return result
 
     return cached
 

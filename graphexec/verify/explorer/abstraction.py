@@ -9,7 +9,7 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -141,21 +141,28 @@ def grace_of(graph: Graph[Any, Any]) -> float:
     return max((node.grace for node in graph if node.grace is not None), default=0.0)
 
 
-def counters(spent: Spent, limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0) -> tuple[float, ...]:
-    """Return the amounts spent of everything limited; `own` are the limits of the machine's own budgets.
+def make_counters(
+    limits: Limits, own: Mapping[str, int | None], *, grace: float = 0.0
+) -> Callable[[Spent], tuple[float, ...]]:
+    """Return a function that returns the amounts spent of everything limited.
 
-    Seconds are distinguished up to `grace` beyond the limit, because reserved visits may still ask for effects.
+    `own` are the limits of the machine's own budgets. Seconds are distinguished up to `grace` beyond the limit, because
+    reserved visits may still ask for effects.
     """
-    counted: list[float] = [spent.restarts]
-    for limit, count in (
-        (limits.iterations, spent.iterations),
-        (None if limits.seconds is None else limits.seconds + grace, spent.seconds),
-        *((limit, spent[name]) for name, limit in limits.meters.items()),
-    ):
-        if limit is not None:
-            # Amounts beyond a limit (seconds, measured meters) are treated like the limit.
-            counted.append(min(limit, count))
-    counted += [
-        spent.budgets.get(name, 0) for name, limit in own.items() if limits.budgets.get(name, limit) is not None
-    ]
-    return tuple(counted)
+    iterations = limits.iterations
+    seconds = None if limits.seconds is None else limits.seconds + grace
+    meters = tuple(limits.meters.items())
+    budgets = [name for name, limit in own.items() if limits.budgets.get(name, limit) is not None]
+
+    def count(spent: Spent) -> tuple[float, ...]:
+        counted: list[float] = [spent.restarts]
+        # Amounts beyond a limit (seconds, measured meters) are treated like the limit.
+        if iterations is not None:
+            counted.append(min(iterations, spent.iterations))
+        if seconds is not None:
+            counted.append(min(seconds, spent.seconds))
+        counted += [min(limit, spent.meters[name]) for name, limit in meters]
+        counted += [spent.budgets[name] for name in budgets]
+        return tuple(counted)
+
+    return count

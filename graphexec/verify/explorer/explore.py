@@ -20,10 +20,10 @@ from graphexec.kernel.meters import Limits
 from graphexec.kernel.node import Edge
 from graphexec.verify.explorer.abstraction import (
     asked_shape,
-    counters,
     earlier_steps,
     grace_of,
     history,
+    make_counters,
     settings_that_look_back,
     shape,
 )
@@ -151,17 +151,17 @@ def explore(  # noqa: PLR0913 - all but the first four have defaults
         for choice in stepping.choices(waiting, oracle):
             yield choice, *stepping.advance(waiting, choice)
 
-    numbers, grace, looking = count(), grace_of(graph), settings_that_look_back(graph)
+    numbers, looking = count(), settings_that_look_back(graph)
+    spent_amounts = make_counters(limits, graph.budgets, grace=grace_of(graph))
 
     def state_key(waiting: Waiting) -> Hashable:
         if not prune:
             return next(numbers)
-        node, value, spent = waiting.snapshot.node, waiting.snapshot.value, waiting.snapshot.spent
-        left = counters(spent, limits, graph.budgets, grace=grace)
+        node, value, spent = waiting.snapshot.node, waiting.snapshot.value, spent_amounts(waiting.snapshot.spent)
         asked = asked_shape(waiting.effect, oracle.words)
         values = (value, *waiting.snapshot.frames.values())
         calls = tuple([earlier_steps(one, looking) for one in values])
-        return node, left, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
+        return node, spent, tuple([shape(one, oracle.words) for one in values]), asked, history(waiting.had), calls
 
     space = Search(graph, expand, state_key, most_states, properties).space(*stepping.start_run(start))
     failures = [

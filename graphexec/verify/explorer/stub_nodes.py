@@ -25,7 +25,7 @@ from graphexec.kernel.node import Node
 from graphexec.kernel.program import Ranks
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.kernel.stepping import begin
-from graphexec.verify.explorer.abstraction import counters, grace_of
+from graphexec.verify.explorer.abstraction import grace_of, make_counters
 from graphexec.verify.explorer.explore import MOST_STATES, Exploration, summarize
 from graphexec.verify.explorer.search import Search
 from graphexec.verify.explorer.statespace import Events
@@ -135,7 +135,7 @@ class StubMachine:
         self._ranks = ranks
         self._instruction = Instruction(object)
         self._returned = False
-        self._grace = grace_of(graph)
+        self._spent_amounts = make_counters(self._limits, graph.budgets, grace=grace_of(graph))
         self._effects = {node.name: _stub_effects(node, limits) for node in graph}
         self._limited = {node.name: _limited_meters(node, limits) for node in graph}
         self.graph: Graph[Any, Any] = Graph(map(self._make_stub, graph), graph.edges, graph.start)
@@ -215,8 +215,7 @@ class StubMachine:
 
     def state_key(self, snapshot: Snapshot) -> Hashable:
         """Return the key that distinguishes entries: the node, whether it was charged, and the amounts spent."""
-        spent = counters(snapshot.spent, self._limits, self.graph.budgets, grace=self._grace)
-        return snapshot.node, snapshot.entered, spent
+        return snapshot.node, snapshot.entered, self._spent_amounts(snapshot.spent)
 
     def _make_stub(self, node: Node[Any, Any]) -> Node[Any, Any]:
         spent = node.spent_outcome
