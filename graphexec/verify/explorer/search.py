@@ -87,6 +87,8 @@ class Search(Generic[P, C]):
                 length += 1
             elif type(event) is Asked:
                 charges.update(charges_of(members_of(event.effect)))
+            if not self.assertions:
+                continue
             following = tuple(
                 assertion.after(state, event) for assertion, state in zip(self.assertions, states, strict=True)
             )
