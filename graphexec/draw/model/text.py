@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from graphexec.errors import format_integer
 
@@ -79,6 +80,8 @@ def pad(text: str, room: int) -> str:
     return text + " " * (room - count_cells(text))
 
 
+# A picture measures the few characters of its lines again and again.
+@lru_cache(maxsize=1_000)
 def _cell(character: str) -> int:
     if character == _EMOJI:
         return 1
