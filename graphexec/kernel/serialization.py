@@ -23,6 +23,9 @@ SERIALIZATION_ERRORS = (PydanticUserError, PydanticUndefinedAnnotation, ValueErr
 INVALID_DATA_ERRORS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
+_PACKAGE = __name__.partition(".")[0]
+
+
 def public_module(named: Any) -> str:
     """Return the module to import a class or a function from: the outermost package that exports it, or else its own.
 
@@ -33,9 +36,13 @@ def public_module(named: Any) -> str:
     defined = getattr(sys.modules.get(own), name, None)
     parts = own.split(".")
     for package in (".".join(parts[:count]) for count in range(1, len(parts))):
-        # Not with `getattr`, which may import a module.
-        members = getattr(sys.modules.get(package), "__dict__", {})
-        if defined is not None and members.get(name) is defined and name in members.get("__all__", ()):
+        module = sys.modules.get(package)
+        members = getattr(module, "__dict__", {})
+        if defined is None or name not in members.get("__all__", ()):
+            continue
+        # This package has a name once it is used. In another one `getattr` may import any module.
+        found = getattr(module, name) if parts[0] == _PACKAGE else members.get(name)
+        if found is defined:
             return package
     return own
 

@@ -22,11 +22,16 @@ from graphexec.messages.images import ImageMarks
 
 @pytest.mark.parametrize("package", [graphexec, graphexec.messages], ids=lambda package: package.__name__)
 def test_exported_class_is_named_by_its_package(package: ModuleType) -> None:
-    # Names that a package imports only once they are used are not in it.
-    exported = [vars(package).get(name) for name in package.__all__]
-    classes = {one for one in exported if isinstance(one, type)}
+    classes = {one for one in (getattr(package, name) for name in package.__all__) if isinstance(one, type)}
     assert len(classes) > 10
     assert {public_module(one) for one in classes} == {package.__name__}
+
+
+def test_class_is_named_by_a_package_that_has_not_used_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graphexec.Limits.__module__ != "graphexec"
+    limits = graphexec.Limits
+    monkeypatch.delitem(vars(graphexec), "Limits")
+    assert public_module(limits) == "graphexec"
 
 
 @pytest.mark.parametrize(
